@@ -1,0 +1,49 @@
+"""Conditions of our objects' status, as lists of raw dicts in the shape of `metav1.Condition`."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+Status = Literal["True", "False", "Unknown"]
+
+
+def timestamp(now: datetime) -> str:
+    """RFC 3339 in UTC with whole seconds, as API servers write times."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> Mapping[str, Any] | None:
+    """The condition of this type, None when there is none."""
+    return next((condition for condition in conditions or () if condition.get("type") == type), None)
+
+
+def set_condition(
+    conditions: Iterable[dict[str, Any]] | None,
+    type: str,
+    status: Status,
+    reason: str,
+    message: str,
+    now: datetime,
+    generation: int | None = None,
+) -> list[dict[str, Any]]:
+    """A new list in which the condition of this type says this; the others and their order stay.
+
+    lastTransitionTime moves only when the status changes. Fields of the old condition that we do not write survive.
+    """
+    wanted: dict[str, Any] = {"type": type, "status": status, "reason": reason, "message": message}
+    if generation is not None:
+        wanted["observedGeneration"] = generation
+    wanted["lastTransitionTime"] = timestamp(now)
+    result = []
+    replaced = False
+    for condition in conditions or ():
+        if condition.get("type") != type:
+            result.append(condition)
+        elif not replaced:
+            replaced = True
+            if condition.get("status") == status and condition.get("lastTransitionTime"):
+                wanted["lastTransitionTime"] = condition["lastTransitionTime"]
+            result.append({**condition, **wanted})
+    if not replaced:
+        result.append(wanted)
+    return result

@@ -1,0 +1,228 @@
+"""The six custom resources as structural schemas (specs, section 1). `hack/crds` writes them into the chart.
+
+Everything that Admiralty accepts and uses is accepted, but for Targets that say neither or both of `self` and
+`kubeconfigSecret`: Admiralty skips those silently, here the API server refuses them.
+"""
+
+from typing import Any
+
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_SOURCES,
+    CLUSTER_SUMMARIES,
+    CLUSTER_TARGETS,
+    SOURCES,
+    TARGETS,
+    Kind,
+)
+from agent.api.names import ANNOTATION_IS_ALLOWED, ANNOTATION_IS_RESERVED
+
+Schema = dict[str, Any]
+
+
+def crds() -> list[dict[str, Any]]:
+    """All CustomResourceDefinitions, sorted by name."""
+    return [
+        _crd(CLUSTER_SOURCES, "csrc", _source(_CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        _crd(CLUSTER_SUMMARIES, "mcsum", _summary(), [_AGE]),
+        _crd(CLUSTER_TARGETS, "ctg", _target({"namespace": _NAMESPACE}), _TARGET_COLUMNS),
+        _crd(CHAPERONS, "chap", _chaperon(), _CHAPERON_COLUMNS),
+        _crd(SOURCES, "src", _source(_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        _crd(TARGETS, "tg", _target({}), _TARGET_COLUMNS),
+    ]
+
+
+def _crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": str(kind)},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                "shortNames": [short_name],
+            },
+            "versions": [
+                {
+                    "name": kind.version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def _object(description: str, properties: dict[str, Schema], **rest: Any) -> Schema:
+    return {"type": "object", "description": description, "properties": properties, **rest}
+
+
+def _root(description: str, properties: dict[str, Schema], **rest: Any) -> Schema:
+    head: dict[str, Schema] = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
+    return _object(description, {**head, **properties}, **rest)
+
+
+def _string(description: str, **rest: Any) -> Schema:
+    return {"type": "string", "description": description, **rest}
+
+
+_NAMESPACE = _string("Namespace of the Secret.", minLength=1)
+
+_SERVICE_ACCOUNT = {
+    "serviceAccountName": _string(
+        "Name of the ServiceAccount, in the namespace of the Source, that the source cluster uses. Created if missing."
+    )
+}
+_CLUSTER_SERVICE_ACCOUNT = {
+    "serviceAccount": _object(
+        "ServiceAccount that the source cluster uses. Created if missing.",
+        {
+            "name": _string("Name of the ServiceAccount."),
+            "namespace": _string("Namespace of the ServiceAccount."),
+        },
+    )
+}
+
+_CONDITION: Schema = _object(
+    "One aspect of the state of the object.",
+    {
+        "type": _string("Which aspect.", maxLength=316),
+        "status": _string("Whether it holds.", enum=["True", "False", "Unknown"]),
+        "reason": _string("Why, as one word for programs.", maxLength=1024),
+        "message": _string("Why, and what to do about it.", maxLength=32768),
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "description": "Generation of the object that this was said about.",
+        },
+        "lastTransitionTime": _string("When the status last changed.", format="date-time"),
+    },
+    required=["type", "status", "reason", "message", "lastTransitionTime"],
+)
+
+_STATUS: Schema = _object(
+    "What the controllers see.",
+    {
+        "conditions": {
+            "type": "array",
+            "description": "State of the object, one aspect each.",
+            "items": _CONDITION,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        }
+    },
+)
+
+
+def _target(secret_namespace: dict[str, Schema]) -> Schema:
+    """Of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret can be in any."""
+    secret = _object(
+        "Secret with a kubeconfig of the target cluster.",
+        {
+            **secret_namespace,
+            "name": _string("Name of the Secret.", minLength=1),
+            "key": _string("Key of the kubeconfig in the Secret; by default `config`."),
+            "context": _string("Context in the kubeconfig; by default its current context."),
+        },
+        required=[*secret_namespace, "name"],
+    )
+    spec = _object(
+        "Which cluster is the target: exactly one of `self: true` and `kubeconfigSecret`.",
+        {
+            "self": {"type": "boolean", "description": "The target is this very cluster."},
+            "kubeconfigSecret": secret,
+            "excludedLabelsRegexp": _string(
+                "Labels of the target's nodes in whose key=value this regular expression is found are left off the "
+                "virtual node."
+            ),
+        },
+    )
+    spec["x-kubernetes-validations"] = [
+        {
+            "rule": "has(self.kubeconfigSecret) || (has(self.self) && self.self)",
+            "message": "say which cluster is the target: set either self: true (this cluster) or kubeconfigSecret",
+        },
+        {
+            "rule": "!(has(self.kubeconfigSecret) && has(self.self) && self.self)",
+            "message": "self: true and kubeconfigSecret exclude each other: remove one of them",
+        },
+    ]
+    return _root("A cluster that can run pods of this one.", {"spec": spec, "status": _STATUS}, required=["spec"])
+
+
+def _source(service_account: dict[str, Schema]) -> Schema:
+    spec = _object(
+        "Who may run pods here: a user, a ServiceAccount, or both.",
+        {"userName": _string("Name by which this cluster knows the source cluster."), **service_account},
+    )
+    return _root("A cluster whose pods this one can run.", {"spec": spec, "status": _STATUS})
+
+
+def _summary() -> Schema:
+    def amounts(description: str) -> Schema:
+        quantity = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+        return {"type": "object", "description": description, "additionalProperties": quantity}
+
+    return _root(
+        "What a source may know of this cluster; there is one, `singleton`. Its labels are those that the nodes share.",
+        {
+            "capacity": amounts("Sum of the nodes' capacity."),
+            "allocatable": amounts("Sum of what the nodes can allocate to pods."),
+        },
+    )
+
+
+def _chaperon() -> Schema:
+    def free(description: str) -> Schema:
+        return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
+
+    return _root(
+        "A pod of a source cluster that this cluster is to run.",
+        {"spec": free("Spec of the pod."), "status": free("Status of the pod.")},
+    )
+
+
+def _column(name: str, path: str, description: str, **rest: Any) -> dict[str, Any]:
+    return {"name": name, "type": "string", "jsonPath": path, "description": description, **rest}
+
+
+def _condition_column(name: str, field: str, description: str, **rest: Any) -> dict[str, Any]:
+    return _column(name, f'.status.conditions[?(@.type=="Ready")].{field}', description, **rest)
+
+
+def _annotation_column(name: str, key: str, description: str) -> dict[str, Any]:
+    return _column(name, ".metadata.annotations." + key.replace(".", r"\."), description)
+
+
+_AGE: dict[str, Any] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+_READY = (
+    _condition_column("Ready", "status", "Whether it works."),
+    _condition_column("Reason", "reason", "Why it works or not."),
+)
+_MESSAGE = _condition_column("Message", "message", "What to do about it.", priority=1)
+
+_TARGET_COLUMNS = [
+    *_READY,
+    _column("Secret", ".spec.kubeconfigSecret.name", "Secret with the kubeconfig; empty for this very cluster."),
+    _AGE,
+    _MESSAGE,
+]
+_SOURCE_COLUMNS = [*_READY, _AGE, _MESSAGE]
+_CHAPERON_COLUMNS = [
+    _annotation_column("reserved", ANNOTATION_IS_RESERVED, "Whether a node is reserved for the pod."),
+    _annotation_column("allowed", ANNOTATION_IS_ALLOWED, "Whether the pod may be bound."),
+]

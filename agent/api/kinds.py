@@ -1,0 +1,68 @@
+"""The kinds we speak about, and where an API server serves them."""
+
+from dataclasses import dataclass
+
+from agent.api.names import GROUP, VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One resource of an API server."""
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `group/version`, as manifests write it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, sub: str | None = None) -> str:
+        """URL path of a collection, an object or a subresource; no namespace means all of them."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if sub:
+            parts.append(sub)
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+PODS = Kind("", "v1", "pods", "Pod")
+NODES = Kind("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = Kind("", "v1", "secrets", "Secret")
+CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap")
+SERVICES = Kind("", "v1", "services", "Service")
+SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
+EVENTS = Kind("events.k8s.io", "v1", "events", "Event")
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+MUTATING_WEBHOOKS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+
+TARGETS = Kind(GROUP, VERSION, "targets", "Target")
+CLUSTER_TARGETS = Kind(GROUP, VERSION, "clustertargets", "ClusterTarget", namespaced=False)
+SOURCES = Kind(GROUP, VERSION, "sources", "Source")
+CLUSTER_SOURCES = Kind(GROUP, VERSION, "clustersources", "ClusterSource", namespaced=False)
+CLUSTER_SUMMARIES = Kind(GROUP, VERSION, "clustersummaries", "ClusterSummary", namespaced=False)
+CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")

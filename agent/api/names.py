@@ -1,0 +1,158 @@
+"""Every label, annotation, finalizer and derived name, once (wire contract: Admiralty 0.17).
+
+Keys are written with the prefix `multicluster.admiralty.io/`; annotations that users set are read with the short
+prefix `multicluster/`, too. Keys that only Flotilla knows live under `multicluster/`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+GROUP = "multicluster.admiralty.io"
+VERSION = "v1alpha1"
+PREFIX = GROUP + "/"
+SHORT_PREFIX = "multicluster/"
+
+# Namespaces
+LABEL_ENABLED = "multicluster-scheduler"
+ENABLED_VALUE = "enabled"
+
+# Annotations users set on pods (suffixes: each is accepted under both prefixes)
+ELECT = "elect"
+NO_RESERVATION = "no-reservation"
+PROXY_CONSTRAINTS = "proxy-pod-scheduling-constraints"
+USE_CONSTRAINTS = "use-constraints-from-spec-for-proxy-pod-scheduling"
+NO_PREFIX_REGEXP = "no-prefix-label-regexp"
+SCHEDULING = "scheduling"
+
+# Annotations and labels we write
+ANNOTATION_MANIFEST = PREFIX + "sourcepod-manifest"
+LABEL_HAS_FINALIZER = PREFIX + "has-finalizer"
+LABEL_PARENT_UID = PREFIX + "parent-uid"
+LABEL_PARENT_CLUSTER_NAME = PREFIX + "parent-cluster-name"
+LABEL_PARENT_CLUSTER_UID = SHORT_PREFIX + "parent-cluster-uid"
+ANNOTATION_PARENT_NAME = PREFIX + "parent-name"
+ANNOTATION_PARENT_NAMESPACE = PREFIX + "parent-namespace"
+ANNOTATION_IS_RESERVED = PREFIX + "is-reserved"
+ANNOTATION_IS_ALLOWED = PREFIX + "is-allowed"
+ANNOTATION_POD_MISSING_SINCE = PREFIX + "pod-missing-since"
+ANNOTATION_CLAIM = SHORT_PREFIX + "claim"
+"""Virtual node whose target alone may hold a chaperon of the proxy pod (design.md, ruling 1)."""
+ANNOTATION_ATTEMPTS = SHORT_PREFIX + "attempts"
+ANNOTATION_NODE_SHAPES = SHORT_PREFIX + "node-shapes"
+ANNOTATION_APPLIED_LABELS = SHORT_PREFIX + "applied-labels"
+LABEL_TARGET_NAMESPACE = PREFIX + "target-namespace"
+LABEL_TARGET_NAME = PREFIX + "target-name"
+LABEL_CLUSTER_TARGET_NAME = PREFIX + "cluster-target-name"
+
+FINALIZER_DRAIN = SHORT_PREFIX + "drain"
+"""On Targets and their kubeconfig Secrets: credentials stay until the target is drained (design.md, ruling 8)."""
+FINALIZER_V010 = PREFIX + "multiclusterForegroundDeletion"
+LABEL_TARGET_SECRET = SHORT_PREFIX + "target-secret"
+"""On Secrets that carry our finalizer, so that one watch finds them all."""
+FORCE_REMOVE = "force-remove"
+"""Annotation of a Target (suffix): `true` removes it although delegates may still run there."""
+
+LABEL_SOURCE = SHORT_PREFIX + "source"
+"""On the service accounts and bindings that we made for a Source: `source_label`."""
+ANNOTATION_SOURCE = SHORT_PREFIX + "source"
+"""On the same, namespace and name of the Source, which as a label might be too long."""
+
+TAINT_UNREACHABLE = SHORT_PREFIX + "unreachable"
+TAINT_DRAINING = SHORT_PREFIX + "draining"
+
+# Virtual nodes
+PROVIDER_KEY = "virtual-kubelet.io/provider"
+PROVIDER_VALUE = "admiralty"
+
+SCHEDULER_PROXY = "admiralty-proxy"
+SCHEDULER_CANDIDATE = "admiralty-candidate"
+
+SUMMARY_NAME = "singleton"
+
+SERVICE_ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+LEASE_CONTROLLERS = "admiralty-controller-manager"
+NODE_LEASE_NAMESPACE = "kube-node-lease"
+
+SHORT_LIMIT = 63
+LONG_LIMIT = 253
+_HASH_LENGTH = 10
+_CHAPERON_BASE_LIMIT = 52
+
+
+def is_ours(key: str) -> bool:
+    """Whether a key carries one of our two prefixes."""
+    return key.startswith((PREFIX, SHORT_PREFIX))
+
+
+def annotation(annotations: Mapping[str, str] | None, suffix: str) -> str | None:
+    """The value of a user's annotation under either prefix (the long one wins), None when absent."""
+    if not annotations:
+        return None
+    value = annotations.get(PREFIX + suffix)
+    return value if value is not None else annotations.get(SHORT_PREFIX + suffix)
+
+
+def join(limit: int, parts: Sequence[str], *, constant: Iterable[int] = (), optional: Iterable[int] = ()) -> str:
+    """Join parts with dashes into a name of at most `limit` characters, hashed where that would be ambiguous.
+
+    Admiralty's name builder (specs, section 2.2): 10 hex digits of SHA-256 are appended when two different lists of
+    parts could give the same name, or when the name would be too long.
+    """
+    constants = frozenset(constant)
+    name = "-".join(part for part in parts if part)
+    variable = [part for index, part in enumerate(parts) if index not in constants]
+    ambiguous = len(variable) > 1 and any("-" in part for part in variable)
+    ambiguous = ambiguous or (any(not part for part in parts) and len(tuple(optional)) > 1)
+    if not ambiguous and len(name) <= limit:
+        return name
+    digest = hashlib.sha256("/".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
+    room = limit - _HASH_LENGTH - 1
+    if len(name) > room:
+        name = name[:room].rstrip("-")
+    return f"{name}-{digest}"
+
+
+def virtual_node(target_namespace: str, target_name: str) -> str:
+    """Node name of a Target, or of a ClusterTarget when the namespace is empty (section 2.3)."""
+    return join(LONG_LIMIT, ("admiralty", target_namespace, target_name), constant=(0,), optional=(1,))
+
+
+def finalizer(target_namespace: str, target_name: str) -> str:
+    """Finalizer of a Target, or of a ClusterTarget when the namespace is empty (section 2.3)."""
+    return PREFIX + join(SHORT_LIMIT, (target_namespace, target_name), optional=(0,))
+
+
+def source_label(source_namespace: str, source_name: str) -> str:
+    """Label value that names a Source, or a ClusterSource when the namespace is empty."""
+    return join(SHORT_LIMIT, (source_namespace, source_name), optional=(0,))
+
+
+def source_binding(name: str) -> str:
+    """RoleBinding of a Source, in its namespace."""
+    return join(LONG_LIMIT, ("admiralty-source", name), constant=(0,))
+
+
+def source_viewer_binding(namespace: str, name: str) -> str:
+    """ClusterRoleBinding that lets a Source read the ClusterSummary."""
+    return join(LONG_LIMIT, ("admiralty-source", namespace, name, "cluster-summary-viewer"), constant=(0, 3))
+
+
+def cluster_source_binding(name: str) -> str:
+    """ClusterRoleBinding of a ClusterSource."""
+    return join(LONG_LIMIT, ("admiralty-cluster-source", name), constant=(0,))
+
+
+def cluster_source_viewer_binding(name: str) -> str:
+    """ClusterRoleBinding that lets a ClusterSource read the ClusterSummary."""
+    return join(LONG_LIMIT, ("admiralty-cluster-source", name, "cluster-summary-viewer"), constant=(0, 2))
+
+
+def chaperon(pod_name: str, pod_uid: str) -> str:
+    """Name of a proxy pod's PodChaperon, the same at every attempt, so that a repeated POST makes no second one.
+
+    Ruling 2 of the design: the name cut to 52 characters, a dash, 10 hex digits of SHA-256 of the pod's UID.
+    """
+    digest = hashlib.sha256(pod_uid.encode()).hexdigest()[:_HASH_LENGTH]
+    # A cut may leave a dot at the end, and no part of a DNS name begins with a dash.
+    return f"{pod_name[:_CHAPERON_BASE_LIMIT].rstrip('.')}-{digest}"

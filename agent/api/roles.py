@@ -1,0 +1,96 @@
+"""What a target grants to its sources (specs, section 9): one table, a verb and the feature it serves per entry.
+
+A verb that a target's administrator takes away switches off the feature that it serves, and nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CONFIGMAPS, INGRESSES, PODS, SECRETS, SERVICES, Kind
+
+SOURCE_ROLE = "multicluster-scheduler-source"
+CLUSTER_SUMMARY_VIEWER_ROLE = "multicluster-scheduler-cluster-summary-viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One verb on one resource, and why a source needs it."""
+
+    kind: Kind
+    verb: str
+    feature: str
+    sub: str = ""
+
+    @property
+    def resource(self) -> str:
+        """As rules write it: `pods`, `pods/log`."""
+        return f"{self.kind.plural}/{self.sub}" if self.sub else self.kind.plural
+
+
+RUN = "run pods"
+FOLLOW_CONFIGMAPS = "follow config maps"
+FOLLOW_SECRETS = "follow secrets"
+FOLLOW_SERVICES = "follow services"
+FOLLOW_INGRESSES = "follow ingresses"
+LOGS = "logs"
+EXEC = "exec"
+ATTACH = "attach"
+PORT_FORWARD = "port-forward"
+SUMMARY = "capacity of virtual nodes"
+
+
+def _followed(kind: Kind, feature: str) -> tuple[Grant, ...]:
+    return tuple(Grant(kind, verb, feature) for verb in ("get", "list", "watch", "create", "update", "patch", "delete"))
+
+
+SOURCE: tuple[Grant, ...] = (
+    Grant(CHAPERONS, "get", RUN),
+    Grant(CHAPERONS, "list", RUN),
+    Grant(CHAPERONS, "watch", RUN),
+    Grant(CHAPERONS, "create", RUN),
+    Grant(CHAPERONS, "update", RUN),
+    Grant(CHAPERONS, "delete", RUN),
+    Grant(CHAPERONS, "deletecollection", RUN),
+    Grant(CHAPERONS, "patch", RUN),
+    *_followed(CONFIGMAPS, FOLLOW_CONFIGMAPS),
+    *_followed(SECRETS, FOLLOW_SECRETS),
+    *_followed(SERVICES, FOLLOW_SERVICES),
+    *_followed(INGRESSES, FOLLOW_INGRESSES),
+    Grant(PODS, "list", LOGS),
+    Grant(PODS, "get", LOGS),
+    Grant(PODS, "get", LOGS, "log"),
+    Grant(PODS, "create", EXEC, "exec"),
+    Grant(PODS, "create", ATTACH, "attach"),
+    Grant(PODS, "create", PORT_FORWARD, "portforward"),
+)
+
+CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
+    Grant(CLUSTER_SUMMARIES, "get", SUMMARY),
+    Grant(CLUSTER_SUMMARIES, "list", SUMMARY),
+    Grant(CLUSTER_SUMMARIES, "watch", SUMMARY),
+)
+
+
+def source_cluster_role() -> dict[str, Any]:
+    """ClusterRole that Sources and ClusterSources are bound to: in their namespace, or everywhere."""
+    return _cluster_role(SOURCE_ROLE, SOURCE)
+
+
+def cluster_summary_viewer_role() -> dict[str, Any]:
+    """ClusterRole that every source is bound to cluster-wide, since the summary is cluster-scoped."""
+    return _cluster_role(CLUSTER_SUMMARY_VIEWER_ROLE, CLUSTER_SUMMARY_VIEWER)
+
+
+def _cluster_role(name: str, grants: tuple[Grant, ...]) -> dict[str, Any]:
+    verbs: dict[tuple[str, str], list[str]] = {}
+    for grant in grants:
+        verbs.setdefault((grant.kind.group, grant.resource), []).append(grant.verb)
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [group], "resources": [resource], "verbs": granted}
+            for (group, resource), granted in verbs.items()
+        ],
+    }

@@ -1,0 +1,125 @@
+"""Composition root: settings -> clusters -> rooms, run while this replica leads."""
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from agent.api import names
+from agent.api.kinds import NAMESPACES
+from agent.base.clock import Clock, SystemClock
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.clusters.registry import Targets
+from agent.clusters.target import Probing
+from agent.controllers import build
+from agent.controllers.deps import Deps
+from agent.kube.client import Client
+from agent.kube.config import SERVICE_ACCOUNT, Connection, load
+from agent.kube.errors import KubeError
+from agent.kube.events import Recorder
+from agent.kube.session import Session
+from agent.runtime.health import Health
+from agent.runtime.lease import LeaderLease, LeaseTimes
+from agent.runtime.supervisor import Supervisor
+from agent.scheduler.controller import ProxyScheduler
+from agent.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_SYSTEM_NAMESPACE = "kube-system"
+
+
+async def run(settings: Settings) -> None:
+    """Run the agent until cancelled.
+
+    Raises InvalidConfig for a kubeconfig that cannot be used, OSError for a port that is taken.
+    """
+    connection = load(settings.kubeconfig or None, settings.context or None)
+    clock = SystemClock()
+    app = App(settings, connection, clock)
+    health = Health(settings.health_address)
+    health.ready("agent", app.ready)
+    async with Session(connection, name="local", timeout=settings.request_timeout) as session:
+        lease = app.lease(Client(session))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(health.serve())
+            group.create_task(lease.run(app.lead))
+
+
+class App:
+    """One replica: waits for the lease, then leads."""
+
+    def __init__(self, settings: Settings, connection: Connection, clock: Clock) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._clock = clock
+        self._lease: LeaderLease | None = None
+        self._not_ready: Callable[[], str | None] = lambda: None
+
+    def lease(self, client: Client) -> LeaderLease:
+        """The lease that makes this replica the leader."""
+        settings = self._settings
+        times = LeaseTimes(settings.lease_duration, settings.lease_renew, settings.lease_retry)
+        namespace = settings.namespace or _own_namespace()
+        self._lease = LeaderLease(client, self._clock, namespace, names.LEASE_CONTROLLERS, settings.replica, times)
+        return self._lease
+
+    def ready(self) -> str | None:
+        """Why this replica is not ready: it has not reached its API server, or leads and is still reading."""
+        if self._lease is None or not self._lease.contact:
+            return "no contact with the API server of this cluster yet"
+        return self._not_ready() if self._lease.leading else None
+
+    async def lead(self) -> None:
+        """Run every room until cancelled."""
+        self._not_ready = lambda: "starting"
+        local = Cluster(self._connection, "local", timeout=self._settings.request_timeout, limit=128)
+        async with Supervisor("agent") as supervisor, contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(local.close)
+            deps = await self._deps(local, supervisor)
+            stack.push_async_callback(deps.targets.close)
+            rooms = [*build(deps), ProxyScheduler(deps)]
+            self._not_ready = lambda: _unsynced(local)
+            supervisor.spawn("events", deps.recorder.run)
+            for room in rooms:
+                supervisor.spawn(room.name, room.run)
+            await asyncio.Event().wait()
+
+    async def _deps(self, local: Cluster, supervisor: Supervisor) -> Deps:
+        settings = self._settings
+        cluster_uid = await _cluster_uid(local.client)
+        probing = Probing(settings.probe_interval, settings.probe_timeout, settings.probe_failures)
+        targets = Targets(local, self._clock, probing, supervisor)
+        return Deps(
+            settings=settings,
+            clock=self._clock,
+            local=local,
+            cluster_uid=cluster_uid,
+            targets=targets,
+            chaperons=Chaperons(targets, settings.cluster_name, cluster_uid),
+            recorder=Recorder(local.client, self._clock),
+        )
+
+
+async def _cluster_uid(client: Client) -> str:
+    """What tells this cluster from all others (design.md, ruling 4)."""
+    while True:
+        try:
+            return str((await client.get(NAMESPACES, _SYSTEM_NAMESPACE))["metadata"]["uid"])
+        except KubeError as error:
+            log.warning("cannot read namespace %s: %s", _SYSTEM_NAMESPACE, error)
+        await asyncio.sleep(1)
+
+
+def _unsynced(local: Cluster) -> str | None:
+    waiting = sorted(f"{informer.kind}" for informer in local.informers if not informer.synced.is_set())
+    return f"still reading {', '.join(waiting)}" if waiting else None
+
+
+def _own_namespace() -> str:
+    path = SERVICE_ACCOUNT / "namespace"
+    return path.read_text().strip() if path.exists() else _SYSTEM_NAMESPACE

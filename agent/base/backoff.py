@@ -1,0 +1,32 @@
+"""How long to wait before the next try."""
+
+import random
+
+
+class Backoff:
+    """Exponential delays in seconds with jitter: `first`, then twice as long each time, at most `cap`.
+
+    Each delay is spread over [half, full] so that many clients that failed together do not come back together.
+    """
+
+    __slots__ = ("_attempt", "_cap", "_first")
+
+    def __init__(self, first: float = 0.1, cap: float = 30.0) -> None:
+        self._first = first
+        self._cap = cap
+        self._attempt = 0
+
+    @property
+    def attempts(self) -> int:
+        """How many delays were handed out since the last reset."""
+        return self._attempt
+
+    def next(self) -> float:
+        """The next delay in seconds."""
+        full: float = min(self._cap, self._first * 2.0 ** min(self._attempt, 32))
+        self._attempt += 1
+        return full * (0.5 + random.random() / 2)
+
+    def reset(self) -> None:
+        """Start again from the first delay."""
+        self._attempt = 0

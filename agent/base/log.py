@@ -1,0 +1,57 @@
+"""Structured logs: the standard library's loggers, context from variables, text or JSON lines."""
+
+import contextlib
+import contextvars
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+_context: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar("log_context", default=None)
+
+
+@contextlib.contextmanager
+def context(**fields: str) -> Iterator[None]:
+    """Add fields (controller, cluster, key, ...) to every line logged inside."""
+    token = _context.set({**(_context.get() or {}), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
+        fields = "".join(f" {name}={value}" for name, value in (_context.get() or {}).items())
+        line = f"{stamp} {record.levelname[0]} {record.name}: {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, str] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **(_context.get() or {}),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def configure(level: str = "INFO", as_json: bool = False) -> None:
+    """Send every log line to standard error.
+
+    Libraries that log request and response bodies at DEBUG (Secrets among them) stay at WARNING.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if as_json else _Text())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("agent", "webhook"):
+        logging.getLogger(name).setLevel(level.upper())

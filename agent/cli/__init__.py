@@ -1,0 +1,17 @@
+"""The command `flotilla`: one file per verb."""
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        import typer
+    except ImportError:
+        sys.exit("flotilla: the command line needs more packages: pip install 'flotilla[cli]'")
+    from agent.cli import sandbox
+
+    app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True, add_completion=False)
+    app.callback()(lambda: None)
+    app.add_typer(sandbox.app, name="sandbox")
+    app()

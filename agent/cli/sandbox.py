@@ -1,0 +1,133 @@
+"""flotilla sandbox: several real clusters on this machine."""
+
+import asyncio
+import dataclasses
+import json
+import signal
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from agent.kube.errors import KubeError
+from agent.sandbox import Sandbox, SandboxError
+from agent.sandbox.progress import default
+
+app = typer.Typer(help="Several real clusters on this machine, with fake nodes.", no_args_is_help=True)
+
+Result = TypeVar("Result")
+Directory = Annotated[Path, typer.Option("--dir", help="Directory of the sandbox.")]
+
+
+class Output(StrEnum):
+    """How `status` prints."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Network(StrEnum):
+    """Where clusters get their addresses."""
+
+    AUTO = "auto"
+    NAMESPACES = "namespaces"
+    LOOPBACK = "loopback"
+
+
+@app.command()
+def up(
+    directory: Directory = Path(".sandbox"),
+    clusters: Annotated[str, typer.Option(help="Names of the clusters.")] = "cd,us,eu",
+    nodes: Annotated[str, typer.Option(help="Nodes of each cluster: kwok:N for N fake ones.")] = "kwok:5",
+    agents: Annotated[bool, typer.Option(help="Run our agent and webhook in each cluster.")] = True,
+    join: Annotated[bool, typer.Option("--join", help="Make the first cluster the source of all others.")] = False,
+    self_target: Annotated[bool, typer.Option("--self", help="With --join: the source is a target, too.")] = False,
+    agent_flag: Annotated[list[str], typer.Option(help="Flag for every agent, such as --agent-flag=--x=1.")] = [],  # noqa: B006
+    region_of: Annotated[list[str], typer.Option(help="CLUSTER=REGION; by default each is its own region.")] = [],  # noqa: B006
+    pods_per_node: Annotated[int, typer.Option(min=1, help="Pods that fit on a node.")] = 110,
+    node_cpu: Annotated[str, typer.Option(help="CPU of a node.")] = "32",
+    node_memory: Annotated[str, typer.Option(help="Memory of a node.")] = "256Gi",
+    network: Annotated[Network, typer.Option(help="Network namespaces (root) or loopback addresses.")] = Network.AUTO,
+) -> None:
+    """Start the clusters; in a sandbox that is up, start again what died."""
+
+    async def run() -> None:
+        sandbox = Sandbox(
+            directory,
+            clusters,
+            nodes,
+            agents=agents,
+            agent_flags=agent_flag,
+            regions=region_of,
+            node_cpu=node_cpu,
+            node_memory=node_memory,
+            pods_per_node=pods_per_node,
+            network=network.value,
+            progress=default(),
+        )
+        existed = (sandbox.directory / "sandbox.json").exists()
+        started = await sandbox.up()
+        if join:
+            await sandbox.join(self_target=self_target)
+        if existed:
+            print("already up; " + (f"started again: {', '.join(started)}" if started else "everything runs"))
+        for cluster in sandbox.clusters:
+            print(f"{cluster.name}: export KUBECONFIG={cluster.kubeconfig}")
+
+    _run(run())
+
+
+@app.command()
+def down(directory: Directory = Path(".sandbox")) -> None:
+    """Stop everything and remove the directory; also after a crash."""
+    found = _run(Sandbox(directory).down())
+    print("down" if found else f"there is no sandbox in {directory}")
+
+
+@app.command()
+def status(
+    directory: Directory = Path(".sandbox"),
+    output: Annotated[Output, typer.Option("-o", "--output", help="Format.")] = Output.TABLE,
+) -> None:
+    """Show every process, and exit with 1 if one is dead."""
+
+    async def run() -> list[dict[str, Any]]:
+        return [dataclasses.asdict(line) for line in Sandbox.open(directory).status()]
+
+    lines = _run(run())
+    if output is Output.JSON:
+        print(json.dumps(lines, indent=1))
+    else:
+        _print_table(lines)
+    if any(line["state"] != "running" for line in lines):
+        raise typer.Exit(1)
+
+
+def _print_table(lines: list[dict[str, Any]]) -> None:
+    rows = [["CLUSTER", "ADDRESS", "PROCESS", "PID", "STATE"]]
+    rows += [["-" if value is None else str(value) for value in line.values()] for line in lines]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a command: an interrupt cleans up first, an error is one clear message."""
+
+    async def guarded() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(guarded())
+    except (SandboxError, KubeError) as error:
+        print(f"flotilla: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("flotilla: interrupted; everything started was taken down", file=sys.stderr)
+        raise typer.Exit(130) from None

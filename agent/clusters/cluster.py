@@ -1,0 +1,28 @@
+"""One cluster we talk to: its client, its shared informers, and the tasks that keep them up to date."""
+
+from agent.api.kinds import Kind
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.informer import Informer
+from agent.kube.session import Session
+from agent.runtime.informers import Informers
+from agent.runtime.supervisor import Supervisor
+
+
+class Cluster:
+    """A connection with everything that lives as long as it does."""
+
+    def __init__(self, connection: Connection, name: str, *, timeout: float = 10.0, limit: int = 64) -> None:
+        self.name = name
+        self.client = Client(Session(connection, name=name, timeout=timeout, limit=limit))
+        self.supervisor = Supervisor(name)
+        self.informers = Informers(self.client, self.supervisor)
+
+    def informer(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Informer:
+        """The shared informer of a kind."""
+        return self.informers.get(kind, namespace, labels=labels, fields=fields)
+
+    async def close(self) -> None:
+        """End all watches, then the session."""
+        await self.supervisor.stop()
+        await self.client.session.close()

@@ -1,0 +1,106 @@
+"""All targets of this cluster, added, changed and removed while the agent runs."""
+
+from collections.abc import Callable, Iterator
+
+from agent.base.clock import Clock
+from agent.clusters.cluster import Cluster
+from agent.clusters.target import Probing, Target
+from agent.kube.config import Connection
+from agent.kube.store import Key
+from agent.runtime.supervisor import Supervisor
+
+Listener = Callable[[Target], None]
+
+
+class Targets:
+    """The connected targets by key.
+
+    Listeners: `on_attach` for a target that has just been added (subscribe to its informers there), `on_change` for
+    every change of its state, `on_detach` when it goes or is about to be replaced with new credentials.
+    """
+
+    def __init__(self, local: Cluster, clock: Clock, probing: Probing, supervisor: Supervisor) -> None:
+        self._local = local
+        self._clock = clock
+        self._probing = probing
+        self._supervisor = supervisor
+        self._targets: dict[Key, tuple[Target, str, Callable[[], object]]] = {}
+        self._by_node: dict[str, Target] = {}
+        self._attach: list[Listener] = []
+        self._change: list[Listener] = []
+        self._detach: list[Listener] = []
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter([target for target, _, _ in self._targets.values()])
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def get(self, key: Key) -> Target | None:
+        """The connected target of a key."""
+        entry = self._targets.get(key)
+        return entry[0] if entry else None
+
+    def by_node(self, node_name: str) -> Target | None:
+        """The connected target behind a virtual node."""
+        return self._by_node.get(node_name)
+
+    def serving(self, namespace: str) -> list[Target]:
+        """Connected targets that pods of a namespace may go to."""
+        return [target for target in self if target.serves(namespace)]
+
+    def on_attach(self, listener: Listener) -> None:
+        """Call for every target that is or will be added."""
+        self._attach.append(listener)
+        for target in self:
+            listener(target)
+
+    def on_change(self, listener: Listener) -> None:
+        """Call when a target's state changes."""
+        self._change.append(listener)
+
+    def on_detach(self, listener: Listener) -> None:
+        """Call before a target goes."""
+        self._detach.append(listener)
+
+    async def connect(self, key: Key, connection: Connection | None, fingerprint: str) -> Target:
+        """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed."""
+        entry = self._targets.get(key)
+        if entry is not None:
+            if entry[1] == fingerprint:
+                return entry[0]
+            await self.disconnect(key)
+        name = "/".join(key).lstrip("/")
+        cluster = self._local if connection is None else Cluster(connection, name)
+        target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
+        target.changed = self._changed
+        stop = self._supervisor.spawn(f"probe {name}", target.run)
+        self._targets[key] = (target, fingerprint, stop)
+        self._by_node[target.node_name] = target
+        for listener in self._attach:
+            listener(target)
+        self._changed(target)
+        return target
+
+    async def disconnect(self, key: Key) -> None:
+        """Remove a target; its cluster keeps running what it runs."""
+        entry = self._targets.pop(key, None)
+        if entry is None:
+            return
+        target, _, stop = entry
+        stop()
+        self._by_node.pop(target.node_name, None)
+        for listener in self._detach:
+            listener(target)
+        self._changed(target)
+        if not target.is_self:
+            await target.cluster.close()
+
+    async def close(self) -> None:
+        """Disconnect from all."""
+        for key in list(self._targets):
+            await self.disconnect(key)
+
+    def _changed(self, target: Target) -> None:
+        for listener in self._change:
+            listener(target)

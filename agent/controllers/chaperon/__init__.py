@@ -1,0 +1,1 @@
+"""PodChaperon -> delegate pod, in the target cluster."""

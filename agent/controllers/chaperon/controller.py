@@ -1,0 +1,104 @@
+"""Chaperon: make the delegate pod that a PodChaperon describes, and tell on the PodChaperon how it fares.
+
+Watches  PodChaperons and delegate pods of this cluster.
+Writes   delegate pods (creation only); the chaperon's status, its non-wire annotations and pod-missing-since.
+A chaperon needs nobody else: its source may be away.
+"""
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.controllers.chaperon import decide as room
+from agent.controllers.deps import Deps
+from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
+from agent.kube.store import Key, Object
+from agent.model.delegatepod import delegate
+from agent.runtime.controller import Controller
+
+_REFUSED_SECONDS = 5.0
+
+
+class Chaperon(Controller[Key]):
+    """One reconciliation per chaperon."""
+
+    name = "chaperon"
+    workers = 32
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._chaperons = deps.local.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
+        self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
+        self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
+        self.watch(self._pods, lambda pod: (pod.key,) if _controlled(pod) else ())
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Compare chaperon and pod, act on the difference."""
+        chaperon = self._chaperons.store.get(key)
+        if chaperon is None or chaperon.deleting:
+            return None
+        pod = self._pods.store.get(key)
+        view = room.View(chaperon.decode(), pod.decode() if pod else None, self._deps.settings.pod_missing)
+        again: float | None = None
+        for action in room.decide(view, self._deps.clock.now()):
+            again = await self._apply(view, action)
+        return again
+
+    async def _apply(self, view: room.View, action: room.Action) -> float | None:
+        namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
+        match action:
+            case room.CreatePod():
+                return await self._create(view)
+            case room.PatchChaperon(patch):
+                self._chaperons.absorb(await self._client.patch_raw(CHAPERONS, name, patch, namespace))
+            case room.PatchStatus(patch):
+                body = {"metadata": {"uid": view.chaperon["metadata"]["uid"]}, "status": patch}
+                self._chaperons.absorb(await self._client.patch_raw(CHAPERONS, name, body, namespace, sub="status"))
+            case room.Foreign(message):
+                self._deps.recorder.event(view.chaperon, "Warning", "ErrResourceExists", message)
+                return await self._refused(view, message)
+            case room.LookAgain(seconds):
+                return seconds
+        return None
+
+    async def _create(self, view: room.View) -> float | None:
+        try:
+            self._pods.absorb(await self._client.create_raw(PODS, delegate(view.chaperon)))
+        except AlreadyExists:
+            return await self._in_the_way(view)
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", error.message)
+            return await self._refused(view, f"cannot create pod for pod chaperon: {error.message}")
+        except StatusError as error:
+            if error.status != 404:
+                raise
+            return _REFUSED_SECONDS
+        return None
+
+    async def _in_the_way(self, view: room.View) -> float | None:
+        """Our own pod that the watch has not shown yet, or a foreign one that it never will."""
+        namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
+        try:
+            raw = await self._client.get_raw(PODS, name, namespace)
+        except NotFound:
+            return 0.1
+        self._pods.absorb(raw)
+        again: float | None = None
+        fresh = room.View(view.chaperon, Object(PODS, raw).decode(), view.missing_limit)
+        for action in room.decide(fresh, self._deps.clock.now()):
+            again = await self._apply(fresh, action)
+        return again
+
+    async def _refused(self, view: room.View, message: str) -> float:
+        status = room.refused(message)
+        if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:
+            metadata = view.chaperon["metadata"]
+            raw = await self._client.patch_raw(
+                CHAPERONS, metadata["name"], {"status": status}, metadata["namespace"], sub="status"
+            )
+            self._chaperons.absorb(raw)
+        return _REFUSED_SECONDS
+
+
+def _controlled(pod: Object) -> bool:
+    return pod.controller is not None and pod.controller.kind == CHAPERONS.name

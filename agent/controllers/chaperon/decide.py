@@ -1,0 +1,124 @@
+"""What to do about one chaperon: pure (specs, section 4.5)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from agent.api import names
+from agent.base.clock import parse, stamp
+from agent.model.diff import merge_patch
+
+
+@dataclass(frozen=True)
+class View:
+    """A chaperon and the pod of its name."""
+
+    chaperon: dict[str, Any]
+    pod: dict[str, Any] | None
+    missing_limit: float
+    """Seconds a delegate may be missing before it is made again."""
+
+
+@dataclass(frozen=True)
+class CreatePod:
+    """Make the delegate."""
+
+
+@dataclass(frozen=True)
+class PatchChaperon:
+    """Change the chaperon's metadata."""
+
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PatchStatus:
+    """Change the chaperon's status."""
+
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A pod of that name is there and is not ours: never touched, reported."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class LookAgain:
+    """Nothing to do before some seconds have passed."""
+
+    seconds: float
+
+
+Action = CreatePod | PatchChaperon | PatchStatus | Foreign | LookAgain
+
+
+def decide(view: View, now: datetime) -> list[Action]:
+    """The actions that bring chaperon and pod in line."""
+    if view.chaperon["metadata"].get("deletionTimestamp"):
+        return []
+    if view.pod is None:
+        return [_without_pod(view, now)]
+    uid = view.chaperon["metadata"]["uid"]
+    if not any(o.get("controller") and o["uid"] == uid for o in view.pod["metadata"].get("ownerReferences") or ()):
+        name = view.pod["metadata"]["name"]
+        return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
+    return _with_pod(view.chaperon, view.pod)
+
+
+def _without_pod(view: View, now: datetime) -> Action:
+    chaperon = view.chaperon
+    if not (chaperon.get("status") or {}).get("phase"):
+        return CreatePod()
+    since = (chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_POD_MISSING_SINCE)
+    if since is None:
+        return PatchChaperon(_annotations({names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}))
+    if chaperon["spec"].get("restartPolicy", "Always") != "Always":
+        return LookAgain(3600)
+    due = _moment(since, now) + timedelta(seconds=view.missing_limit)
+    return CreatePod() if now >= due else LookAgain((due - now).total_seconds())
+
+
+def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
+    actions: list[Action] = []
+    theirs = chaperon["metadata"].get("annotations") or {}
+    changed: dict[str, str | None] = {}
+    if names.ANNOTATION_POD_MISSING_SINCE in theirs:
+        changed[names.ANNOTATION_POD_MISSING_SINCE] = None
+    changed |= merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
+    if changed:
+        actions.append(PatchChaperon(_annotations(changed)))
+    status = pod.get("status") or {}
+    if worth_telling(status):
+        patch = merge_patch(chaperon.get("status") or {}, status)
+        if patch:
+            actions.append(PatchStatus(patch))
+    return actions
+
+
+def worth_telling(status: Mapping[str, Any]) -> bool:
+    """Whether a delegate's status says more than that the pod was created: a write saved for each pod."""
+    return status.get("phase") != "Pending" or bool(status.get("conditions"))
+
+
+def refused(reason: str) -> dict[str, Any]:
+    """Status patch for a chaperon whose pod the API server does not accept, so that its source can say why."""
+    return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Refused", "message": reason}]}
+
+
+def _travelling(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if not names.is_ours(key)}
+
+
+def _annotations(changed: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"annotations": dict(changed)}}
+
+
+def _moment(text: str, otherwise: datetime) -> datetime:
+    try:
+        return parse(text)
+    except ValueError:
+        return otherwise

@@ -1,0 +1,113 @@
+"""Cleanup: take from proxy pods the finalizers that belong to no target, so that they can go.
+
+Watches  proxy pods, Targets, ClusterTargets.
+Writes   the finalizers of proxy pods, nothing else.
+A Target that is being removed and cannot be reached gives up its pods after `release_after` seconds; any other target
+that is away keeps them: its feedback removes the finalizer when it is back.
+"""
+
+from collections.abc import Iterable
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
+from agent.base.clock import parse
+from agent.clusters.target import Target
+from agent.controllers.cleanup.decide import Known, decide
+from agent.controllers.deps import Deps
+from agent.kube.errors import NotFound
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+
+
+class CleanupRoom(Controller[Key]):
+    """Keys are those of proxy pods."""
+
+    name = "cleanup"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._release_after = deps.settings.release_after
+        self._live: tuple[int, frozenset[Key]] = (-1, frozenset())
+        self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._settled: frozenset[str] = frozenset()
+        for informer in self._targets:
+            self.watch(informer, self._held_by)
+        self.watch(self._pods, self._suspicious)
+        deps.targets.on_change(self._target_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Remove from one proxy pod what belongs to no target."""
+        pod = self._pods.store.get(key)
+        if pod is None:
+            return None
+        verdict = decide(pod.finalizers, {known.finalizer: known for known in self._known()})
+        unknown = set(verdict.remove)
+        if unknown - {known.finalizer for known in self._known()}:
+            unknown -= await self._appeared(pod)
+        if unknown:
+            await self._remove(pod, unknown)
+        return verdict.again
+
+    def _known(self) -> list[Known]:
+        return [Known(names.finalizer(*obj.key), self._free_in(obj)) for store in self._targets for obj in store.store]
+
+    def _free_in(self, target: Object) -> float | None:
+        deleted_at = target.head.metadata.deletion_timestamp
+        connected = self._deps.targets.get(target.key)
+        if deleted_at is None or (connected is not None and connected.ready):
+            return None
+        age = (self._deps.clock.now() - parse(deleted_at)).total_seconds()
+        return max(0.0, self._release_after - age)
+
+    async def _appeared(self, pod: Object) -> frozenset[str]:
+        """Finalizers of Targets that are there although our store has not seen them.
+
+        A pod may be told before the Target that it was made for, so the API server is asked: once for all pods that
+        are not newer than its answer.
+        """
+        version, keys = self._live
+        if int(pod.version) > version:
+            lists = [await self._client.list_raw(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+            version = min(int(version) for version, _ in lists)
+            keys = frozenset(
+                Object(kind, bytes(item)).key
+                for kind, (_, items) in zip((TARGETS, CLUSTER_TARGETS), lists, strict=True)
+                for item in items
+            )
+            self._live = (version, keys)
+        stored = {obj.key for store in self._targets for obj in store.store}
+        return frozenset(names.finalizer(*key) for key in keys - stored)
+
+    async def _remove(self, pod: Object, unknown: set[str]) -> None:
+        rest = [finalizer for finalizer in pod.finalizers if finalizer not in unknown]
+        body = {"metadata": {"resourceVersion": pod.version, "finalizers": rest or None}}
+        try:
+            self._pods.absorb(await self._client.patch_raw(PODS, pod.name, body, pod.namespace))
+        except NotFound:
+            pass
+
+    def _suspicious(self, pod: Object) -> Iterable[Key]:
+        """Called for every change of every proxy pod: nearly always there is nothing to do."""
+        for finalizer in pod.finalizers:
+            if finalizer not in self._settled and finalizer.startswith(names.PREFIX):
+                return (pod.key,)
+        return ()
+
+    def _held_by(self, target: Object) -> list[Key]:
+        settled = (obj for store in self._targets for obj in store.store if not obj.deleting)
+        self._settled = frozenset(names.finalizer(*obj.key) for obj in settled)
+        if names.finalizer(*target.key) in self._settled:
+            return []
+        return self._holding(target.key)
+
+    def _target_changed(self, target: Target) -> None:
+        if target.finalizer not in self._settled:
+            for key in self._holding(target.key):
+                self.queue.add(key)
+
+    def _holding(self, target: Key) -> list[Key]:
+        finalizer = names.finalizer(*target)
+        return [pod.key for pod in self._pods.store if finalizer in pod.finalizers]

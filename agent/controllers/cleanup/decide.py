@@ -1,0 +1,41 @@
+"""Which finalizers of a proxy pod nobody will ever remove. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.api import names
+
+
+@dataclass(frozen=True)
+class Known:
+    """A Target that exists.
+
+    `free_in` is None as long as it takes care of its pods itself, else in how many seconds (0: now) it gives them
+    up: it is being removed and cannot be reached (design.md, ruling 8).
+    """
+
+    finalizer: str
+    free_in: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Finalizers to remove now, and in how many seconds to look again."""
+
+    remove: tuple[str, ...]
+    again: float | None
+
+
+def decide(finalizers: Iterable[str], known: Mapping[str, Known]) -> Verdict:
+    """Finalizers with Admiralty's prefix that belong to no target, the one that v0.10 put on every pod included."""
+    remove = []
+    again = None
+    for finalizer in finalizers:
+        if not finalizer.startswith(names.PREFIX):
+            continue
+        target = known.get(finalizer)
+        if target is None or (target.free_in is not None and target.free_in <= 0):
+            remove.append(finalizer)
+        elif target.free_in is not None:
+            again = target.free_in if again is None else min(again, target.free_in)
+    return Verdict(tuple(remove), again)

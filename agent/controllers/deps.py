@@ -1,0 +1,23 @@
+"""What rooms are built from."""
+
+from dataclasses import dataclass
+
+from agent.base.clock import Clock
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.clusters.registry import Targets
+from agent.kube.events import Recorder
+from agent.settings import Settings
+
+
+@dataclass(frozen=True)
+class Deps:
+    """Given to every room by the composition root."""
+
+    settings: Settings
+    clock: Clock
+    local: Cluster
+    cluster_uid: str
+    targets: Targets
+    chaperons: Chaperons
+    recorder: Recorder

@@ -1,0 +1,1 @@
+"""Chaperon -> proxy pod: what happened to a delegate comes home."""

@@ -1,0 +1,141 @@
+"""Feedback: bring what happened to a delegate pod home to its proxy pod, and let both go in the right order.
+
+Watches  proxy pods here, our chaperons in targets, states of targets.
+Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and proxy pods.
+Absent target: keeps the last known status; a terminating proxy pod waits for it.
+"""
+
+import logging
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters.target import Target
+from agent.controllers.deps import Deps
+from agent.controllers.feedback import decide as room
+from agent.kube.errors import Conflict, Gone, Invalid, NotFound, Unreachable
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+
+log = logging.getLogger(__name__)
+
+
+class Feedback(Controller[Key]):
+    """One reconciliation per proxy pod."""
+
+    name = "feedback"
+    workers = 64
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies.store.index("node", lambda pod: (pod.node_name,))
+        self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
+        self.watch(self._proxies, lambda pod: (pod.key,))
+        deps.chaperons.subscribe(self.queue.add)
+        deps.targets.on_change(self._target_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Compare proxy pod and chaperons, act on the difference."""
+        view, targets = self._gather(key)
+        for action in room.decide(view):
+            await self._apply(key, view, targets, action)
+        return None
+
+    def _target_changed(self, target: Target) -> None:
+        if not target.ready:
+            return
+        for pod in self._proxies.store.by_index("finalizer", target.finalizer):
+            self.queue.add(pod.key)
+        for pod in self._proxies.store.by_index("node", target.node_name):
+            self.queue.add(pod.key)
+        for key in self._deps.chaperons.parents(target):
+            self.queue.add(key)
+
+    def _gather(self, key: Key) -> tuple[room.View, dict[str, Target]]:
+        proxy = self._proxies.store.get(key)
+        targets = {target.finalizer: target for target in self._deps.targets}
+        delegates = tuple(
+            room.Delegate(placed.target.finalizer, placed.chaperon.decode())
+            for placed in self._deps.chaperons.of(key)
+            if placed.target.ready
+        )
+        view = room.View(
+            proxy=proxy.decode() if proxy else None,
+            delegates=delegates,
+            home=self._home(proxy),
+            settled=frozenset(finalizer for finalizer, target in targets.items() if target.ready),
+            cluster_uid=self._deps.cluster_uid,
+        )
+        return view, targets
+
+    def _home(self, proxy: Object | None) -> str:
+        if proxy is None:
+            return ""
+        node_name = proxy.node_name or proxy.annotations.get(names.ANNOTATION_CLAIM, "")
+        target = self._deps.targets.by_node(node_name)
+        if target is not None:
+            return target.finalizer
+        ours = [name for name in proxy.finalizers if name.startswith(names.PREFIX)]
+        return ours[0] if node_name and len(ours) == 1 else ""
+
+    async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> None:
+        match action:
+            case room.DeleteChaperon(delegate):
+                await self._delete_chaperon(targets[delegate.finalizer], delegate)
+            case room.PatchProxy(patch, status):
+                await self._patch(key, patch, status)
+            case room.EndProxy() if view.proxy is not None:
+                await self._delete_proxy(key, view.proxy)
+            case room.DeleteProxy() if view.proxy is not None:
+                if await self._really_gone(targets[view.home], view.proxy):
+                    log.info("the delegate is gone, deleting its proxy pod")
+                    await self._delete_proxy(key, view.proxy)
+            case _:
+                pass
+
+    async def _delete_chaperon(self, target: Target, delegate: room.Delegate) -> None:
+        metadata = delegate.chaperon["metadata"]
+        try:
+            await target.cluster.client.delete(
+                CHAPERONS, metadata["name"], metadata["namespace"], uid=metadata["uid"], propagation="Foreground"
+            )
+        except (NotFound, Conflict, Gone):
+            return
+        except Unreachable:
+            target.doubt()
+            raise
+
+    async def _patch(self, key: Key, patch: dict[str, object], status: bool) -> None:
+        try:
+            raw = await self._client.patch_raw(PODS, key[1], patch, key[0], sub="status" if status else None)
+        except NotFound:
+            return
+        except Invalid as error:
+            pod = self._proxies.store.get(key)
+            if pod is not None:
+                message = f"the API server refuses the delegate's status: {error.message}"
+                self._deps.recorder.event(pod.decode(), "Warning", "StatusRefused", message)
+            raise
+        self._proxies.absorb(raw)
+
+    async def _really_gone(self, target: Target, proxy: dict[str, object]) -> bool:
+        """Ask the target itself: a proxy pod is not deleted on the word of a cache."""
+        metadata = proxy["metadata"]
+        assert isinstance(metadata, dict)
+        selector = f"{names.LABEL_PARENT_UID}={metadata['uid']}"
+        try:
+            _, found = await target.cluster.client.list_raw(CHAPERONS, metadata["namespace"], labels=selector)
+        except Unreachable:
+            target.doubt()
+            raise
+        return not found
+
+    async def _delete_proxy(self, key: Key, proxy: dict[str, object]) -> None:
+        metadata = proxy["metadata"]
+        assert isinstance(metadata, dict)
+        try:
+            await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
+        except (NotFound, Conflict):
+            return

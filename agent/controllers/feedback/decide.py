@@ -1,0 +1,154 @@
+"""What to do about one proxy pod and its chaperons: pure (specs, section 5; design.md, rulings 1, 4, 5, 6)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.model.diff import merge_patch
+from agent.model.status import annotations_home, proxy_status
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A chaperon of the proxy pod's name in a target whose stores can be believed."""
+
+    finalizer: str
+    """Of the target it is in."""
+    chaperon: dict[str, Any]
+
+    @property
+    def parent_uid(self) -> str:
+        """UID of the proxy pod that it was made for."""
+        return str(self.chaperon["metadata"]["labels"].get(names.LABEL_PARENT_UID, ""))
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it is being deleted already."""
+        return "deletionTimestamp" in self.chaperon["metadata"]
+
+
+@dataclass(frozen=True)
+class View:
+    """A proxy pod with all that is known of its delegates."""
+
+    proxy: dict[str, Any] | None
+    """None: there is no such pod, by a store that has synced."""
+    delegates: tuple[Delegate, ...]
+    home: str
+    """Finalizer of the one target that may run the delegate: by binding, else by claim; empty when there is none."""
+    settled: frozenset[str]
+    """Finalizers of targets that are ready: what is not among `delegates` is not there."""
+    cluster_uid: str
+
+
+@dataclass(frozen=True)
+class DeleteChaperon:
+    """Delete with foreground propagation: gone means that the delegate is gone, too."""
+
+    delegate: Delegate
+
+
+@dataclass(frozen=True)
+class DeleteProxy:
+    """The delegate is lost: its controller makes a new pod."""
+
+
+@dataclass(frozen=True)
+class EndProxy:
+    """Remove from the API a terminating proxy pod that waits for a kubelet it does not have."""
+
+
+@dataclass(frozen=True)
+class PatchProxy:
+    """Change the proxy pod."""
+
+    patch: dict[str, Any]
+    status: bool
+    """Whether to send it to the status subresource."""
+
+
+Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy
+
+
+def decide(view: View) -> list[Action]:
+    """The actions that bring a proxy pod and its chaperons in line."""
+    proxy = view.proxy
+    if proxy is None:
+        return _delete(view, view.delegates)
+    uid = proxy["metadata"]["uid"]
+    others = tuple(delegate for delegate in view.delegates if delegate.parent_uid != uid)
+    mine = tuple(delegate for delegate in view.delegates if delegate.parent_uid == uid)
+    actions = _delete(view, others)
+    if proxy["metadata"].get("deletionTimestamp"):
+        return actions + _delete(view, mine, certain=True) + _release(view, proxy, mine)
+    if not view.home:
+        return actions
+    strays = tuple(delegate for delegate in mine if delegate.finalizer != view.home)
+    actions += _delete(view, strays, certain=True)
+    if proxy["spec"].get("nodeName"):
+        here = next((delegate for delegate in mine if delegate.finalizer == view.home), None)
+        actions += _bound(view, proxy, here)
+    return actions
+
+
+def _delete(view: View, delegates: tuple[Delegate, ...], *, certain: bool = False) -> list[Action]:
+    """Orphans go only when they carry our cluster's UID: a name may be another cluster's, too (ruling 4)."""
+    return [
+        DeleteChaperon(delegate)
+        for delegate in delegates
+        if not delegate.deleting
+        and (certain or delegate.chaperon["metadata"]["labels"].get(names.LABEL_PARENT_CLUSTER_UID) == view.cluster_uid)
+    ]
+
+
+def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
+    """Let a terminating proxy pod go: after its delegate, wherever it may be."""
+    held = {delegate.finalizer for delegate in mine}
+    if view.home and view.home not in view.settled:
+        held.add(view.home)
+    finalizers = proxy["metadata"].get("finalizers") or []
+    kept = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
+    actions: list[Action] = []
+    if kept != finalizers:
+        actions.append(PatchProxy(_metadata(proxy, finalizers=kept), status=False))
+    if not held and proxy["spec"].get("nodeName") and proxy["metadata"].get("deletionGracePeriodSeconds"):
+        actions.append(EndProxy())
+    return actions
+
+
+def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Action]:
+    if view.home not in view.settled:
+        return []
+    if here is None:
+        return [DeleteProxy()]
+    if here.deleting:
+        return []
+    if names.ANNOTATION_POD_MISSING_SINCE in (here.chaperon["metadata"].get("annotations") or {}):
+        return [DeleteChaperon(here)]
+    patch = home_patch(proxy, here)
+    return [PatchProxy(patch, status=True)] if patch else []
+
+
+def home_patch(proxy: dict[str, Any], here: Delegate) -> dict[str, Any]:
+    """Merge patch that brings status, annotations and finalizers of a bound proxy pod in line; {} when they are."""
+    status = merge_patch(proxy.get("status") or {}, proxy_status(proxy, here.chaperon.get("status") or {}))
+    annotations = annotations_home(proxy["metadata"].get("annotations"), here.chaperon["metadata"].get("annotations"))
+    finalizers = proxy["metadata"].get("finalizers") or []
+    wanted = [name for name in finalizers if not name.startswith(names.PREFIX)] + [here.finalizer]
+    changes: dict[str, Any] = {}
+    if annotations:
+        changes["annotations"] = annotations
+    if set(wanted) != set(finalizers):
+        changes["finalizers"] = wanted
+    if not status and not changes:
+        return {}
+    patch = _metadata(proxy, guarded="finalizers" in changes, **changes)
+    return patch | {"status": status} if status else patch
+
+
+def _metadata(proxy: dict[str, Any], *, guarded: bool = True, **changes: Any) -> dict[str, Any]:
+    """Lists are replaced whole, so a patch of finalizers holds only for the version it was made from."""
+    metadata = {"uid": proxy["metadata"]["uid"], **changes}
+    if guarded:
+        metadata["resourceVersion"] = proxy["metadata"]["resourceVersion"]
+    return {"metadata": metadata}

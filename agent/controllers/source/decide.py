@@ -1,0 +1,221 @@
+"""Which service account and bindings a Source stands for, and what is missing of them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
+from agent.model.diff import merge_patch
+
+Raw = dict[str, Any]
+Key = tuple[str, str]
+
+RBAC_GROUP = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the ClusterRoles that bindings refer to."""
+
+    source: str
+    viewer: str
+
+
+@dataclass(frozen=True)
+class View:
+    """A Source (None: gone) and those of its bindings that are there."""
+
+    key: Key
+    source: Raw | None
+    bindings: Mapping[Kind, Mapping[str, Raw]]
+    roles: Roles
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create an object; one that is there already is changed to what the manifest says."""
+
+    kind: Kind
+    manifest: Raw
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Change an object by a merge patch."""
+
+    kind: Kind
+    key: Key
+    body: Raw
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete the object with this UID."""
+
+    kind: Kind
+    key: Key
+    uid: str
+
+
+Action = Create | Patch | Delete
+
+
+def kind_of(key: Key) -> Kind:
+    """Source, or ClusterSource for a key without a namespace."""
+    return SOURCES if key[0] else CLUSTER_SOURCES
+
+
+def decide(view: View) -> list[Action]:
+    """What to do so that exactly the wanted bindings are there. The service account comes on top."""
+    wanted = wanted_bindings(view.key, view.source, view.roles) if view.source is not None else {}
+    actions: list[Action] = []
+    for kind, name in binding_names(view.key):
+        actual = view.bindings.get(kind, {}).get(name)
+        manifest = wanted.get((kind, name))
+        if manifest is not None:
+            actions += adjust(kind, actual, manifest)
+        elif actual is not None:
+            actions.append(_delete(kind, actual))
+    return actions
+
+
+def adjust(kind: Kind, actual: Raw | None, manifest: Raw) -> list[Action]:
+    """What makes an object, as far as we say anything about it, equal to the manifest."""
+    if actual is None:
+        return [Create(kind, manifest)]
+    if actual.get("roleRef") != manifest["roleRef"]:
+        # The API server refuses to change a roleRef.
+        return [_delete(kind, actual), Create(kind, manifest)]
+    metadata = manifest["metadata"]
+    now = {
+        "metadata": {
+            "labels": _subset(actual["metadata"].get("labels"), metadata["labels"]),
+            "annotations": _subset(actual["metadata"].get("annotations"), metadata["annotations"]),
+            "ownerReferences": actual["metadata"].get("ownerReferences"),
+        },
+        "subjects": actual.get("subjects"),
+    }
+    wanted = {
+        "metadata": {
+            "labels": metadata["labels"],
+            "annotations": metadata["annotations"],
+            "ownerReferences": metadata.get("ownerReferences"),
+        },
+        "subjects": manifest["subjects"],
+    }
+    body = merge_patch(now, wanted)
+    return [Patch(kind, _key(actual), body)] if body else []
+
+
+def binding_names(key: Key) -> list[tuple[Kind, str]]:
+    """The bindings that a Source may have (specs, section 2.3)."""
+    namespace, name = key
+    if namespace:
+        return [
+            (ROLE_BINDINGS, names.source_binding(name)),
+            (CLUSTER_ROLE_BINDINGS, names.source_viewer_binding(namespace, name)),
+        ]
+    return [
+        (CLUSTER_ROLE_BINDINGS, names.cluster_source_binding(name)),
+        (CLUSTER_ROLE_BINDINGS, names.cluster_source_viewer_binding(name)),
+    ]
+
+
+def wanted_bindings(key: Key, source: Raw, roles: Roles) -> dict[tuple[Kind, str], Raw]:
+    """Manifests of the bindings of a Source; none when it names nobody."""
+    granted = subjects(key, source)
+    if not granted:
+        return {}
+    bindings = {}
+    for (kind, name), role in zip(binding_names(key), (roles.source, roles.viewer), strict=True):
+        metadata: Raw = {"name": name, **_marks(key)}
+        if kind.namespaced:
+            metadata["namespace"] = key[0]
+        if kind.namespaced or not key[0]:
+            # An owner in a namespace cannot own what is cluster-scoped: that we delete ourselves.
+            metadata["ownerReferences"] = [_owner(key, source)]
+        bindings[kind, name] = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
+            "subjects": granted,
+        }
+    return bindings
+
+
+def subjects(key: Key, source: Raw) -> list[Raw]:
+    """Who is granted rights, the service account first (specs 8.1)."""
+    found: list[Raw] = []
+    account = service_account_key(key, source)
+    if account is not None:
+        found.append({"kind": "ServiceAccount", "name": account[1], "namespace": account[0]})
+    user = (source.get("spec") or {}).get("userName")
+    if user:
+        found.append({"apiGroup": RBAC_GROUP, "kind": "User", "name": user})
+    return found
+
+
+def service_account_key(key: Key, source: Raw) -> Key | None:
+    """Namespace and name of the service account, None when the Source has none or names it by half."""
+    spec = source.get("spec") or {}
+    if key[0]:
+        name = spec.get("serviceAccountName")
+        return (key[0], name) if name else None
+    account = spec.get("serviceAccount") or {}
+    if account.get("name") and account.get("namespace"):
+        return (account["namespace"], account["name"])
+    return None
+
+
+def service_account(key: Key, source: Raw, account: Key) -> Raw:
+    """The manifest of the service account; it goes when its Source goes."""
+    return {
+        "apiVersion": "v1",
+        "kind": SERVICE_ACCOUNTS.name,
+        "metadata": {
+            "name": account[1],
+            "namespace": account[0],
+            **_marks(key),
+            "ownerReferences": [_owner(key, source)],
+        },
+    }
+
+
+def flaw(key: Key, source: Raw) -> str | None:
+    """What is wrong with the spec, and the remedy; None when nothing is."""
+    spec = source.get("spec") or {}
+    if not key[0]:
+        account = spec.get("serviceAccount") or {}
+        missing = [field for field in ("name", "namespace") if not account.get(field)]
+        if len(missing) == 1:
+            return f"spec.serviceAccount.{missing[0]} is missing: a service account needs a name and a namespace"
+    if subjects(key, source):
+        return None
+    field = "serviceAccountName" if key[0] else "serviceAccount"
+    return f"spec names nobody: set spec.userName, spec.{field}, or both"
+
+
+def _marks(key: Key) -> Raw:
+    return {
+        "labels": {names.LABEL_SOURCE: names.source_label(*key)},
+        "annotations": {names.ANNOTATION_SOURCE: "/".join(key)},
+    }
+
+
+def _owner(key: Key, source: Raw) -> Raw:
+    kind = kind_of(key)
+    return {"apiVersion": kind.api_version, "kind": kind.name, "name": key[1], "uid": source["metadata"]["uid"]}
+
+
+def _delete(kind: Kind, actual: Raw) -> Delete:
+    return Delete(kind, _key(actual), actual["metadata"]["uid"])
+
+
+def _key(obj: Raw) -> Key:
+    return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+
+def _subset(actual: Mapping[str, str] | None, wanted: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in (actual or {}).items() if key in wanted}

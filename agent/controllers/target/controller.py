@@ -1,0 +1,246 @@
+"""Target: keep a connection to every cluster that a Target or ClusterTarget names.
+
+Watches  Targets, ClusterTargets, each referenced Secret by its name, the state of connected targets; proxy pods and
+         chaperons while a Target is being removed.
+Writes   the Target's conditions Reachable, Authorized, Ready (and Drained), its finalizer, one Warning event when it
+         becomes unusable; the proxy pods of a Target that is being removed.
+A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
+go at once. Other targets are never disturbed.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+from agent.api import names
+from agent.api.conditions import set_condition
+from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
+from agent.base.clock import parse
+from agent.clusters.target import Target
+from agent.controllers.deps import Deps
+from agent.controllers.target import decide, gather
+from agent.controllers.target.gather import Problem, Raw, Reference
+from agent.kube.errors import Conflict, NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.diff import same
+from agent.runtime.controller import Controller
+
+REWORD_SECONDS = 30.0
+"""Conditions whose words alone change (two sorts of network errors in turn) are written at most this often."""
+_UNSYNCED_SECONDS = 0.1
+_UNREADABLE_SECONDS = 2.0
+
+
+class TargetRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "target"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._references: dict[Key, Key] = {}
+        self._secrets: dict[Key, tuple[Informer, Callable[[], None]]] = {}
+        self._fingerprints: dict[Key, str] = {}
+        self._written_at: dict[Key, float] = {}
+        self._leaving: dict[Key, tuple[str, str]] = {}
+        for informer in self._objects.values():
+            self.watch(informer, lambda target: [target.key])
+        self.watch(self._pods, self._left_by)
+        deps.targets.on_change(lambda target: self.queue.add(target.key))
+        deps.chaperons.subscribe(self._chaperon_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Connect, or disconnect, and say how that went."""
+        obj = self._objects[gather.kind_of(key)].store.get(key)
+        if obj is None:
+            await self._forget(key)
+            return None
+        target = obj.decode()
+        place = gather.reference(target)
+        self._follow(key, place)
+        informer = self._secrets[place.secret][0] if place else None
+        if informer is not None and not informer.synced.is_set() and informer.error is None:
+            return _UNSYNCED_SECONDS
+        problem = await self._connect(key, place, informer)
+        again = await self._drain(obj) if obj.deleting else await self._report(key, target, problem)
+        if informer is not None and not informer.synced.is_set():
+            return _UNREADABLE_SECONDS
+        return again
+
+    async def _forget(self, key: Key) -> None:
+        self._follow(key, None)
+        self._fingerprints.pop(key, None)
+        self._written_at.pop(key, None)
+        self._leaving.pop(key, None)
+        await self._deps.targets.disconnect(key)
+
+    def _follow(self, key: Key, place: Reference | None) -> None:
+        """Watch the Secret that a Target refers to, and no longer one that no Target refers to."""
+        old = self._references.pop(key, None)
+        if place is not None:
+            self._references[key] = place.secret
+            if place.secret not in self._secrets:
+                namespace, name = place.secret
+                informer = self._deps.local.informer(SECRETS, namespace, fields=f"metadata.name={name}")
+                stop = self.watch(informer, self._users, required=False)
+                self._secrets[place.secret] = (informer, stop)
+        if old is not None and old not in self._references.values():
+            informer, stop = self._secrets.pop(old)
+            stop()
+            self._deps.local.informers.drop(informer)
+
+    def _users(self, secret: Object) -> Iterable[Key]:
+        return [key for key, reference in self._references.items() if reference == secret.key]
+
+    async def _connect(self, key: Key, place: Reference | None, informer: Informer | None) -> Problem | None:
+        """Have the connection that the Target asks for. Returns what keeps us from it."""
+        try:
+            if place is None:
+                await self._deps.targets.connect(key, None, gather.fingerprint(None, b""))
+                return None
+            if informer is not None and not informer.synced.is_set():
+                raise Problem("SecretUnreadable", f"{place} cannot be read: {informer.error}")
+            data = gather.kubeconfig(place, informer.store.get(place.secret) if informer else None)
+            fingerprint = gather.fingerprint(place, data)
+            if self._deps.targets.get(key) is None or self._fingerprints.get(key) != fingerprint:
+                connection = gather.connection(place, data, plugins=self._deps.settings.target_plugins)
+                self._fingerprints[key] = fingerprint
+                await self._deps.targets.connect(key, connection, fingerprint)
+        except Problem as problem:
+            self._fingerprints.pop(key, None)
+            await self._deps.targets.disconnect(key)
+            return problem
+        return None
+
+    async def _report(self, key: Key, target: Raw, problem: Problem | None) -> float | None:
+        """Bring conditions and finalizer up to date."""
+        now = self._deps.clock.now()
+        old = target.get("status", {}).get("conditions")
+        connected = self._deps.targets.get(key)
+        if problem is not None or connected is None:
+            state = decide.unconnected(problem.reason, problem.message) if problem else None
+        elif (wait := decide.settles_in(connected.record, now)) > 0:
+            return wait
+        elif connected.ready and names.FINALIZER_DRAIN not in (target["metadata"].get("finalizers") or ()):
+            await self._hold(key, target)
+            return None
+        else:
+            state = decide.health(connected.record)
+        if state is None:
+            return None
+        new = decide.conditions(old, state, target["metadata"].get("generation"), now)
+        if same(old, new):
+            return None
+        if decide.only_words_differ(old, new):
+            wait = self._written_at.get(key, -REWORD_SECONDS) + REWORD_SECONDS - time.monotonic()
+            if wait > 0:
+                return wait
+        await self._write(key, target, new)
+        if decide.became_worse(old, new):
+            await self._deps.recorder.event(target, "Warning", state.reason, state.message)
+        return None
+
+    async def _hold(self, key: Key, target: Raw) -> None:
+        """Keep the Target until it is drained; the next pass, which this write brings about, tells the state."""
+        metadata = target["metadata"]
+        finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER_DRAIN]
+        body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
+        kind = gather.kind_of(key)
+        self._objects[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0]))
+
+    async def _write(self, key: Key, target: Raw, conditions: decide.Conditions) -> None:
+        body = {
+            "metadata": {"resourceVersion": target["metadata"]["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        kind = gather.kind_of(key)
+        self._objects[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0], sub="status"))
+        self._written_at[key] = time.monotonic()
+
+    async def _drain(self, obj: Object) -> float | None:
+        """One step of removal."""
+        if names.FINALIZER_DRAIN not in obj.finalizers:
+            return None
+        key = obj.key
+        self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
+        step = decide.drain(self._view(obj))
+        for action in step.actions:
+            await self._apply(action)
+        if step.drained:
+            rest = [finalizer for finalizer in obj.finalizers if finalizer != names.FINALIZER_DRAIN]
+            body = {"metadata": {"resourceVersion": obj.version, "finalizers": rest or None}}
+            try:
+                await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace)
+            except NotFound:
+                pass
+            return None
+        target = obj.decode()
+        old = target.get("status", {}).get("conditions")
+        new = set_condition(old, "Drained", "False", step.reason, step.message, self._deps.clock.now())
+        if not same(old, new):
+            await self._write(key, target, new)
+            await self._deps.recorder.event(target, "Warning", step.reason, step.message)
+        return self._deps.settings.release_after
+
+    def _view(self, obj: Object) -> decide.Leaving:
+        finalizer, node = self._leaving[obj.key]
+        connected = self._deps.targets.get(obj.key)
+        parents = set(self._deps.chaperons.parents(connected)) if connected else set()
+        deleted_at = parse(obj.head.metadata.deletion_timestamp or "")
+        return decide.Leaving(
+            finalizer=finalizer,
+            forced=names.annotation(obj.annotations, names.FORCE_REMOVE) == "true",
+            ready=connected is not None and connected.ready,
+            age=(self._deps.clock.now() - deleted_at).total_seconds(),
+            release_after=self._deps.settings.release_after,
+            pods=tuple(
+                decide.Pod(
+                    key=pod.key,
+                    uid=pod.uid,
+                    version=pod.version,
+                    finalizers=tuple(pod.finalizers),
+                    here=pod.node_name == node,
+                    placed=pod.key in parents,
+                    deleting=pod.deleting,
+                )
+                for pod in self._pods.store
+                if finalizer in pod.finalizers or pod.node_name == node
+            ),
+            chaperons=bool(parents),
+        )
+
+    async def _apply(self, action: decide.DeletePod | decide.FreePod) -> None:
+        namespace, name = action.pod.key
+        try:
+            match action:
+                case decide.DeletePod(pod):
+                    await self._client.delete(PODS, name, namespace, uid=pod.uid)
+                case decide.FreePod(pod, finalizers):
+                    body = {"metadata": {"resourceVersion": pod.version, "finalizers": list(finalizers) or None}}
+                    self._pods.absorb(await self._client.patch_raw(PODS, name, body, namespace))
+        except (NotFound, Conflict):
+            # It has changed: the event that says so brings us back.
+            pass
+
+    def _left_by(self, pod: Object) -> Iterable[Key]:
+        """Called for every change of every proxy pod: nearly always no Target is being removed."""
+        if not self._leaving:
+            return ()
+        return [
+            key
+            for key, (finalizer, node) in self._leaving.items()
+            if finalizer in pod.finalizers or pod.node_name == node
+        ]
+
+    def _chaperon_changed(self, parent: Key) -> None:
+        for key in self._leaving:
+            self.queue.add(key)
+
+
+def is_held(target: Target | None) -> bool:
+    """Whether a target's credentials are to be kept: pods may have been sent there."""
+    return target is not None and target.ready

@@ -1,0 +1,101 @@
+"""Target Secrets: keep the credentials of a target until it is drained (design.md, ruling 8).
+
+Watches  Targets, ClusterTargets, the state of connected targets, Secrets with our label.
+Writes   finalizer and label of Secrets: put when a Target that refers to one is ready for the first time, taken when
+         no Target refers to it any more, also after an edit, a forced removal, or a time without an agent.
+"""
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
+from agent.clusters.target import Target
+from agent.controllers.deps import Deps
+from agent.controllers.target import gather
+from agent.kube.errors import Forbidden, NotFound
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+
+_AGAIN_SECONDS = 2.0
+
+
+class TargetSecretRoom(Controller[Key]):
+    """Keys are those of Secrets."""
+
+    name = "target-secret"
+    workers = 2
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._held = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
+        self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        for informer in self._objects.values():
+            self.watch(informer, _referred)
+        self.watch(self._held, lambda secret: [secret.key])
+        self.watch(self._pods, lambda pod: ())
+        deps.targets.on_change(self._target_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Put our finalizer on a Secret, or take it off."""
+        users = [obj for informer in self._objects.values() for obj in informer.store if gather.secret_of(obj) == key]
+        held = self._held.store.get(key)
+        if held is None:
+            if any(self._in_use(user) for user in users):
+                await self._put(key)
+            return None
+        if names.FINALIZER_DRAIN not in held.finalizers and users and not held.deleting:
+            await self._put(key)
+        elif not users or (held.deleting and not any(self._has_pods(user) for user in users)):
+            await self._take(held)
+        elif held.deleting:
+            return _AGAIN_SECONDS
+        return None
+
+    def _target_changed(self, target: Target) -> None:
+        obj = self._objects[gather.kind_of(target.key)].store.get(target.key)
+        for key in _referred(obj) if obj is not None else ():
+            self.queue.add(key)
+
+    def _in_use(self, target: Object) -> bool:
+        connected = self._deps.targets.get(target.key)
+        return connected is not None and connected.ready
+
+    def _has_pods(self, target: Object) -> bool:
+        finalizer = names.finalizer(*target.key)
+        connected = self._deps.targets.get(target.key)
+        if connected is not None and self._deps.chaperons.parents(connected):
+            return True
+        return any(finalizer in pod.finalizers for pod in self._pods.store)
+
+    async def _put(self, key: Key) -> None:
+        try:
+            secret = Object(SECRETS, await self._client.get_raw(SECRETS, key[1], key[0]))
+            if not secret.deleting:
+                finalizers = [name for name in secret.finalizers if name != names.FINALIZER_DRAIN]
+                await self._patch(secret, [*finalizers, names.FINALIZER_DRAIN], "true")
+        except (NotFound, Forbidden):
+            # A Secret that we may read but not change does its work without our finalizer.
+            pass
+
+    async def _take(self, secret: Object) -> None:
+        rest = [name for name in secret.finalizers if name != names.FINALIZER_DRAIN]
+        try:
+            await self._patch(secret, rest, None)
+        except NotFound:
+            pass
+
+    async def _patch(self, secret: Object, finalizers: list[str], label: str | None) -> None:
+        body = {
+            "metadata": {
+                "resourceVersion": secret.version,
+                "finalizers": finalizers or None,
+                "labels": {names.LABEL_TARGET_SECRET: label},
+            }
+        }
+        await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace)
+
+
+def _referred(target: Object) -> list[Key]:
+    secret = gather.secret_of(target)
+    return [secret] if secret is not None else []

@@ -1,0 +1,170 @@
+"""The verbs of an API server on raw objects."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from agent.api.kinds import Kind
+from agent.kube.session import Session
+
+Raw = dict[str, Any]
+Objects = list[Raw]
+RawItems = list[msgspec.Raw]
+PatchBody = Raw | list[Raw]
+Style = Literal["merge", "json", "strategic", "apply"]
+
+_CONTENT_TYPES: dict[str, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_PAGE = "500"
+FIELD_MANAGER = "flotilla"
+
+encode = msgspec.json.Encoder().encode
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ItemList(msgspec.Struct):
+    """A list whose items stay bytes."""
+
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_list_decoder = msgspec.json.Decoder(ItemList)
+
+
+class Client:
+    """One API server's verbs. Objects are plain dicts: fields that we do not know survive.
+
+    Every method raises Unreachable or a StatusError. Methods ending in `_raw` give the response's bytes, for callers
+    that do not look inside.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @property
+    def name(self) -> str:
+        """The cluster's name, for logs and metrics."""
+        return self.session.name
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Raw:
+        """Read one object."""
+        return _decode(await self.get_raw(kind, name, namespace))
+
+    async def get_raw(self, kind: Kind, name: str, namespace: str | None = None) -> bytes:
+        """Read one object."""
+        return await self.session.request("GET", kind.path(namespace, name), resource=kind.plural)
+
+    async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Objects:
+        """Read all objects that match, in pages. Items carry apiVersion and kind as in a manifest."""
+        _, items = await self.list_raw(kind, namespace, labels=labels, fields=fields)
+        head = {"apiVersion": kind.api_version, "kind": kind.name}
+        return [head | _decode(bytes(item)) for item in items]
+
+    async def list_raw(
+        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> tuple[str, RawItems]:
+        """The list's resource version and its items as bytes."""
+        params = selectors(labels, fields) | {"limit": _PAGE}
+        items: RawItems = []
+        while True:
+            page = _list_decoder.decode(
+                await self.session.request("GET", kind.path(namespace), params=params, resource=kind.plural)
+            )
+            items += page.items or ()
+            if not page.metadata.continue_:
+                return page.metadata.resource_version, items
+            params["continue"] = page.metadata.continue_
+
+    async def create(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> Raw:
+        """Create an object in `namespace`, by default its own."""
+        return _decode(await self.create_raw(kind, obj, namespace, sub=sub))
+
+    async def create_raw(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> bytes:
+        """Create an object, or a subresource of it (a pod's binding, a service account's token)."""
+        metadata = obj.get("metadata", {})
+        path = kind.path(namespace or metadata.get("namespace"), metadata["name"] if sub else None, sub)
+        return await self.session.request("POST", path, body=encode(obj), resource=_resource(kind, sub))
+
+    async def update(self, kind: Kind, obj: Raw, *, sub: str | None = None) -> Raw:
+        """Replace an object; its resourceVersion guards against overwriting."""
+        metadata = obj["metadata"]
+        path = kind.path(metadata.get("namespace"), metadata["name"], sub)
+        return _decode(await self.session.request("PUT", path, body=encode(obj), resource=_resource(kind, sub)))
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        body: PatchBody,
+        namespace: str | None = None,
+        *,
+        sub: str | None = None,
+        style: Style = "merge",
+    ) -> Raw:
+        """Change parts of an object. Style `apply` creates it where it is missing and takes conflicting fields."""
+        return _decode(await self.patch_raw(kind, name, body, namespace, sub=sub, style=style))
+
+    async def patch_raw(
+        self,
+        kind: Kind,
+        name: str,
+        body: PatchBody,
+        namespace: str | None = None,
+        *,
+        sub: str | None = None,
+        style: Style = "merge",
+    ) -> bytes:
+        """Change parts of an object."""
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"} if style == "apply" else None
+        return await self.session.request(
+            "PATCH",
+            kind.path(namespace, name, sub),
+            params=params,
+            body=encode(body),
+            content_type=_CONTENT_TYPES[style],
+            resource=_resource(kind, sub),
+        )
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        grace: int | None = None,
+        propagation: Literal["Foreground", "Background", "Orphan"] | None = None,
+    ) -> None:
+        """Delete one object: only the one with this UID when given (Conflict otherwise), `grace` in seconds."""
+        options: Raw = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        await self.session.request("DELETE", kind.path(namespace, name), body=encode(options), resource=kind.plural)
+
+
+def selectors(labels: str, fields: str) -> dict[str, str]:
+    """Query parameters for label and field selectors."""
+    chosen = {"labelSelector": labels, "fieldSelector": fields}
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _resource(kind: Kind, sub: str | None) -> str:
+    return f"{kind.plural}/{sub}" if sub else kind.plural
+
+
+def _decode(body: bytes) -> Raw:
+    value: Raw = msgspec.json.decode(body, type=dict[str, Any])
+    return value

@@ -1,0 +1,265 @@
+"""Where an API server is and how to authenticate to it: kubeconfig files and data, or the pod's service account.
+
+Tokens and certificates are read here. Exec plugins and OIDC are kubernetes-asyncio's work; it is imported only when a
+kubeconfig asks for them, because any part of it costs 63 MiB.
+"""
+
+import base64
+import binascii
+import contextlib
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from agent.kube.errors import InvalidConfig
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_REREAD_SECONDS = 60.0
+PLUGIN_REREAD_SECONDS = 60.0
+
+Entry = dict[str, Any]
+
+
+class Auth(Protocol):
+    """Gives the Authorization header of each request."""
+
+    async def header(self) -> str | None:
+        """The header's value, None for none (client certificates)."""
+        ...
+
+    def expire(self) -> None:
+        """The server refused the header (401): fetch a new one at the next call."""
+        ...
+
+
+@dataclass
+class StaticAuth:
+    """A header that never changes."""
+
+    value: str | None = None
+
+    async def header(self) -> str | None:
+        """The header as configured."""
+        return self.value
+
+    def expire(self) -> None:
+        """Nothing newer is to be had."""
+
+
+@dataclass
+class FileAuth:
+    """A token in a file that somebody else rotates, as kubelet does with projected tokens."""
+
+    path: Path
+    _value: str = field(default="", repr=False)
+    _read_at: float = field(default=-1e9, repr=False)
+
+    async def header(self) -> str | None:
+        """The file's token, read again once a minute. Raises InvalidConfig when the file cannot be read."""
+        if time.monotonic() - self._read_at > TOKEN_REREAD_SECONDS:
+            self._value = f"Bearer {_read(self.path).decode().strip()}"
+            self._read_at = time.monotonic()
+        return self._value
+
+    def expire(self) -> None:
+        """Read the file at the next call."""
+        self._read_at = -1e9
+
+
+class PluginAuth:
+    """Credentials that kubernetes-asyncio gets: exec plugins and auth providers."""
+
+    def __init__(self, document: Entry, context: str, tls: ssl.SSLContext | None) -> None:
+        self._document = document
+        self._context = context
+        self._tls = tls
+        self._value: str | None = None
+        self._loaded_at = -1e9
+
+    async def header(self) -> str | None:
+        """Ask the plugin (it caches by itself where it wants to). Raises InvalidConfig when it fails."""
+        if time.monotonic() - self._loaded_at > PLUGIN_REREAD_SECONDS:
+            await self._load()
+        return self._value
+
+    def expire(self) -> None:
+        """Ask the plugin at the next call."""
+        self._loaded_at = -1e9
+
+    async def _load(self) -> None:
+        from kubernetes_asyncio import client, config
+
+        configuration = client.Configuration()
+        try:
+            await config.load_kube_config_from_dict(
+                self._document, context=self._context, client_configuration=configuration
+            )
+        except (config.ConfigException, OSError, ValueError) as error:
+            raise InvalidConfig(f"context {self._context!r}: credential plugin failed: {error}") from error
+        self._value = configuration.api_key.get("BearerToken")
+        if self._tls is not None and configuration.cert_file:
+            self._tls.load_cert_chain(configuration.cert_file, configuration.key_file)
+        self._loaded_at = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Everything needed to talk to one API server."""
+
+    server: str
+    tls: ssl.SSLContext | None = None
+    auth: Auth = field(default_factory=StaticAuth)
+    proxy: str | None = None
+    server_name: str | None = None
+    namespace: str = "default"
+
+
+def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
+    """The connection of a kubeconfig file; without a path the pod's own, then $KUBECONFIG, then ~/.kube/config.
+
+    Raises InvalidConfig with the remedy.
+    """
+    if not kubeconfig and (SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster()
+    path = Path(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
+    if not path.is_file():
+        raise InvalidConfig(f"no kubeconfig at {path}: give one with --kubeconfig or $KUBECONFIG, or run in a cluster")
+    return parse(path.read_bytes(), context, base=path.parent, plugins=True)
+
+
+def in_cluster() -> Connection:
+    """The connection of the pod's service account."""
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    host = f"[{host}]" if ":" in host else host
+    tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+    return Connection(f"https://{host}:{port}", tls, FileAuth(SERVICE_ACCOUNT / "token"), namespace=namespace)
+
+
+def parse(
+    data: bytes | str, context: str | None = None, *, base: Path | None = None, plugins: bool = False
+) -> Connection:
+    """The connection that a kubeconfig's bytes (YAML or JSON) describe.
+
+    Kubeconfigs from Secrets are somebody else's input: without `base` they may not name files, and without `plugins`
+    they may not run programs, for either would use the agent's own rights.
+
+    Raises InvalidConfig naming the entry and the remedy.
+    """
+    document = _document(data)
+    name = context or document.get("current-context") or ""
+    if not name:
+        raise InvalidConfig("kubeconfig has no current-context: set it, or name a context")
+    entry = _named(document, "contexts", "context", name)
+    cluster = _named(document, "clusters", "cluster", str(entry.get("cluster", "")))
+    user = _named(document, "users", "user", str(entry["user"])) if entry.get("user") else {}
+    server = str(cluster.get("server") or "").rstrip("/")
+    if not server.startswith(("https://", "http://")):
+        raise InvalidConfig(f"cluster {entry.get('cluster')!r}: server {server!r} is not an http(s) address")
+    tls = _tls(cluster, user, base) if server.startswith("https://") else None
+    return Connection(
+        server=server,
+        tls=tls,
+        auth=_auth(document, name, user, tls, base, plugins),
+        proxy=cluster.get("proxy-url") or None,
+        server_name=cluster.get("tls-server-name") or None,
+        namespace=entry.get("namespace") or "default",
+    )
+
+
+def _document(data: bytes | str) -> Entry:
+    try:
+        document = yaml.safe_load(data)
+    except yaml.YAMLError as error:
+        raise InvalidConfig("kubeconfig is neither YAML nor JSON") from error
+    if not isinstance(document, dict):
+        raise InvalidConfig("kubeconfig is not an object with clusters, contexts and users")
+    return document
+
+
+def _named(document: Entry, section: str, field_name: str, name: str) -> Entry:
+    for item in document.get(section) or ():
+        if isinstance(item, dict) and item.get("name") == name and isinstance(item.get(field_name), dict):
+            found: Entry = item[field_name]
+            return found
+    known = ", ".join(str(item.get("name")) for item in document.get(section) or () if isinstance(item, dict))
+    raise InvalidConfig(f"kubeconfig has no {field_name} named {name!r} (it has: {known or 'none'})")
+
+
+def _auth(
+    document: Entry, context: str, user: Entry, tls: ssl.SSLContext | None, base: Path | None, plugins: bool
+) -> Auth:
+    if "exec" in user or "auth-provider" in user:
+        if not plugins:
+            raise InvalidConfig("credential plugins (exec, auth-provider) are not allowed here: use a token")
+        return PluginAuth(document, context, tls)
+    if user.get("token"):
+        return StaticAuth(f"Bearer {user['token']}")
+    if user.get("tokenFile"):
+        return FileAuth(_path(user["tokenFile"], base, "tokenFile"))
+    if user.get("username"):
+        pair = f"{user['username']}:{user.get('password', '')}".encode()
+        return StaticAuth("Basic " + base64.b64encode(pair).decode())
+    return StaticAuth()
+
+
+def _tls(cluster: Entry, user: Entry, base: Path | None) -> ssl.SSLContext:
+    authority = _material(cluster, "certificate-authority", base)
+    context = ssl.create_default_context()
+    if authority is not None:
+        try:
+            context = ssl.create_default_context(cadata=authority.decode())
+        except (ssl.SSLError, ValueError) as error:
+            raise InvalidConfig("certificate-authority is not a PEM certificate") from error
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate = _material(user, "client-certificate", base)
+    key = _material(user, "client-key", base)
+    if certificate is not None and key is not None:
+        with _file(certificate + b"\n" + key) as path:
+            try:
+                context.load_cert_chain(path)
+            except (ssl.SSLError, ValueError) as error:
+                raise InvalidConfig("client-certificate and client-key are not a PEM pair") from error
+    return context
+
+
+def _material(entry: Entry, name: str, base: Path | None) -> bytes | None:
+    data = entry.get(f"{name}-data")
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError, TypeError) as error:
+            raise InvalidConfig(f"{name}-data is not base64") from error
+    return _read(_path(entry[name], base, name)) if entry.get(name) else None
+
+
+def _path(value: str, base: Path | None, name: str) -> Path:
+    if base is None:
+        raise InvalidConfig(f"{name} names a file: only inline data is allowed here")
+    return base / Path(value).expanduser()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidConfig(f"cannot read {path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _file(data: bytes) -> Iterator[str]:
+    """ssl loads client certificates from files only."""
+    with tempfile.NamedTemporaryFile(prefix="flotilla-", suffix=".pem") as file:
+        file.write(data)
+        file.flush()
+        yield file.name

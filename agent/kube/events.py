@@ -1,0 +1,104 @@
+"""Kubernetes Events, each told once: a repetition raises the count of the one that is there."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from typing import Any, Literal
+
+from agent.api.kinds import Kind
+from agent.base.clock import Clock, stamp
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, KubeError
+
+log = logging.getLogger(__name__)
+
+EVENTS_V1 = Kind("", "v1", "events", "Event")
+REPEAT_SECONDS = 60.0
+"""The same event about the same object is written at most this often."""
+_REMEMBERED = 10_000
+_MESSAGE_LIMIT = 1024
+_WAITING = 2_000
+
+_Told = tuple[dict[str, Any], str, str, str]
+
+
+class Recorder:
+    """Writes Events about objects of one cluster, in the background: nothing waits for them, nothing fails with them.
+
+    What does not fit into the queue is dropped and counted in the log: Events are a courtesy.
+    """
+
+    def __init__(self, client: Client, clock: Clock, component: str = "flotilla") -> None:
+        self._client = client
+        self._clock = clock
+        self._component = component
+        self._written: dict[str, tuple[float, int]] = {}
+        self._queue: asyncio.Queue[_Told] = asyncio.Queue(_WAITING)
+
+    def event(self, regarding: dict[str, Any], kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Tell what happened to an object (a manifest with apiVersion, kind and metadata)."""
+        try:
+            self._queue.put_nowait((regarding, kind, reason, message[:_MESSAGE_LIMIT]))
+        except asyncio.QueueFull:
+            log.warning("too many events: %s on %s dropped", reason, regarding["metadata"]["name"])
+
+    async def run(self) -> None:
+        """Write what is told until cancelled."""
+        while True:
+            await self._record(*await self._queue.get())
+
+    async def _record(self, regarding: dict[str, Any], kind: str, reason: str, message: str) -> None:
+        metadata = regarding["metadata"]
+        name = _name(metadata, reason, message)
+        last, count = self._written.pop(name, (-REPEAT_SECONDS, 0))
+        if time.monotonic() - last < REPEAT_SECONDS:
+            self._written[name] = (last, count)
+            return
+        self._written[name] = (time.monotonic(), count + 1)
+        if len(self._written) > _REMEMBERED:
+            del self._written[next(iter(self._written))]
+        try:
+            await self._write(regarding, name, kind, reason, message, count + 1)
+        except KubeError as error:
+            log.warning("event %s on %s %s not written: %s", reason, regarding["kind"], metadata["name"], error)
+
+    async def _write(
+        self, regarding: dict[str, Any], name: str, kind: str, reason: str, message: str, count: int
+    ) -> None:
+        metadata = regarding["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        now = stamp(self._clock.now())
+        repeated: dict[str, Any] = {"lastTimestamp": now, "count": count}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": regarding["apiVersion"],
+                "kind": regarding["kind"],
+                "namespace": metadata.get("namespace"),
+                "name": metadata["name"],
+                "uid": metadata.get("uid"),
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            **repeated,
+        }
+        try:
+            await self._client.create_raw(EVENTS_V1, manifest)
+        except AlreadyExists:
+            if count == 1:
+                existing = await self._client.get(EVENTS_V1, name, namespace)
+                repeated["count"] = int(existing.get("count") or 1) + 1
+                self._written[name] = (time.monotonic(), repeated["count"])
+            await self._client.patch_raw(EVENTS_V1, name, repeated, namespace)
+
+
+def _name(metadata: dict[str, Any], reason: str, message: str) -> str:
+    about = f"{metadata.get('uid')}/{reason}/{message}"
+    return f"{metadata['name'][:200]}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"

@@ -1,0 +1,212 @@
+"""List and watch one kind, keep a store up to date, tell subscribers what changed.
+
+A busy API server ends watches without an error. A stream that ends is resumed from the last version seen; a version
+too old to resume from (410) leads to a new list, whose difference to the store is told like events: nothing is lost.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.api.kinds import Kind
+from agent.base.backoff import Backoff
+from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
+from agent.kube.client import Client, selectors
+from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, from_watch_error
+from agent.kube.store import Key, Object, Store
+
+if TYPE_CHECKING:
+    from agent.kube.session import Stream
+
+log = logging.getLogger(__name__)
+
+Subscriber = Callable[[Object | None, Object | None], None]
+"""Called with the object before and after a change; None where it does not exist."""
+
+IDLE_SECONDS = 100.0
+"""API servers send a bookmark about once a minute: a stream that is silent for longer is dead."""
+_STREAM_SECONDS = (300, 600)
+_SHORT_STREAM_SECONDS = 1.0
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Bookmark(msgspec.Struct):
+    class Meta(msgspec.Struct, rename="camel"):
+        resource_version: str = ""
+
+    metadata: Meta
+
+
+_event_decoder = msgspec.json.Decoder(_Event)
+_bookmark_decoder = msgspec.json.Decoder(_Bookmark)
+
+
+class Informer:
+    """A store of one kind, kept up to date by `run`.
+
+    `synced` is set once the first list is in the store and stays set; `error` is what currently keeps it from being
+    up to date, None while it is.
+    """
+
+    def __init__(
+        self, client: Client, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> None:
+        self.client = client
+        self.kind = kind
+        self.namespace = namespace
+        self.store = Store()
+        self.synced = asyncio.Event()
+        self.error: KubeError | None = None
+        self._selectors = {"labels": labels, "fields": fields}
+        self._subscribers: list[Subscriber] = []
+        self._version = ""
+        self._interrupt = asyncio.Event()
+        self._stream: Stream | None = None
+        self._backoff = Backoff(0.2, 15.0)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
+        self._subscribers.append(subscriber)
+        for obj in self.store:
+            subscriber(None, obj)
+        return lambda: self._subscribers.remove(subscriber)
+
+    def absorb(self, raw: bytes) -> None:
+        """Take an object from the answer to our own write, unless the watch has seen it or something newer already.
+
+        The next reconciliation then sees it and does not write it again.
+        """
+        obj = Object(self.kind, raw)
+        old = self.store.get(obj.key)
+        seen = old.version if old is not None else self._version
+        if self.synced.is_set() and _newer(obj.version, seen):
+            self._put(obj)
+
+    def interrupt(self) -> None:
+        """End the stream and resume now: for a link that is back, where TCP itself would take long to notice."""
+        self._backoff.reset()
+        self._interrupt.set()
+        if self._stream is not None:
+            self._stream.close()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                self.error = None
+            except Gone as error:
+                log.info("listing %s again: %s", self.kind, error)
+                self._restarted("expired")
+                self._version = ""
+                continue
+            except Unreachable as error:
+                self._failed(error, "unreachable")
+            except StatusError as error:
+                self._failed(error, str(error.status))
+            await self._pause()
+
+    async def _list(self) -> None:
+        version, items = await self.client.list_raw(self.kind, self.namespace, **self._selectors)
+        fresh = [Object(self.kind, bytes(item)) for item in items]
+        for key in self.store.keys() - {obj.key for obj in fresh}:
+            self._remove(key)
+        for obj in fresh:
+            self._put(obj)
+        self._version = version
+        self.error = None
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        params = selectors(**self._selectors) | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(*_STREAM_SECONDS)),
+        }
+        started = time.monotonic()
+        path = self.kind.path(self.namespace)
+        async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS) as stream:
+            self._stream = stream
+            self.error = None
+            self._backoff.reset()
+            try:
+                async for line in stream:
+                    self._event(line)
+            finally:
+                self._stream = None
+        self._restarted("ended")
+        if time.monotonic() - started < _SHORT_STREAM_SECONDS:
+            await asyncio.sleep(self._backoff.next())
+
+    def _event(self, line: bytes) -> None:
+        event = _event_decoder.decode(line)
+        raw = bytes(event.object)
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                obj = Object(self.kind, raw)
+                self._version = obj.version
+                self._put(obj)
+            case "DELETED":
+                obj = Object(self.kind, raw)
+                self._version = obj.version
+                self._remove(obj.key)
+            case "BOOKMARK":
+                self._version = _bookmark_decoder.decode(raw).metadata.resource_version
+            case _:
+                raise from_watch_error(raw)
+        WATCH_EVENTS.labels(self.client.name, self.kind.plural).inc()
+
+    def _put(self, obj: Object) -> None:
+        old = self.store.get(obj.key)
+        if old is not None and old.version == obj.version:
+            return
+        if old is not None and old.uid == obj.uid and _newer(old.version, obj.version):
+            return
+        self.store.put(obj)
+        self._tell(old, obj)
+
+    def _remove(self, key: Key) -> None:
+        old = self.store.remove(key)
+        if old is not None:
+            self._tell(old, None)
+
+    def _tell(self, old: Object | None, new: Object | None) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber(old, new)
+
+    def _failed(self, error: KubeError, reason: str) -> None:
+        if self._interrupt.is_set():
+            self._restarted("interrupted")
+            return
+        if self.error is None or str(self.error) != str(error):
+            log.warning("watch of %s in cluster %s: %s", self.kind, self.client.name or "local", error)
+        self.error = error
+        self._restarted(reason)
+
+    def _restarted(self, reason: str) -> None:
+        WATCH_RESTARTS.labels(self.client.name, self.kind.plural, reason).inc()
+
+    async def _pause(self) -> None:
+        if self.error is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._backoff.next()):
+                    await self._interrupt.wait()
+        self._interrupt.clear()
+
+
+def _newer(version: str, than: str) -> bool:
+    """Whether a resource version is later: they are numbers, comparable within one cluster (KEP-5504)."""
+    return int(version or 0) > int(than or 0)

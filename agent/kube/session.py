@@ -1,0 +1,200 @@
+"""One HTTP session per API server: bytes in, bytes out, errors as exceptions."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from agent.base.metrics import REQUESTS
+from agent.kube.config import Connection
+from agent.kube.errors import Unreachable, from_status
+
+LINE_LIMIT = 4 * 1024 * 1024
+"""Longest watch event in bytes; etcd's own limit for an object is 1.5 MiB."""
+
+_JSON = "application/json"
+_RETRY_AFTER_CAP = 5.0
+_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class Session:
+    """Requests to one API server.
+
+    At most `limit` requests are under way at once (watches apart), so that a slow cluster holds back only those who
+    wait for it. 429 is answered by waiting as long as the server asks and trying again, three times; 401 by asking
+    the credentials' source for new ones, once.
+    """
+
+    def __init__(self, connection: Connection, *, name: str = "", timeout: float = 10.0, limit: int = 64) -> None:
+        self.connection = connection
+        self.name = name
+        self.timeout = timeout
+        self.last_success = 0.0
+        self._slots = asyncio.Semaphore(limit)
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
+            auto_decompress=True,
+            headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "flotilla"},
+            skip_auto_headers=("Content-Type",),
+            read_bufsize=LINE_LIMIT,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._http.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = _JSON,
+        resource: str = "",
+        timeout: float | None = None,
+    ) -> bytes:
+        """Send one request and return the response's body.
+
+        `timeout` is in seconds for the whole exchange. Raises Unreachable or a StatusError.
+        """
+        for attempt in range(4):
+            try:
+                async with self._slots:
+                    return await self._once(method, path, params, body, content_type, resource, timeout)
+            except _Retry as retry:
+                if attempt == 3 or (retry.delay == 0 and attempt > 0):
+                    raise retry.error from None
+                await asyncio.sleep(retry.delay)
+        raise AssertionError("unreachable")
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        resource: str,
+        timeout: float | None,
+    ) -> bytes:
+        outcome = "unreachable"
+        try:
+            async with self._http.request(
+                method,
+                self.connection.server + path,
+                params=params,
+                data=body,
+                headers=await self._headers(content_type if body is not None else None),
+                timeout=aiohttp.ClientTimeout(total=timeout or self.timeout),
+                proxy=self.connection.proxy,
+                server_hostname=self.connection.server_name,
+                allow_redirects=False,
+            ) as response:
+                payload = await response.read()
+                outcome = str(response.status)
+                self._check(response, payload)
+                self.last_success = time.monotonic()
+                return payload
+        except _NETWORK_ERRORS as error:
+            raise Unreachable(_explain(error, timeout or self.timeout)) from error
+        finally:
+            REQUESTS.labels(self.name, method, resource, outcome).inc()
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, idle: float = 60.0
+    ) -> AsyncIterator["Stream"]:
+        """Open a watch: a stream of lines that ends when the server ends it.
+
+        `idle` is how many seconds without a line count as a dead connection. Raises Unreachable or a StatusError.
+        """
+        try:
+            async with self._http.get(
+                self.connection.server + path,
+                params=params,
+                headers=await self._headers(None),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle),
+                proxy=self.connection.proxy,
+                server_hostname=self.connection.server_name,
+                allow_redirects=False,
+            ) as response:
+                if response.status != 200:
+                    try:
+                        self._check(response, await response.read())
+                    except _Retry as retry:
+                        raise retry.error from None
+                self.last_success = time.monotonic()
+                yield Stream(self, response)
+        except _NETWORK_ERRORS as error:
+            raise Unreachable(_explain(error, idle)) from error
+
+    async def _headers(self, content_type: str | None) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        authorization = await self.connection.auth.header()
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        return headers
+
+    def _check(self, response: aiohttp.ClientResponse, payload: bytes) -> None:
+        if response.status < 300:
+            return
+        retry_after = response.headers.get("Retry-After", "")
+        delay = min(float(retry_after), _RETRY_AFTER_CAP) if retry_after.isdigit() else None
+        error = from_status(payload, response.status, delay)
+        if response.status == 401:
+            self.connection.auth.expire()
+            raise _Retry(error, 0.0)
+        if response.status == 429:
+            raise _Retry(error, delay or 0.5)
+        raise error
+
+
+class Stream:
+    """The lines of a watch."""
+
+    def __init__(self, session: Session, response: aiohttp.ClientResponse) -> None:
+        self._session = session
+        self._response = response
+
+    def close(self) -> None:
+        """End the connection: a reader that waits gets Unreachable."""
+        self._response.close()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                line = await self._response.content.readline()
+            except ValueError as error:
+                raise Unreachable(f"an event is longer than {LINE_LIMIT} bytes") from error
+            if not line:
+                return
+            self._session.last_success = time.monotonic()
+            yield line
+
+
+class _Retry(Exception):
+    def __init__(self, error: Exception, delay: float) -> None:
+        super().__init__()
+        self.error = error
+        self.delay = delay
+
+
+def _explain(error: BaseException, seconds: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {seconds:g} s"
+    return str(error) or type(error).__name__

@@ -1,0 +1,129 @@
+"""The scheduling constraints that users write for proxy pods, read strictly (specs, section 2.1).
+
+The structs say only which fields there are and of which type: what the values may be, the API server checks itself when
+it gets the proxy pod. The raw dict is what travels.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agent.model import document
+from agent.model.errors import InvalidPod
+
+FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
+"""What of a pod spec counts as a constraint."""
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel", gc=False):
+    pass
+
+
+class _Requirement(_Strict):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class _LabelSelector(_Strict):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[_Requirement] = []
+
+
+class _NodeSelectorTerm(_Strict):
+    match_expressions: list[_Requirement] = []
+    match_fields: list[_Requirement] = []
+
+
+class _NodeSelector(_Strict):
+    node_selector_terms: list[_NodeSelectorTerm]
+
+
+class _PreferredTerm(_Strict):
+    weight: int
+    preference: _NodeSelectorTerm
+
+
+class _NodeAffinity(_Strict):
+    required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[_PreferredTerm] = []
+
+
+class _PodTerm(_Strict):
+    topology_key: str
+    label_selector: _LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: _LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class _WeightedPodTerm(_Strict):
+    weight: int
+    pod_affinity_term: _PodTerm
+
+
+class _PodAffinity(_Strict):
+    required_during_scheduling_ignored_during_execution: list[_PodTerm] = []
+    preferred_during_scheduling_ignored_during_execution: list[_WeightedPodTerm] = []
+
+
+class _Affinity(_Strict):
+    node_affinity: _NodeAffinity | None = None
+    pod_affinity: _PodAffinity | None = None
+    pod_anti_affinity: _PodAffinity | None = None
+
+
+class _Toleration(_Strict):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class _Spread(_Strict):
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: _LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] = []
+
+
+class _Constraints(_Strict):
+    node_selector: dict[str, str] = {}
+    tolerations: list[_Toleration] = []
+    affinity: _Affinity | None = None
+    topology_spread_constraints: list[_Spread] = []
+
+
+def parse(field: str, text: str) -> dict[str, Any]:
+    """The constraints written in an annotation, as a raw fragment of a pod spec.
+
+    Only the four fields above are taken. Admiralty reads, and ignores, other fields of a pod spec; here they are
+    refused like misspelt ones: what is written has an effect or an error.
+
+    :raises InvalidPod: naming the annotation `field`
+    """
+    try:
+        fragment = _without_nulls(document.read(text))
+        if fragment is None:
+            return {}
+        msgspec.convert(fragment, _Constraints)
+    except (document.InvalidDocument, msgspec.ValidationError) as error:
+        raise InvalidPod(
+            field, f"must be a YAML or JSON fragment of a pod spec with only {', '.join(FIELDS)}: {error}"
+        ) from error
+    return {name: fragment[name] for name in FIELDS if fragment.get(name)}
+
+
+def _without_nulls(value: Any) -> Any:
+    """As Go reads them, fields that are null are not there."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

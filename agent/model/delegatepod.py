@@ -1,0 +1,178 @@
+"""Delegates: proxy pod -> PodChaperon in the target -> the pod that runs there (specs, 4.1 and step S3 of 4.2).
+
+The results share unchanged parts with what was given: treat both as read-only.
+"""
+
+import re
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS
+from agent.model import constraints, downward
+from agent.model.errors import InvalidPod
+from agent.model.pattern import InvalidPattern, compile_pattern
+from agent.model.proxypod import source_pod
+from agent.model.relabel import constraints as relabel_constraints
+from agent.model.relabel import new_key, relabel
+
+__all__ = ["chaperon", "delegate", "relabel"]
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_OUR_SCHEDULERS = frozenset((names.SCHEDULER_PROXY, names.SCHEDULER_CANDIDATE))
+_OF_CHAPERON = frozenset(
+    (
+        names.ANNOTATION_IS_RESERVED,
+        names.ANNOTATION_IS_ALLOWED,
+        names.ANNOTATION_POD_MISSING_SINCE,
+        names.ANNOTATION_ATTEMPTS,
+    )
+)
+
+
+def chaperon(proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, reserve: bool = False) -> dict[str, Any]:
+    """The PodChaperon to create in a target for a proxy pod; the same at every attempt.
+
+    :param cluster_name: of the source, may be empty
+    :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
+    :param reserve: let the candidate scheduler place the delegate, rather than the scheduler that the pod names
+    :raises InvalidPod: if the manifest or an annotation of the proxy pod is unusable
+    """
+    metadata = proxy["metadata"]
+    source = source_pod(proxy)
+    annotations: dict[str, str] = source.get("metadata", {}).get("annotations") or {}
+    labels: dict[str, str] = {
+        key: value
+        for key, value in (source.get("metadata", {}).get("labels") or {}).items()
+        if not key.startswith(names.SHORT_PREFIX)
+    }
+    regexp = _regexp(annotations)
+    strip = names.annotation(annotations, names.USE_CONSTRAINTS) is not None
+    return {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "metadata": {
+            "name": names.chaperon(metadata["name"], metadata["uid"]),
+            "namespace": metadata["namespace"],
+            "labels": {
+                **relabel(labels, regexp),
+                names.LABEL_PARENT_UID: metadata["uid"],
+                names.LABEL_PARENT_CLUSTER_NAME: cluster_name,
+                names.LABEL_PARENT_CLUSTER_UID: cluster_uid,
+            },
+            "annotations": {
+                **{key: value for key, value in annotations.items() if not names.is_ours(key)},
+                names.ANNOTATION_PARENT_NAMESPACE: metadata["namespace"],
+                names.ANNOTATION_PARENT_NAME: metadata["name"],
+            },
+        },
+        "spec": _spec(proxy, source["spec"], labels, regexp, strip=strip, reserve=reserve),
+    }
+
+
+def delegate(chaperon: dict[str, Any]) -> dict[str, Any]:
+    """The pod that the target makes of a PodChaperon: same name, labels, annotations and spec, controlled by it.
+
+    The annotations by which schedulers and controllers talk over the chaperon stay on the chaperon.
+    """
+    metadata = chaperon["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": dict(metadata.get("labels") or {}),
+            "annotations": {key: value for key, value in annotations.items() if key not in _OF_CHAPERON},
+            "ownerReferences": [
+                {
+                    "apiVersion": CHAPERONS.api_version,
+                    "kind": CHAPERONS.name,
+                    "name": metadata["name"],
+                    "uid": metadata["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": chaperon["spec"],
+    }
+
+
+def _regexp(annotations: dict[str, str]) -> str | None:
+    regexp = names.annotation(annotations, names.NO_PREFIX_REGEXP)
+    if not regexp:
+        return None
+    try:
+        compile_pattern(regexp)
+    except InvalidPattern as error:
+        raise InvalidPod(f"metadata.annotations[{names.PREFIX}{names.NO_PREFIX_REGEXP}]", str(error)) from error
+    return regexp
+
+
+def _spec(
+    proxy: dict[str, Any],
+    source: dict[str, Any],
+    labels: dict[str, str],
+    regexp: str | None,
+    *,
+    strip: bool,
+    reserve: bool,
+) -> dict[str, Any]:
+    # The number of a priority class may differ in the target: its own admission sets it by the class's name.
+    dropped = {"priority", *(constraints.FIELDS if strip else ())}
+    spec = {key: value for key, value in source.items() if key not in dropped}
+    spec.update(relabel_constraints(spec, labels, regexp))
+    if reserve:
+        spec["schedulerName"] = names.SCHEDULER_CANDIDATE
+    elif spec.get("schedulerName") in _OUR_SCHEDULERS:
+        # A pod that names ours itself would be a proxy pod, or wait for a permission, in the target.
+        del spec["schedulerName"]
+    hostname = _hostname(proxy["metadata"]["name"])
+    if hostname and not spec.get("hostname") and not spec.get("hostNetwork"):
+        spec["hostname"] = hostname
+    _rewrite_containers(spec, proxy)
+    if spec.get("volumes"):
+        spec["volumes"] = [
+            downward.redirect_volume(volume, lambda key: new_key(key, labels.get(key, ""), regexp))
+            for volume in spec["volumes"]
+        ]
+    return spec
+
+
+def _hostname(pod_name: str) -> str | None:
+    """What containers of a pod of this name see as their host name, None where the field cannot say it.
+
+    Kubelets cut names to 63 characters; the field takes a DNS label, so not the name of a pod with a dot in it.
+    """
+    cut = pod_name[: names.SHORT_LIMIT].rstrip("-.")
+    return cut if _DNS_LABEL.fullmatch(cut) else None
+
+
+def _rewrite_containers(spec: dict[str, Any], proxy: dict[str, Any]) -> None:
+    """Take out the service account token of the source, and resolve the downward API of the environment."""
+    tokens: set[str] = set()
+    for field in ("initContainers", "containers"):
+        if spec.get(field):
+            spec[field] = [_container(container, proxy, tokens) for container in spec[field]]
+    if tokens and spec.get("volumes"):
+        # A volume that is mounted elsewhere, too, has to stay.
+        used = {
+            mount["name"]
+            for field in ("initContainers", "containers")
+            for container in spec.get(field) or ()
+            for mount in container.get("volumeMounts") or ()
+        }
+        spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in tokens - used]
+
+
+def _container(container: dict[str, Any], proxy: dict[str, Any], tokens: set[str]) -> dict[str, Any]:
+    result = dict(container)
+    mounts = container.get("volumeMounts") or ()
+    token = [mount for mount in mounts if mount.get("mountPath") == names.SERVICE_ACCOUNT_MOUNT]
+    if token:
+        tokens.update(mount["name"] for mount in token)
+        result["volumeMounts"] = [mount for mount in mounts if mount not in token]
+    if container.get("env"):
+        result["env"] = downward.resolve_env(container["env"], proxy)
+    return result

@@ -1,0 +1,189 @@
+"""Proxy pods: what an elected pod becomes in the source cluster (specs, section 3, with the repairs of the design).
+
+The results share unchanged parts with what was given: treat both as read-only.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model import constraints, document
+from agent.model.errors import InvalidPod
+from agent.model.pattern import InvalidPattern, compile_pattern
+
+__all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod"]
+
+TOLERATIONS: tuple[dict[str, str], ...] = (
+    {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE},
+    {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
+    # Without limit: failover decides what happens to the pods of a lost target, not node lifecycle (ruling 15).
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+)
+_UNLIMITED = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
+
+ANNOTATIONS_LIMIT = 256 * 1024
+"""Bytes of all annotations of an object together (apimachinery's TotalAnnotationSizeLimitB)."""
+
+
+def is_delegate(pod: Mapping[str, Any]) -> bool:
+    """Whether a PodChaperon controls the pod."""
+    return any(
+        owner.get("controller") and owner.get("kind") == "PodChaperon" and _group(owner) == names.GROUP
+        for owner in pod.get("metadata", {}).get("ownerReferences") or ()
+    )
+
+
+def is_elected(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod asks to be federated: `elect` under either prefix, whatever its value.
+
+    `multicluster/elect: "false"` alone opts out. What a PodChaperon controls is never elected (ruling 3).
+    """
+    annotations = pod.get("metadata", {}).get("annotations") or {}
+    if names.PREFIX + names.ELECT not in annotations:
+        short = annotations.get(names.SHORT_PREFIX + names.ELECT)
+        if short is None or short == "false":
+            return False
+    return not is_delegate(pod)
+
+
+def is_proxy(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod is a proxy pod: its scheduler is the proxy scheduler."""
+    return bool(pod.get("spec", {}).get("schedulerName") == names.SCHEDULER_PROXY)
+
+
+def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
+    """The proxy pod of an elected pod; of a proxy pod, itself.
+
+    :param finalizers: of all targets that the pod's namespace can use, Targets and ClusterTargets
+    :raises InvalidPod: if an annotation or field cannot be honoured
+    """
+    metadata: dict[str, Any] = pod.get("metadata") or {}
+    annotations: dict[str, str] = dict(metadata.get("annotations") or {})
+    spec: dict[str, Any] = pod.get("spec") or {}
+    if spec.get("nodeName"):
+        raise InvalidPod(
+            "spec.nodeName", "the node of an elected pod is chosen by the proxy scheduler: remove the field"
+        )
+    if names.ANNOTATION_MANIFEST in annotations:
+        source = source_pod(pod)
+    else:
+        source = pod
+        annotations[names.ANNOTATION_MANIFEST] = _manifest(pod)
+    _check_regexp(annotations)
+    _check_size(annotations)
+    kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
+    return {
+        **pod,
+        "metadata": {
+            **metadata,
+            "annotations": annotations,
+            "labels": {**(metadata.get("labels") or {}), names.LABEL_HAS_FINALIZER: "true"},
+            "finalizers": list(dict.fromkeys([*kept, *finalizers])),
+        },
+        "spec": _proxy_spec(spec, _constraints(annotations, source)),
+    }
+
+
+def source_pod(proxy: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod as its user sent it, from the manifest annotation of its proxy pod.
+
+    :raises InvalidPod: if there is no manifest, or it is not one of a pod
+    """
+    field = f"metadata.annotations[{names.ANNOTATION_MANIFEST}]"
+    text = (proxy.get("metadata", {}).get("annotations") or {}).get(names.ANNOTATION_MANIFEST)
+    if text is None:
+        raise InvalidPod(
+            field, "there is no manifest of the source pod: the pod was not made by the webhook; create it again"
+        )
+    try:
+        source = document.read(text)
+    except document.InvalidDocument as error:
+        raise InvalidPod(field, f"is neither JSON nor YAML: {error}; remove it, the webhook writes it") from error
+    if not _looks_like_pod(source):
+        raise InvalidPod(field, "is not the manifest of a pod with containers; remove it, the webhook writes it")
+    return source  # type: ignore[no-any-return]
+
+
+def _looks_like_pod(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.get("kind", "Pod") == "Pod"
+        and isinstance(value.get("metadata", {}), dict)
+        and isinstance(value.get("spec"), dict)
+        and isinstance(value["spec"].get("containers"), list)
+        and len(value["spec"]["containers"]) > 0
+    )
+
+
+def _group(owner: Mapping[str, Any]) -> str:
+    return str(owner.get("apiVersion", "")).partition("/")[0]
+
+
+def _manifest(pod: dict[str, Any]) -> str:
+    metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}).decode()
+
+
+def _proxy_spec(spec: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    result = {key: value for key, value in spec.items() if key not in constraints.FIELDS}
+    result["nodeSelector"] = {**wanted.get("nodeSelector", {}), names.PROVIDER_KEY: names.PROVIDER_VALUE}
+    result["tolerations"] = [*TOLERATIONS, *wanted.get("tolerations", ())]
+    result.update({key: wanted[key] for key in ("affinity", "topologySpreadConstraints") if wanted.get(key)})
+    result["schedulerName"] = names.SCHEDULER_PROXY
+    result["terminationGracePeriodSeconds"] = 0
+    return result
+
+
+def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict[str, Any]:
+    """What the proxy pod is scheduled by: the annotation, else the source's spec if asked for, else nothing."""
+    text = names.annotation(annotations, names.PROXY_CONSTRAINTS)
+    if text is not None:
+        field = f"metadata.annotations[{_written_key(annotations, names.PROXY_CONSTRAINTS)}]"
+        wanted = constraints.parse(field, text)
+    elif names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
+        field = "spec"
+        wanted = {key: source["spec"][key] for key in constraints.FIELDS if source.get("spec", {}).get(key)}
+        wanted["tolerations"] = [item for item in wanted.get("tolerations", ()) if not _limited(item)]
+    else:
+        return {}
+    provider = wanted.get("nodeSelector", {}).get(names.PROVIDER_KEY, names.PROVIDER_VALUE)
+    if provider != names.PROVIDER_VALUE:
+        raise InvalidPod(
+            f"{field}.nodeSelector[{names.PROVIDER_KEY}]",
+            f"proxy pods run on nodes where this is {names.PROVIDER_VALUE}, not {provider!r}: remove the key",
+        )
+    return wanted
+
+
+def _limited(toleration: Mapping[str, Any]) -> bool:
+    """Whether it ends our unlimited ones: the shortest of all that match counts, and API servers add 300 s to pods."""
+    return toleration.get("tolerationSeconds") is not None and toleration.get("key") in _UNLIMITED
+
+
+def _written_key(annotations: Mapping[str, str], suffix: str) -> str:
+    long = names.PREFIX + suffix
+    return long if long in annotations else names.SHORT_PREFIX + suffix
+
+
+def _check_regexp(annotations: Mapping[str, str]) -> None:
+    pattern = names.annotation(annotations, names.NO_PREFIX_REGEXP)
+    if not pattern:
+        return
+    try:
+        compile_pattern(pattern)
+    except InvalidPattern as error:
+        key = _written_key(annotations, names.NO_PREFIX_REGEXP)
+        raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
+
+
+def _check_size(annotations: Mapping[str, str]) -> None:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > ANNOTATIONS_LIMIT:
+        raise InvalidPod(
+            "metadata.annotations",
+            f"with the manifest of the pod they take {size} bytes, and Kubernetes allows {ANNOTATIONS_LIMIT}: "
+            "make the pod smaller, for example by moving long annotations, arguments or variables to a ConfigMap",
+        )

@@ -1,0 +1,105 @@
+"""Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), exactly: whole numbers of 10^-9, the finest that Kubernetes knows.
+
+Rules of parsing and of the canonical form: apimachinery's `resource.Quantity`. Its limit of 2^63 is not ours.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal, Self
+
+Format = Literal["decimal", "binary", "exponent"]
+
+_NANO = 10**9
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))", re.ASCII)
+
+
+class InvalidQuantity(ValueError):
+    """Text that is no quantity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An amount in 10^-9 units, and the way it is written."""
+
+    nano: int
+    format: Format = "decimal"
+
+    @classmethod
+    def of(cls, value: str | int | float) -> Self:
+        """The quantity that a string or JSON number says; what is finer than 10^-9 is rounded away from zero.
+
+        :raises InvalidQuantity: if it says none
+        """
+        nano, format = _parse(str(value))
+        return cls(nano, format)
+
+    @property
+    def value(self) -> int:
+        """In whole base units (cores, bytes), rounded up as Kubernetes does."""
+        return -(-self.nano // _NANO)
+
+    @property
+    def milli(self) -> int:
+        """In thousandths of a base unit, rounded up."""
+        return -(-self.nano // 10**6)
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        """The exact sum, written as the left one, or as the right one if the left one is zero."""
+        return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
+
+    def __str__(self) -> str:
+        if not self.nano:
+            return "0"
+        whole, rest = divmod(self.nano, _NANO)
+        if self.format == "binary" and not rest and abs(whole) >= 1024:
+            power = 0
+            while power < len(_BINARY) and whole % 1024 == 0:
+                whole //= 1024
+                power += 1
+            return f"{whole}{_BINARY[power - 1] if power else ''}"
+        return self._decimal()
+
+    def _decimal(self) -> str:
+        mantissa, exponent = self.nano, -9
+        while mantissa % 1000 == 0 and exponent < 18:
+            mantissa //= 1000
+            exponent += 3
+        if self.format == "exponent":
+            return f"{mantissa}e{exponent}" if exponent else str(mantissa)
+        return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"
+
+
+def parse(value: str | int | float) -> Quantity:
+    """Same as `Quantity.of`."""
+    return Quantity.of(value)
+
+
+def add(left: str | int | float, right: str | int | float) -> str:
+    """The sum of two quantities in canonical form."""
+    return str(Quantity.of(left) + Quantity.of(right))
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> tuple[int, Format]:
+    match = _SYNTAX.fullmatch(text)
+    if match is None:
+        raise InvalidQuantity(f"{text!r} is not a quantity such as 500m, 2, 1.5Gi or 1e3")
+    sign, digits, exponent, suffix = match.groups()
+    number = Fraction(digits)
+    format: Format = "decimal"
+    if exponent:
+        number *= Fraction(10) ** int(exponent[1:])
+        format = "exponent"
+    elif suffix in _BINARY:
+        number *= 1024 ** (_BINARY.index(suffix) + 1)
+        format = "binary"
+    else:
+        number *= Fraction(10) ** _DECIMAL[suffix]
+    scaled = number * _NANO
+    nano = -(-scaled.numerator // scaled.denominator)
+    return (-nano if sign == "-" else nano), format

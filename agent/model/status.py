@@ -1,0 +1,106 @@
+"""What comes home: status and annotations of a delegate, as its PodChaperon shows them, onto its proxy pod.
+
+Specs section 5, rule 5, with ruling 6 of the design. The results share parts with what was given: treat as read-only.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+from agent.model.proxypod import InvalidPod, source_pod
+
+_OWN = (
+    "qosClass",
+    "observedGeneration",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+)
+"""Fields about the proxy's own spec: the API server refuses a change, or checks them against that spec."""
+
+_NOT_HOME = frozenset((*_OWN, "nominatedNodeName"))
+"""nominatedNodeName is a node of the target, and the API server refuses it on a bound pod."""
+
+_CONTAINERS = {
+    "containerStatuses": "containers",
+    "initContainerStatuses": "initContainers",
+    "ephemeralContainerStatuses": "ephemeralContainers",
+}
+
+
+def proxy_status(proxy: dict[str, Any], chaperon_status: Mapping[str, Any]) -> dict[str, Any]:
+    """The status that the proxy pod should have, whole; the proxy's own while the delegate has none.
+
+    Entries of containers that the proxy does not have (injected in the target) are left out, restart counts are never
+    lowered, and conditions under our prefixes, which are about the proxy, stay.
+    """
+    current: dict[str, Any] = proxy.get("status") or {}
+    if not chaperon_status:
+        return current
+    status = {key: value for key, value in chaperon_status.items() if key not in _NOT_HOME}
+    status.update({key: current[key] for key in _OWN if key in current})
+    if "conditions" in status or "conditions" in current:
+        status["conditions"] = _conditions(current.get("conditions") or [], status.get("conditions") or [])
+    for field, of in _CONTAINERS.items():
+        if field in status:
+            declared = {container["name"] for container in proxy.get("spec", {}).get(of) or ()}
+            status[field] = _containers(declared, current.get(field) or [], status[field] or [])
+    # API servers leave out what is empty: said explicitly, it would differ for ever.
+    return {field: value for field, value in status.items() if value != []}
+
+
+def annotations_home(
+    proxy_annotations: Mapping[str, str] | None, chaperon_annotations: Mapping[str, str] | None
+) -> dict[str, str | None]:
+    """Merge patch of annotations to bring home: what the delegate has, or has changed; {} when nothing.
+
+    Keys of ours never travel. What only the proxy has survives. Where both differ, the delegate's value comes home
+    unless it was created with it: then it was the proxy's that somebody changed, or removed, in the source.
+    """
+    mine = proxy_annotations or {}
+    changed: dict[str, str | None] = {
+        key: value
+        for key, value in (chaperon_annotations or {}).items()
+        if not names.is_ours(key) and mine.get(key) != value
+    }
+    if not changed:
+        return changed
+    original = _original_annotations(mine)
+    return {key: value for key, value in changed.items() if original.get(key) != value}
+
+
+def _original_annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    try:
+        source = source_pod({"metadata": {"annotations": annotations}})
+    except InvalidPod:
+        # Without a manifest nothing tells who changed what: the delegate's word counts.
+        return {}
+    return source.get("metadata", {}).get("annotations") or {}
+
+
+def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The delegate's, each with the proxy's observedGeneration: the delegate's counts changes of another spec.
+
+    The API server keeps the old number of a condition that comes without one, so leaving it out would differ for ever.
+    """
+    generations = {condition["type"]: condition.get("observedGeneration") for condition in current}
+    home = []
+    for condition in delegate:
+        if names.is_ours(condition["type"]):
+            continue
+        mine = {key: value for key, value in condition.items() if key != "observedGeneration"}
+        if generations.get(condition["type"]):
+            mine["observedGeneration"] = generations[condition["type"]]
+        home.append(mine)
+    return home + [condition for condition in current if names.is_ours(condition["type"])]
+
+
+def _containers(
+    declared: set[str], current: list[dict[str, Any]], delegate: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    restarts = {status["name"]: status.get("restartCount", 0) for status in current}
+    return [
+        {**status, "restartCount": max(status.get("restartCount", 0), restarts.get(status["name"], 0))}
+        for status in delegate
+        if status["name"] in declared
+    ]

@@ -1,0 +1,90 @@
+"""What a cluster tells others about its nodes: sums, common labels, and the shapes of nodes (specs 8.3, ruling 11)."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_SUMMARIES
+from agent.model.quantity import Quantity
+
+SHAPES_LIMIT = 64 * 1024
+"""Bytes of the node-shapes annotation; a cluster whose shapes take more tells its sums only."""
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def summarise(nodes: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The ClusterSummary of a cluster with these nodes; virtual nodes do not count.
+
+    :raises InvalidQuantity: if a node's status has none; no API server lets that pass
+    """
+    real = [node for node in nodes if _labels(node).get(names.PROVIDER_KEY) != names.PROVIDER_VALUE]
+    # How a sum is written depends on which amount comes first.
+    real.sort(key=lambda node: node["metadata"]["name"])
+    shapes = node_shapes(real)
+    annotations = {names.ANNOTATION_NODE_SHAPES: shapes} if len(shapes) <= SHAPES_LIMIT else {}
+    return {
+        "apiVersion": CLUSTER_SUMMARIES.api_version,
+        "kind": CLUSTER_SUMMARIES.name,
+        "metadata": {"name": names.SUMMARY_NAME, "labels": common_labels(real), "annotations": annotations},
+        "capacity": _total(node.get("status", {}).get("capacity") or {} for node in real),
+        "allocatable": _total(node.get("status", {}).get("allocatable") or {} for node in real),
+    }
+
+
+def common_labels(nodes: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """The labels on whose value all nodes that have them agree."""
+    values: dict[str, set[str]] = {}
+    for node in nodes:
+        for key, value in _labels(node).items():
+            values.setdefault(key, set()).add(value)
+    return {key: next(iter(found)) for key, found in sorted(values.items()) if len(found) == 1}
+
+
+def node_shapes(nodes: list[dict[str, Any]]) -> str:
+    """Compact ASCII JSON of the different shapes of nodes and how many there are of each, the commonest first.
+
+    A shape has only the labels that do not say the same of every node, without the host name, and the taints without
+    their times.
+    """
+    everywhere = (
+        set(_labels(nodes[0]).items()).intersection(*(_labels(node).items() for node in nodes)) if nodes else set()
+    )
+    counts = Counter(_encode(_shape(node, everywhere)) for node in nodes)
+    shapes = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return _encode([{**msgspec.json.decode(shape), "count": count} for shape, count in shapes])
+
+
+def _shape(node: dict[str, Any], everywhere: set[tuple[str, str]]) -> dict[str, Any]:
+    spec = node.get("spec") or {}
+    taints = [
+        {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in spec.get("taints") or ()
+    ]
+    return {
+        "labels": {
+            key: value for key, value in _labels(node).items() if key != HOSTNAME and (key, value) not in everywhere
+        },
+        "taints": sorted(taints, key=lambda taint: (taint.get("key", ""), taint.get("effect", ""))),
+        "unschedulable": bool(spec.get("unschedulable")),
+        "allocatable": dict(node.get("status", {}).get("allocatable") or {}),
+    }
+
+
+def _labels(node: dict[str, Any]) -> dict[str, str]:
+    return node.get("metadata", {}).get("labels") or {}
+
+
+def _total(amounts: Iterable[dict[str, str]]) -> dict[str, str]:
+    totals: dict[str, Quantity] = {}
+    for amount in amounts:
+        for resource, value in amount.items():
+            quantity = Quantity.of(value)
+            totals[resource] = totals[resource] + quantity if resource in totals else quantity
+    return {resource: str(total) for resource, total in sorted(totals.items())}
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

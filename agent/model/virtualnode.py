@@ -1,0 +1,133 @@
+"""Virtual nodes: the node of the source cluster that stands for a target (specs, sections 2.3, 8.3 and 8.4)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.conditions import Status, set_condition
+from agent.model.pattern import InvalidPattern, matches
+
+__all__ = ["TARGET_REACHABLE", "InvalidPattern", "Labels", "desired_labels", "node_status", "virtual_node"]
+
+TARGET_REACHABLE = "TargetReachable"
+"""Node condition: whether the target's API server answers. Ready stays true through short losses."""
+
+TAINT = {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE, "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels that a virtual node should have, and what to remember of them."""
+
+    labels: dict[str, str]
+    applied: str
+    """Value of the annotation `multicluster/applied-labels`: JSON list of the keys that are ours."""
+
+
+def virtual_node(target_namespace: str, target_name: str) -> dict[str, Any]:
+    """The Node of a Target, or of a ClusterTarget when the namespace is empty, before its target has told anything."""
+    if target_namespace:
+        identity = {names.LABEL_TARGET_NAMESPACE: target_namespace, names.LABEL_TARGET_NAME: target_name}
+    else:
+        identity = {names.LABEL_CLUSTER_TARGET_NAME: target_name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": names.virtual_node(target_namespace, target_name),
+            "labels": {
+                "type": "virtual-kubelet",
+                names.PROVIDER_KEY: names.PROVIDER_VALUE,
+                "kubernetes.io/role": "cluster",
+                "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+                "node.kubernetes.io/exclude-from-external-load-balancers": "true",
+                **identity,
+            },
+        },
+        "spec": {"taints": [dict(TAINT)]},
+    }
+
+
+def desired_labels(
+    base: Mapping[str, str],
+    summary_labels: Mapping[str, str] | None,
+    excluded_regexp: str | None,
+    current_labels: Mapping[str, str] | None,
+    last_applied: str | None,
+) -> Labels:
+    """All labels of a virtual node: ours (base, then the target's common ones) and those that users gave it.
+
+    A label of the target overrides a base label, as in Admiralty, but for those that say which node this is. A label
+    that we never applied belongs to a user and survives, also where the target has another value for it.
+
+    :param excluded_regexp: of the Target; labels of the summary in whose `key=value` it is found are left out
+    :param last_applied: annotation `multicluster/applied-labels` of the node, None if it has none
+    :raises InvalidPattern: if the regexp is none
+    """
+    common = {
+        key: value
+        for key, value in (summary_labels or {}).items()
+        if not _identifies(key) and not matches(excluded_regexp, key, value)
+    }
+    ours = {**base, **common}
+    current = current_labels or {}
+    before = _applied(last_applied)
+    if before is None:
+        users = {key: value for key, value in current.items() if key not in ours}
+    else:
+        identity = {key for key in base if _identifies(key)}
+        users = {key: value for key, value in current.items() if key not in before and key not in identity}
+        ours = {key: value for key, value in ours.items() if key not in users}
+    applied = msgspec.json.encode(sorted(ours)).decode()
+    return Labels({**users, **ours}, applied)
+
+
+def node_status(
+    current: Mapping[str, Any] | None,
+    *,
+    summary: Mapping[str, Any] | None,
+    ready: Status,
+    reachable: Status,
+    reason: str,
+    message: str,
+    address: str,
+    port: int,
+    version: str,
+    now: datetime,
+) -> dict[str, Any]:
+    """The whole status of a virtual node.
+
+    :param current: status the node has now: conditions of others and times of transition come from there
+    :param summary: the target's ClusterSummary, None while it is not known: then the amounts stay as they are
+    :param reason: and `message`, of both conditions
+    :param address: where the API server finds the kubelet API of this node, with `port`; may be empty
+    :param version: what `kubectl get nodes` shows as the kubelet's
+    """
+    status = dict(current or {})
+    if summary is not None:
+        status.update({field: dict(summary.get(field) or {}) for field in ("capacity", "allocatable")})
+    conditions = set_condition(status.get("conditions"), "Ready", ready, reason, message, now)
+    status["conditions"] = set_condition(conditions, TARGET_REACHABLE, reachable, reason, message, now)
+    status["addresses"] = [{"type": "InternalIP", "address": address}] if address else []
+    status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+    status["nodeInfo"] = {**(status.get("nodeInfo") or {}), "kubeletVersion": version}
+    # API servers leave out what is empty: said explicitly, it would differ for ever.
+    return {field: value for field, value in status.items() if value}
+
+
+def _identifies(key: str) -> bool:
+    return key == names.PROVIDER_KEY or names.is_ours(key)
+
+
+def _applied(annotation: str | None) -> frozenset[str] | None:
+    if annotation is None:
+        return None
+    try:
+        return msgspec.json.decode(annotation, type=frozenset[str])
+    except msgspec.DecodeError:
+        # Somebody edited it: then we know as little as on a node that we have not seen before.
+        return None

@@ -1,0 +1,1 @@
+"""The only package that creates tasks: queues, controllers, leases, supervision, health."""

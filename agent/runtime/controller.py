@@ -1,0 +1,109 @@
+"""The loop every room shares: keys come in, `reconcile` brings the world in line, failures come back later."""
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar, Generic, TypeVar
+
+from agent.base.log import context
+from agent.base.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
+from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.runtime.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+_CONFLICT_SECONDS = 0.05
+_INVALID_SECONDS = 300.0
+
+
+class Controller(ABC, Generic[K]):
+    """A room: subscribes to informers when built, reconciles by key while it runs.
+
+    Reconciliation is level-based: it looks at the world, never at what kind of event brought the key.
+    """
+
+    name: ClassVar[str]
+    workers: ClassVar[int] = 8
+
+    def __init__(self) -> None:
+        self.queue: WorkQueue[K] = WorkQueue()
+        self._sources: list[Informer] = []
+        self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in ("done", "error", "conflict")}
+        self._seconds = RECONCILE_SECONDS.labels(self.name)
+
+    @abstractmethod
+    async def reconcile(self, key: K) -> float | None:
+        """Bring the world in line for one key; returns after how many seconds to look again, None for not by itself.
+
+        A KubeError is a failure that is tried again: a conflict soon, others with backoff.
+        """
+
+    def watch(
+        self, informer: Informer, keys: Callable[[Object], Iterable[K]], *, required: bool = True
+    ) -> Callable[[], None]:
+        """Enqueue what `keys` gives for each change of an object, before and after it; returns the way to stop.
+
+        A required informer holds back this room until it has synced.
+        """
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            for obj in (old, new):
+                if obj is not None:
+                    for key in keys(obj):
+                        self.queue.add(key)
+
+        if required:
+            self._sources.append(informer)
+        return informer.subscribe(changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        QUEUE_DEPTH.labels(self.name).set_function(lambda: self.queue.statistics().waiting)
+        for informer in self._sources:
+            await informer.synced.wait()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.workers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            started = time.monotonic()
+            try:
+                with context(controller=self.name, key="/".join(map(str, key)) if isinstance(key, tuple) else str(key)):
+                    await self._attempt(key)
+            finally:
+                self.queue.done(key)
+                self._seconds.observe(time.monotonic() - started)
+
+    async def _attempt(self, key: K) -> None:
+        try:
+            again = await self.reconcile(key)
+        except Conflict as error:
+            log.debug("conflict: %s", error)
+            self._reconciles["conflict"].inc()
+            self.queue.add_after(key, _CONFLICT_SECONDS)
+        except Invalid as error:
+            log.warning("refused as invalid, next try in %.0f s: %s", _INVALID_SECONDS, error)
+            self._reconciles["error"].inc()
+            self.queue.add_after(key, _INVALID_SECONDS)
+        except KubeError as error:
+            delay = self.queue.retry(key)
+            level = logging.INFO if isinstance(error, Unreachable) else logging.WARNING
+            log.log(level, "%s; next try in %.1f s", error, delay)
+            self._reconciles["error"].inc()
+        except Exception:
+            delay = self.queue.retry(key)
+            log.exception("unexpected failure; next try in %.1f s", delay)
+            self._reconciles["error"].inc()
+        else:
+            self.queue.forget(key)
+            self._reconciles["done"].inc()
+            if again is not None:
+                self.queue.add_after(key, again)

@@ -1,0 +1,72 @@
+"""/healthz, /readyz and /metrics over plain HTTP."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from agent.base.metrics import REGISTRY
+
+Check = Callable[[], str | None]
+"""Gives the reason why something is not well, None when it is."""
+
+
+class Health:
+    """Serves the state of this process: nothing but health and metrics, so it needs no authentication."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._host = host.strip("[]") or "0.0.0.0"
+        self._port = int(port)
+        self._live: dict[str, Check] = {}
+        self._ready: dict[str, Check] = {}
+
+    def live(self, name: str, check: Check) -> None:
+        """Add a check to /healthz: failing means that only a restart helps."""
+        self._live[name] = check
+
+    def ready(self, name: str, check: Check) -> None:
+        """Add a check to /readyz."""
+        self._ready[name] = check
+
+    async def serve(self) -> None:
+        """Serve until cancelled. Raises OSError when the port is taken."""
+        app = web.Application()
+        app.router.add_get("/healthz", lambda request: _answer(self._live))
+        app.router.add_get("/readyz", lambda request: _answer(self._ready))
+        app.router.add_get("/metrics", _metrics)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+
+async def _answer(checks: dict[str, Check]) -> web.Response:
+    failed = {name: reason for name, check in checks.items() if (reason := check())}
+    if not failed:
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text="".join(f"{name}: {reason}\n" for name, reason in sorted(failed.items())))
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def heartbeat(limit: float) -> tuple[Callable[[], None], Check]:
+    """A pulse and the check that it has been felt within `limit` seconds."""
+    last = time.monotonic()
+
+    def pulse() -> None:
+        nonlocal last
+        last = time.monotonic()
+
+    def check() -> str | None:
+        silent = time.monotonic() - last
+        return f"no sign of life for {silent:.0f} s" if silent > limit else None
+
+    return pulse, check

@@ -1,0 +1,43 @@
+"""One list and watch per kind, namespace and selector, shared by all rooms of a cluster."""
+
+from collections.abc import Callable, Iterator
+
+from agent.api.kinds import Kind
+from agent.kube.client import Client
+from agent.kube.informer import Informer
+from agent.runtime.supervisor import Supervisor
+
+_Asked = tuple[Kind, str | None, str, str]
+
+
+class Informers:
+    """The informers of one cluster, each started when it is first asked for."""
+
+    def __init__(self, client: Client, supervisor: Supervisor) -> None:
+        self._client = client
+        self._supervisor = supervisor
+        self._running: dict[_Asked, tuple[Informer, Callable[[], object]]] = {}
+
+    def get(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Informer:
+        """The informer of a kind, in one namespace or (None) in all, with selectors."""
+        asked = (kind, namespace or None, labels, fields)
+        if asked not in self._running:
+            informer = Informer(self._client, kind, namespace or None, labels, fields)
+            stop = self._supervisor.spawn(f"watch {self._client.name} {kind} {namespace or ''}".strip(), informer.run)
+            self._running[asked] = (informer, stop)
+        return self._running[asked][0]
+
+    def drop(self, informer: Informer) -> None:
+        """Stop an informer that nobody needs any more."""
+        for asked, (running, stop) in list(self._running.items()):
+            if running is informer:
+                stop()
+                del self._running[asked]
+
+    def interrupt(self) -> None:
+        """Have all of them resume at once on new connections."""
+        for informer, _ in self._running.values():
+            informer.interrupt()
+
+    def __iter__(self) -> Iterator[Informer]:
+        return iter([informer for informer, _ in self._running.values()])

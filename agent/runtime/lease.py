@@ -1,0 +1,142 @@
+"""Leader election on a Lease (coordination.k8s.io/v1), in the manner of client-go, released on shutdown."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.kinds import LEASES
+from agent.base.clock import Clock, micro_stamp
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseTimes:
+    """Seconds; client-go's defaults."""
+
+    duration: float = 15.0
+    """How long others wait after the last renewal they saw."""
+    renew: float = 10.0
+    """How long the leader tries to renew before it gives up leading."""
+    retry: float = 2.0
+    """Pause between tries."""
+
+
+class LeaderLease:
+    """Holds or waits for one Lease.
+
+    Other holders' clocks are not trusted: a lease counts as expired when it has not changed for its duration by our
+    own monotonic clock.
+    """
+
+    def __init__(
+        self, client: Client, clock: Clock, namespace: str, name: str, identity: str, times: LeaseTimes
+    ) -> None:
+        self.identity = identity
+        self.leading = False
+        self.contact = False
+        """Whether the API server has answered about the lease."""
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self._times = times
+        self._seen: tuple[str, float] = ("", 0.0)
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled."""
+        while True:
+            await self._acquire()
+            log.info("leading: %s holds lease %s/%s", self.identity, self._namespace, self._name)
+            self.leading = True
+            try:
+                async with asyncio.TaskGroup() as group:
+                    work = group.create_task(_awaited(lead))
+                    await self._hold()
+                    log.warning("lease %s/%s lost", self._namespace, self._name)
+                    work.cancel()
+            finally:
+                self.leading = False
+                await asyncio.shield(self._release())
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._try():
+                return
+            await asyncio.sleep(self._times.retry)
+
+    async def _hold(self) -> None:
+        renewed = time.monotonic()
+        while time.monotonic() - renewed < self._times.renew:
+            await asyncio.sleep(self._times.retry)
+            if await self._try():
+                renewed = time.monotonic()
+
+    async def _try(self) -> bool:
+        try:
+            async with asyncio.timeout(self._times.renew):
+                taken = await self._take()
+            self.contact = True
+            return taken
+        except (KubeError, TimeoutError) as error:
+            log.debug("lease %s/%s: %s", self._namespace, self._name, error)
+            return False
+
+    async def _take(self) -> bool:
+        now = micro_stamp(self._clock.now())
+        spec: dict[str, Any] = {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self._times.duration)),
+            "renewTime": now,
+        }
+        try:
+            lease = await self._client.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            fresh = {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.name,
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": spec | {"acquireTime": now, "leaseTransitions": 0},
+            }
+            try:
+                await self._client.create_raw(LEASES, fresh)
+            except AlreadyExists:
+                return False
+            return True
+        current = lease.get("spec") or {}
+        holder = current.get("holderIdentity") or ""
+        if holder != self.identity:
+            if holder and not self._expired(lease["metadata"]["resourceVersion"], current):
+                return False
+            spec |= {"acquireTime": now, "leaseTransitions": int(current.get("leaseTransitions") or 0) + 1}
+        lease["spec"] = current | spec
+        try:
+            await self._client.update(LEASES, lease)
+        except Conflict:
+            return False
+        return True
+
+    def _expired(self, version: str, spec: dict[str, Any]) -> bool:
+        if self._seen[0] != version:
+            self._seen = (version, time.monotonic())
+            return False
+        return time.monotonic() - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._times.duration)
+
+    async def _release(self) -> None:
+        """Let the next leader start at once."""
+        try:
+            lease = await self._client.get(LEASES, self._name, self._namespace)
+            if lease["spec"].get("holderIdentity") == self.identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._client.update(LEASES, lease)
+        except KubeError as error:
+            log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
+
+
+async def _awaited(lead: Callable[[], Awaitable[None]]) -> None:
+    await lead()

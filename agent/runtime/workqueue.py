@@ -1,0 +1,96 @@
+"""A queue of keys: each key waits at most once and is worked on by at most one worker at a time."""
+
+import asyncio
+from collections import deque
+from typing import Generic, NamedTuple, TypeVar
+
+from agent.base.backoff import Backoff
+
+K = TypeVar("K")
+
+
+class Statistics(NamedTuple):
+    """What a queue holds."""
+
+    waiting: int  #: keys ready to be taken
+    working: int  #: keys taken and not yet done
+    delayed: int  #: keys that become ready later
+    failing: int  #: keys whose last attempt failed
+
+
+class WorkQueue(Generic[K]):
+    """Keys in the order of their first arrival.
+
+    A key added while it is being worked on is handed out again after `done`; a key added while it waits stays where
+    it is. `retry` waits longer each time, until `forget`.
+    """
+
+    def __init__(self, *, first_delay: float = 0.05, longest_delay: float = 60.0) -> None:
+        self._ready: deque[K] = deque()
+        self._waiting: set[K] = set()
+        self._working: set[K] = set()
+        self._dirty: set[K] = set()
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._backoffs: dict[K, Backoff] = {}
+        self._delays = (first_delay, longest_delay)
+        self._wakeup = asyncio.Semaphore(0)
+
+    def statistics(self) -> Statistics:
+        """How much there is to do."""
+        return Statistics(len(self._ready), len(self._working), len(self._timers), len(self._backoffs))
+
+    def add(self, key: K) -> None:
+        """Have the key worked on now, or again once the present work on it is done."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if key in self._working:
+            self._dirty.add(key)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._ready.append(key)
+            self._wakeup.release()
+
+    def add_after(self, key: K, delay: float) -> None:
+        """Have the key worked on in `delay` seconds, or at an earlier time already planned."""
+        if delay <= 0:
+            self.add(key)
+            return
+        if key in self._waiting or key in self._dirty:
+            return
+        loop = asyncio.get_running_loop()
+        planned = self._timers.get(key)
+        if planned is not None:
+            if planned.when() <= loop.time() + delay:
+                return
+            planned.cancel()
+        self._timers[key] = loop.call_later(delay, self._due, key)
+
+    def retry(self, key: K) -> float:
+        """Have the key worked on after its next backoff delay; returns that delay in seconds."""
+        delay = self._backoffs.setdefault(key, Backoff(*self._delays)).next()
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """The key went well: its next retry starts with the shortest delay again."""
+        self._backoffs.pop(key, None)
+
+    async def get(self) -> K:
+        """Wait for a key and take it; `done` must follow."""
+        await self._wakeup.acquire()
+        key = self._ready.popleft()
+        self._waiting.discard(key)
+        self._working.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on a key that was taken has ended."""
+        self._working.discard(key)
+        if key in self._dirty:
+            self._dirty.discard(key)
+            self.add(key)
+
+    def _due(self, key: K) -> None:
+        self._timers.pop(key, None)
+        self.add(key)

@@ -1,0 +1,186 @@
+"""Where the programs of a control plane come from.
+
+In this order: $KUBEBUILDER_ASSETS or PATH (complete and of one fitting version), the cache, the official releases, a
+build from Go modules.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from agent.sandbox import build, download
+from agent.sandbox.components import PROGRAMS
+from agent.sandbox.download import ETCD, KUBERNETES, KWOK
+from agent.sandbox.errors import SandboxError
+from agent.sandbox.objects import REPOSITORY
+from agent.sandbox.progress import Progress
+
+HELM = "v3.19.5"
+OLDEST_MINOR = 30
+SOURCE = REPOSITORY / "hack" / "controlplane"
+
+_KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Programs:
+    """A complete set: paths by name, and the Kubernetes version without its patch level (`1.36`)."""
+
+    paths: Mapping[str, str]
+    version: str
+
+
+def cache() -> Path:
+    """The folder that keeps downloads and builds: $FLOTILLA_CACHE, else ~/.cache/flotilla."""
+    return Path(os.environ.get("FLOTILLA_CACHE") or Path.home() / ".cache" / "flotilla").absolute()
+
+
+async def find(names: Sequence[str], progress: Progress) -> Programs:
+    """Find or get the named programs. Raises SandboxError that says what was tried and what to install."""
+    reasons = []
+    for place, paths in _installed(names):
+        missing = [name for name in names if name not in paths]
+        if missing:
+            reasons.append(f"{place}: no {', '.join(missing)}")
+            continue
+        minors = set(await asyncio.gather(*(_minor(name, paths[name]) for name in _KUBERNETES_PROGRAMS)))
+        if len(minors) == 1 and (minor := minors.pop()) >= OLDEST_MINOR:
+            return Programs(paths, f"1.{minor}")
+        reasons.append(f"{place}: not all programs are of one Kubernetes version from 1.{OLDEST_MINOR} on")
+    folder = _cached(names) or await _obtain(names, progress, reasons)
+    return Programs({name: str(folder / name) for name in names}, KUBERNETES.removeprefix("v").rpartition(".")[0])
+
+
+def built_folder() -> Path:
+    """Where a build is kept; another source is another folder."""
+    digest = hashlib.sha256()
+    for path in sorted(SOURCE.glob("*")):
+        if path.name == "build" or path.suffix in (".go", ".mod", ".sum"):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return cache() / f"control-plane-{KUBERNETES}-{digest.hexdigest()[:8]}"
+
+
+def released_folder() -> Path:
+    """Where the official releases are kept."""
+    return cache() / f"control-plane-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}"
+
+
+def architecture() -> str:
+    """This machine's architecture as Go names it."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def _installed(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    places = []
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    for place, path in (("$KUBEBUILDER_ASSETS", assets), ("PATH", os.environ.get("PATH"))):
+        if path:
+            found = {name: shutil.which(name, path=path) for name in names}
+            places.append((place, {name: where for name, where in found.items() if where}))
+    return places
+
+
+def _cached(names: Sequence[str]) -> Path | None:
+    for folder in (released_folder(), built_folder()):
+        if all(os.access(folder / name, os.X_OK) for name in names):
+            return folder
+    return None
+
+
+async def _minor(name: str, path: str) -> int:
+    arguments = ("version", "--client") if name == "kubectl" else ("--version",)
+    quiet = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            path, *arguments, stdin=quiet, stdout=asyncio.subprocess.PIPE, stderr=quiet
+        )
+    except OSError:
+        return 0
+    output, _ = await process.communicate()
+    match = re.search(rb"v1\.(\d+)\.", output)
+    return int(match[1]) if match else 0
+
+
+async def helm(progress: Progress) -> str:
+    """Path of helm: from PATH, the cache, or built from its Go module. Raises SandboxError."""
+    kept = cache() / f"helm-{HELM}" / "helm"
+    found = shutil.which("helm") or (str(kept) if os.access(kept, os.X_OK) else None)
+    if found:
+        return found
+    async with _exclusive(progress):
+        if not os.access(kept, os.X_OK):
+            try:
+                await build.helm(HELM, kept.parent, progress)
+            except build.BuildError as error:
+                raise SandboxError(f"helm is missing: {error}; or put helm on PATH") from error
+    return str(kept)
+
+
+async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> Path:
+    try:
+        async with _exclusive(progress):
+            # Somebody else may have got them while we waited.
+            folder = _cached(names)
+            if folder is not None:
+                return folder
+            try:
+                await download.fetch(names, architecture(), released_folder(), progress)
+                return released_folder()
+            except download.DownloadError as error:
+                reasons.append(f"download: {error}")
+            try:
+                await build.control_plane(SOURCE, built_folder(), progress)
+            except build.BuildError as error:
+                reasons.append(f"build: {error}")
+            return _cached(names) or _give_up(reasons)
+    except OSError as error:
+        raise SandboxError(f"cannot use the cache {cache()}: {error}; set $FLOTILLA_CACHE to another folder") from error
+
+
+def _give_up(reasons: Sequence[str]) -> Path:
+    tried = "\n".join(f"  - {reason}" for reason in reasons)
+    raise SandboxError(
+        f"the programs of a Kubernetes control plane are missing and could not be had:\n{tried}\n"
+        f"Install Go 1.26 or newer (https://go.dev/dl), or allow access to {download.base('kubernetes')} and"
+        f" {download.base('github')}, or put {', '.join(PROGRAMS)} on PATH."
+    )
+
+
+@contextlib.asynccontextmanager
+async def _exclusive(progress: Progress) -> AsyncIterator[None]:
+    """Hold the cache: nobody else downloads or builds meanwhile, and what an interrupted attempt left is removed."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / ".lock").open("w") as lock:
+        if not _try_lock(lock):
+            with progress:
+                task = progress.task("waiting for another download or build")
+                while not _try_lock(lock):
+                    task.update(0)
+                    await asyncio.sleep(0.2)
+                task.finish()
+        _remove_leftovers()
+        yield
+
+
+def _remove_leftovers() -> None:
+    for left in (*cache().glob(f"{download.TEMPORARY}*"), *cache().glob(f"{build.TEMPORARY}*")):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _try_lock(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""One cluster from nothing to ready: files, processes in order, first objects."""
+
+import asyncio
+import datetime
+import functools
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+
+from agent.kube.errors import KubeError
+from agent.sandbox import certificates, kubeconfig, network, objects, process
+from agent.sandbox.components import (
+    AGENT,
+    APISERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    KWOK,
+    SCHEDULER,
+    WEBHOOK,
+    Component,
+    Context,
+    components,
+)
+from agent.sandbox.errors import SandboxError
+from agent.sandbox.plan import ClusterPlan, Plan
+from agent.sandbox.progress import Task
+
+START_SECONDS = 120.0
+"""Patience with one step: twelve clusters that start at once on two cores need a good part of it."""
+STEPS = 5
+_POLL_SECONDS = 0.05
+_LOW_DISK_BYTES = 16 << 20
+
+
+class Runner:
+    """The processes of one cluster."""
+
+    def __init__(self, plan: Plan, cluster: ClusterPlan, directory: Path) -> None:
+        self.plan = plan
+        self.cluster = cluster
+        self.directory = directory
+        self._context = Context(plan, cluster, directory)
+
+    def mark(self, name: str) -> str:
+        """What the process carries in its environment."""
+        return f"{self.plan.identity}/{self.cluster.name}/{name}"
+
+    def find(self, name: str) -> int | None:
+        """Process id of a component that runs, else None."""
+        return process.find(self.directory / f"{name}.pid", self.mark(name))
+
+    def start(self, component: Component) -> int:
+        """Start a component unless it runs. Raises SandboxError when one of its ports is taken."""
+        running = self.find(component.name)
+        if running is not None:
+            return running
+        if not self.cluster.namespace:
+            self._require_free_ports(component)
+        env = process.environment(os.environ, self.mark(component.name), str(objects.REPOSITORY))
+        return process.start(
+            component.argv(self._context),
+            env,
+            log=self.directory / f"{component.name}.log",
+            pid_file=self.directory / f"{component.name}.pid",
+            namespace=self.cluster.namespace,
+        )
+
+    async def started(self, component: Component) -> int:
+        """Start a component and wait until it listens on its ports."""
+        pid = self.start(component)
+        ports = [self.cluster.ports[name] for name in component.ports]
+
+        async def listens() -> bool:
+            return all(process.is_listening(pid, port) for port in ports)
+
+        await self.wait(component, "listens", listens)
+        return pid
+
+    async def wait(self, component: Component, what: str, probe: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a probe holds. Raises SandboxError with the end of the log if the process ends or time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_SECONDS
+        while not await probe():
+            if self.find(component.name) is None:
+                raise SandboxError(self._epitaph(component, "ended"))
+            if loop.time() > deadline:
+                raise SandboxError(self._epitaph(component, f"not ready within {START_SECONDS:.0f} s ({what})"))
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _require_free_ports(self, component: Component) -> None:
+        for name in component.ports:
+            port = self.cluster.ports[name]
+            if not network.is_free(self.cluster.address, port):
+                raise SandboxError(
+                    f"cluster {self.cluster.name}: {component.name} needs port {port} of {self.cluster.address},"
+                    " which is taken by another process: end that one, or take the sandbox down and up again"
+                )
+
+    def _epitaph(self, component: Component, what: str) -> str:
+        log = self.directory / f"{component.name}.log"
+        text = f"cluster {self.cluster.name}: {component.name} {what}; the end of its log:\n{process.last_lines(log)}"
+        if shutil.disk_usage(self.directory).free < _LOW_DISK_BYTES:
+            text += f"\n  the disk of {self.directory} is full: free some space, or use another --dir"
+        return text
+
+
+def write_files(cluster: ClusterPlan, directory: Path) -> None:
+    """Make the cluster's certificates, keys and kubeconfigs, unless they are there."""
+    pki = directory / "pki"
+    if (directory / "kubeconfig").exists():
+        return
+    directory.mkdir(mode=0o700, exist_ok=True)
+    pki.mkdir(mode=0o700, exist_ok=True)
+    authority = certificates.Authority(cluster.name, datetime.datetime.now(datetime.UTC))
+    hosts = [cluster.address, "10.96.0.1", "127.0.0.1", "localhost", cluster.name]
+    hosts += ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
+    serving = authority.serving(hosts)
+    private, public = certificates.service_account_keys()
+    files = {
+        "ca.crt": authority.pair.certificate,
+        "ca.key": authority.pair.key,
+        "kube-apiserver.crt": serving.certificate,
+        "kube-apiserver.key": serving.key,
+        "sa.key": private,
+        "sa.pub": public,
+    }
+    clients = {name: authority.client(*subject) for name, subject in certificates.CLIENTS.items()}
+    kubelet_client = clients["kubelet-client"]
+    files |= {"kubelet-client.crt": kubelet_client.certificate, "kubelet-client.key": kubelet_client.key}
+    for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+        text = kubeconfig.render(cluster.name, cluster.server, authority.pair.certificate, client=clients[name])
+        files[f"{name}.kubeconfig"] = text.encode()
+    for name, content in files.items():
+        _write_private(pki / name, content)
+    admin = kubeconfig.render(cluster.name, cluster.server, authority.pair.certificate, client=clients["admin"])
+    _write_private(directory / "kubeconfig", admin.encode())
+
+
+async def bring_up(runner: Runner, task: Task) -> None:
+    """Start whatever of a cluster does not run, and wait until pods can be created and run. Raises SandboxError."""
+    cluster = runner.cluster
+    try:
+        task.update(0, STEPS, "etcd")
+        write_files(cluster, runner.directory)
+        await runner.started(ETCD)
+        task.update(1, STEPS, "API server")
+        runner.start(APISERVER)
+        client = objects.connect(runner.directory / "kubeconfig", name=cluster.name)
+        async with client.session:
+            await runner.wait(APISERVER, "/readyz", lambda: objects.is_ready(client))
+            task.update(2, STEPS, "nodes")
+            runner.start(KWOK)
+            runner.start(SCHEDULER)
+            await objects.apply_definitions(client)
+            await runner.wait(APISERVER, "CRDs established", lambda: objects.is_served(client))
+            # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
+            runner.start(CONTROLLER_MANAGER)
+            await objects.apply_nodes(client, cluster, f"v{runner.plan.kubernetes}.0")
+            for component in (CONTROLLER_MANAGER, KWOK):
+                await runner.wait(component, "nodes ready", lambda: objects.is_usable(client, cluster))
+            await runner.started(SCHEDULER)
+    except KubeError as error:
+        raise SandboxError(f"cluster {cluster.name}: {error}") from error
+    task.update(3, STEPS, "agent and webhook")
+    await start_agents(runner)
+    task.finish(f"ready at {cluster.server}")
+
+
+async def start_agents(runner: Runner) -> None:
+    """Start the cluster's webhook and agent, if it is to have them, and wait until both are ready."""
+    wanted = [component for component in (WEBHOOK, AGENT) if component.name in components(runner.plan)]
+    for component in wanted:
+        runner.start(component)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        for component in wanted:
+            url = f"http://{runner.cluster.address}:{runner.cluster.ports[component.health]}/readyz"
+            await runner.wait(component, url, functools.partial(_answers, session, url))
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)

@@ -1,0 +1,70 @@
+"""From what was asked for to a plan: who gets which address, and which ports."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agent.sandbox import network
+from agent.sandbox.binaries import Programs
+from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity
+
+Network = Literal["auto", "namespaces", "loopback"]
+
+_FIRST_HOST = 10
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a sandbox is to be like."""
+
+    names: tuple[str, ...]
+    regions: Mapping[str, str]
+    shape: NodeShape
+    agents: bool
+    agent_flags: tuple[str, ...]
+    webhook_flags: tuple[str, ...]
+    network: Network
+
+
+async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
+    """Choose addresses that nobody uses. Call it under `network.exclusive()`. Raises SandboxError."""
+    name = identity(directory)
+    separate = request.network == "namespaces"
+    if request.network == "auto":
+        separate = await network.namespaces_work(name)
+    plan = Plan(
+        directory=str(directory),
+        identity=name,
+        kubernetes=programs.version,
+        programs=programs.paths,
+        clusters=(),
+        agents=request.agents,
+        agent_flags=request.agent_flags,
+        webhook_flags=request.webhook_flags,
+    )
+    if not separate:
+        return dataclasses.replace(plan, clusters=_on_loopback(name, request))
+    subnet = network.choose_subnet(name, await network.used_networks())
+    clusters = tuple(
+        ClusterPlan(
+            name=cluster,
+            index=index,
+            address=str(subnet[_FIRST_HOST + index]),
+            region=request.regions[cluster],
+            nodes=request.shape,
+            namespace=network.namespace_name(name, cluster),
+        )
+        for index, cluster in enumerate(request.names)
+    )
+    return dataclasses.replace(plan, clusters=clusters, subnet=str(subnet), bridge=network.bridge_name(name))
+
+
+def _on_loopback(name: str, request: Request) -> tuple[ClusterPlan, ...]:
+    clusters = []
+    for index, cluster in enumerate(request.names):
+        address = network.loopback_address(name, index)
+        plan = ClusterPlan(cluster, index, address, request.regions[cluster], request.shape)
+        clusters.append(dataclasses.replace(plan, ports=network.free_ports(address)))
+    return tuple(clusters)

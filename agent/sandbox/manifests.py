@@ -1,0 +1,102 @@
+"""Objects the sandbox puts into its clusters: fake nodes, and what joins a target to a source. Pure."""
+
+from typing import Any
+
+from agent.api.names import ENABLED_VALUE, GROUP, LABEL_ENABLED, VERSION
+from agent.sandbox.plan import ClusterPlan
+
+Manifest = dict[str, Any]
+
+NAMESPACE = "default"
+TOKEN_SECONDS = 30 * 24 * 3600
+
+
+def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
+    """A fake node that kwok keeps alive. `version` is its kubelet's, such as v1.36."""
+    name = f"{cluster.name}-node-{number}"
+    size = {"cpu": cluster.nodes.cpu, "memory": cluster.nodes.memory, "pods": str(cluster.nodes.pods)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/region": cluster.region,
+                "type": "kwok",
+            },
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "status": {
+            "capacity": size,
+            "allocatable": size,
+            "nodeInfo": {
+                "architecture": "amd64",
+                "bootID": "",
+                "containerRuntimeVersion": "kwok",
+                "kernelVersion": "kwok",
+                "kubeProxyVersion": "",
+                "kubeletVersion": version,
+                "machineID": "",
+                "operatingSystem": "linux",
+                "osImage": "kwok",
+                "systemUUID": "",
+            },
+        },
+    }
+
+
+def source(name: str) -> Manifest:
+    """In a target: lets a service account of the same name act for the source cluster."""
+    return _ours("Source", name, {"serviceAccountName": name})
+
+
+def target(name: str) -> Manifest:
+    """In the source: a target whose kubeconfig is in the Secret of the same name."""
+    return _ours("Target", name, {"kubeconfigSecret": {"name": name}})
+
+
+def self_target(name: str) -> Manifest:
+    """In the source: the source itself as a target."""
+    return _ours("Target", name, {"self": True})
+
+
+def secret(name: str, kubeconfig: str) -> Manifest:
+    """A Secret that holds a target's kubeconfig under the key that Targets read by default."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "stringData": {"config": kubeconfig},
+    }
+
+
+def service_account(name: str) -> Manifest:
+    """A service account in the joined namespace."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
+
+
+def token_request() -> Manifest:
+    """Asks for a token that outlives any sandbox."""
+    return {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+
+
+def enabled_namespace() -> Manifest:
+    """The joined namespace with the label that lets its pods be elected."""
+    labels = {LABEL_ENABLED: ENABLED_VALUE}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+
+
+def _ours(kind: str, name: str, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }

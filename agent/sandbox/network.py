@@ -1,0 +1,185 @@
+"""Addresses for clusters: network namespaces on one bridge (root), or loopback addresses with free ports."""
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+
+from agent.sandbox.errors import SandboxError
+from agent.sandbox.plan import PORTS, Plan
+
+_LOCK = "\0flotilla-sandbox-network"
+_NAMESPACES = Path("/var/run/netns")
+_LINKS = Path("/sys/class/net")
+_SUBNETS = 92 * 256
+
+
+def bridge_name(identity: str) -> str:
+    """The bridge that joins a sandbox's clusters (an interface name has at most 15 characters)."""
+    return f"flt{identity}"
+
+
+def link_name(identity: str, index: int) -> str:
+    """The machine's end of a cluster's link."""
+    return f"flt{identity}-{index}"
+
+
+def namespace_name(identity: str, cluster: str) -> str:
+    """A cluster's network namespace."""
+    return f"flotilla-{identity}-{cluster}"
+
+
+def choose_subnet(identity: str, used: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
+    """A /24 in 10.128.0.0 to 10.219.255.0 that overlaps nothing in use; the same for the same sandbox, if it can be.
+
+    The rest of 10.0.0.0/8 is left to service and pod networks.
+    """
+    # A route as wide as the whole of 10.0.0.0/8 (a VPN's) says nothing about who uses which part of it.
+    taken = [network for network in used if network.prefixlen > 8]
+    for offset in range(_SUBNETS):
+        number = (int(identity, 16) + offset) % _SUBNETS
+        subnet = ipaddress.IPv4Network(f"10.{128 + number // 256}.{number % 256}.0/24")
+        if not any(subnet.overlaps(network) for network in taken):
+            return subnet
+    raise SandboxError("no free /24 network is left between 10.128.0.0 and 10.219.255.255")
+
+
+async def namespaces_work(identity: str) -> bool:
+    """Whether this user may make network namespaces here."""
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("nsenter"):
+        return False
+    probe = namespace_name(identity, "probe-" + str(os.getpid()))
+    try:
+        await _ip("netns", "add", probe)
+    except SandboxError:
+        return False
+    await _ip("netns", "delete", probe)
+    return True
+
+
+async def used_networks() -> list[ipaddress.IPv4Network]:
+    """IPv4 networks that the machine has routes to, the default route apart."""
+    routes = json.loads(await _ip("-json", "-4", "route", "show", "table", "all") or "[]")
+    found = []
+    for route in routes:
+        with contextlib.suppress(ValueError):
+            found.append(ipaddress.IPv4Network(route["dst"], strict=False))
+    return [network for network in found if network.prefixlen]
+
+
+@contextlib.asynccontextmanager
+async def exclusive() -> AsyncIterator[None]:
+    """Hold off every other sandbox on the machine between choosing a subnet and taking it."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        while True:
+            try:
+                lock.bind(_LOCK)
+                break
+            except OSError:
+                await asyncio.sleep(0.05)
+        yield
+
+
+async def make(plan: Plan) -> None:
+    """Make the bridge, the namespaces and the links, or complete and repair them. Raises SandboxError."""
+    if not plan.bridge:
+        return
+    subnet = ipaddress.IPv4Network(plan.subnet)
+    gateway = subnet[1]
+    if not _exists(plan.bridge):
+        await _ip("link", "add", plan.bridge, "type", "bridge")
+    await _ip("address", "replace", f"{gateway}/{subnet.prefixlen}", "dev", plan.bridge)
+    await _ip("link", "set", plan.bridge, "up")
+    for cluster in plan.clusters:
+        link = link_name(plan.identity, cluster.index)
+        if not (_NAMESPACES / cluster.namespace).exists():
+            await _ip("netns", "add", cluster.namespace)
+        if not _exists(link):
+            await _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", cluster.namespace)
+        await _ip("link", "set", link, "master", plan.bridge, "up")
+        inside = ("-n", cluster.namespace)
+        await _ip(*inside, "link", "set", "lo", "up")
+        await _ip(*inside, "address", "replace", f"{cluster.address}/{subnet.prefixlen}", "dev", "eth0")
+        await _ip(*inside, "link", "set", "eth0", "up")
+        await _ip(*inside, "route", "replace", "default", "via", str(gateway))
+
+
+async def remove(identity: str) -> bool:
+    """Remove what a sandbox has on the machine, known by its names alone; says whether there was anything."""
+    names = _names(_NAMESPACES, namespace_name(identity, ""))
+    links = _names(_LINKS, bridge_name(identity))
+    if (names or links) and os.geteuid() != 0:
+        raise SandboxError("this sandbox was started by root and has network namespaces: take it down as root")
+    for name in names:
+        await _ip("netns", "delete", name)
+    # A namespace takes its end of a link with it, a little later; a link that is gone already is what we want.
+    for link in sorted(links, reverse=True):
+        with contextlib.suppress(SandboxError):
+            await _ip("link", "delete", link)
+    left = [link for link in links if _exists(link)]
+    if left:
+        raise SandboxError(f"network interface {left[0]} cannot be removed; try: ip link delete {left[0]}")
+    return bool(names or links)
+
+
+async def set_link(plan: Plan, index: int, *, up: bool) -> None:
+    """Cut a cluster off from everything else, or connect it again. Raises SandboxError without namespaces."""
+    if not plan.bridge:
+        raise SandboxError("a link can only be cut where clusters have network namespaces, which takes root")
+    await _ip("link", "set", link_name(plan.identity, index), "up" if up else "down")
+
+
+def loopback_address(identity: str, index: int) -> str:
+    """An address of its own for each cluster: all of 127.0.0.0/8 belongs to this machine."""
+    number = int(identity, 16)
+    return f"127.{64 + (number >> 8) % 128}.{number % 256}.{index + 1}"
+
+
+def free_ports(address: str, *, taken: Iterable[int] = ()) -> Mapping[str, int]:
+    """The default port of everything that listens where it is free on this address, another where it is not."""
+    avoid = set(taken)
+    ports: dict[str, int] = {}
+    for name, default in PORTS.items():
+        # Above the defaults and below the range from which outgoing connections get theirs.
+        candidates = (default, *range(default + 10000, 32000))
+        ports[name] = next(port for port in candidates if port not in avoid and is_free(address, port))
+        avoid.add(ports[name])
+    return ports
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether a process could listen on this port now."""
+    with socket.socket(socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def _exists(link: str) -> bool:
+    return (_LINKS / link).exists()
+
+
+def _names(folder: Path, prefix: str) -> list[str]:
+    return [entry.name for entry in folder.glob(f"{prefix}*")] if folder.is_dir() else []
+
+
+async def _ip(*arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        "ip",
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    if process.returncode:
+        raise SandboxError(f"`ip {' '.join(arguments)}` failed: {errors.decode(errors='replace').strip()}")
+    return output.decode()

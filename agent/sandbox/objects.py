@@ -1,0 +1,90 @@
+"""The objects every cluster of a sandbox starts with, and how they get there."""
+
+from pathlib import Path
+
+import yaml
+
+from agent.api.kinds import CLUSTER_ROLES, CRDS, NODES, SERVICE_ACCOUNTS, Kind
+from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
+from agent.kube import config
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, KubeError
+from agent.kube.session import Session
+from agent.sandbox import manifests
+from agent.sandbox.plan import ClusterPlan
+
+REPOSITORY = Path(__file__).parents[2]
+CRD_FOLDER = REPOSITORY / "charts" / "flotilla" / "crds"
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+
+
+def connect(kubeconfig: Path, *, name: str = "") -> Client:
+    """A client for a kubeconfig; close its `session` in the end."""
+    return Client(Session(config.load(str(kubeconfig)), name=name))
+
+
+async def is_ready(client: Client) -> bool:
+    """Whether the API server answers and has finished starting."""
+    try:
+        await client.session.request("GET", "/readyz", timeout=5.0)
+    except KubeError:
+        return False
+    return True
+
+
+async def apply_definitions(client: Client) -> None:
+    """Put our CRDs and the roles that Sources are bound to in place."""
+    for crd in _crds():
+        await apply(client, CRDS, crd)
+    for role in (source_cluster_role(), cluster_summary_viewer_role()):
+        await apply(client, CLUSTER_ROLES, role)
+
+
+async def is_served(client: Client) -> bool:
+    """Whether all CRDs are established."""
+    try:
+        return all(_is_established(crd) for crd in await client.list(CRDS))
+    except KubeError:
+        return False
+
+
+async def apply_nodes(client: Client, cluster: ClusterPlan, version: str) -> None:
+    """Make the cluster's fake nodes; those that exist stay as they are."""
+    for number in range(cluster.nodes.count):
+        try:
+            await client.create(NODES, manifests.node(cluster, number, version))
+        except AlreadyExists:
+            continue
+
+
+async def apply(client: Client, kind: Kind, obj: manifests.Manifest) -> None:
+    """Create an object, or make it say what it should."""
+    metadata = obj["metadata"]
+    await client.patch(kind, metadata["name"], obj, metadata.get("namespace"), style="apply")
+
+
+async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
+    """Whether pods can be created and scheduled: the default service account is there, every node ready."""
+    try:
+        await client.get(SERVICE_ACCOUNTS, "default", "default")
+        nodes = await client.list(NODES, labels="type=kwok")
+    except KubeError:
+        return False
+    return sum(1 for node in nodes if _is_node_ready(node)) >= cluster.nodes.count
+
+
+def _is_node_ready(node: manifests.Manifest) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    taints = node.get("spec", {}).get("taints") or ()
+    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return ready and all(taint["key"] != _NOT_READY for taint in taints)
+
+
+def _crds() -> list[manifests.Manifest]:
+    return [yaml.safe_load(path.read_text()) for path in sorted(CRD_FOLDER.glob("*.yaml"))]
+
+
+def _is_established(crd: manifests.Manifest) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or ()
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)

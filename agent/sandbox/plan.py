@@ -1,0 +1,135 @@
+"""What a sandbox is going to be: names, addresses, ports, sizes. Pure; kept in the sandbox's directory as JSON."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from agent.sandbox.errors import SandboxError
+
+MAX_CLUSTERS = 31
+"""Each cluster has a pod network of its own, 10.(224+index).0.0/16."""
+SERVICE_RANGE = "10.96.0.0/16"
+
+PORTS = {
+    "kube-apiserver": 6443,
+    "etcd": 2379,
+    "etcd-peer": 2380,
+    "kube-controller-manager": 10257,
+    "kube-scheduler": 10259,
+    "webhook": 9443,
+    "webhook-health": 8082,
+    "agent-health": 8081,
+}
+"""Default port of everything that listens; a cluster without an address of its own may have to take others."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """How many fake nodes a cluster gets, and how large each one is."""
+
+    count: int = 5
+    cpu: str = "32"
+    memory: str = "256Gi"
+    pods: int = 110
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """One cluster: `namespace` is its network namespace, empty where all clusters share the machine's network."""
+
+    name: str
+    index: int
+    address: str
+    region: str
+    nodes: NodeShape
+    namespace: str = ""
+    ports: Mapping[str, int] = field(default_factory=lambda: dict(PORTS))
+
+    @property
+    def server(self) -> str:
+        """URL of the API server, as every other cluster and the machine itself reach it."""
+        return f"https://{self.address}:{self.ports['kube-apiserver']}"
+
+    @property
+    def private_address(self) -> str:
+        """Where processes listen that only their own cluster may talk to."""
+        return "127.0.0.1" if self.namespace else self.address
+
+    @property
+    def pod_range(self) -> str:
+        """Pod network, different in each cluster."""
+        return f"10.{224 + self.index}.0.0/16"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole sandbox. `subnet` and `bridge` are empty without network namespaces."""
+
+    directory: str
+    identity: str
+    kubernetes: str
+    programs: Mapping[str, str]
+    clusters: tuple[ClusterPlan, ...]
+    subnet: str = ""
+    bridge: str = ""
+    agents: bool = True
+    agent_flags: tuple[str, ...] = ()
+    webhook_flags: tuple[str, ...] = ()
+
+    def dump(self) -> bytes:
+        """The plan as JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+    @staticmethod
+    def parse(text: bytes) -> "Plan":
+        """The plan that `dump` wrote. Raises SandboxError when it is none."""
+        try:
+            return msgspec.json.decode(text, type=Plan)
+        except msgspec.DecodeError as error:
+            raise SandboxError(f"the sandbox's record is damaged ({error}): take it down and up again") from error
+
+
+def identity(directory: Path) -> str:
+    """Six hex digits that name everything of the sandbox in this directory, on the machine."""
+    return hashlib.sha256(str(directory).encode()).hexdigest()[:6]
+
+
+def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
+    """Cluster names, given as a list or as `cd,us,eu`. Raises SandboxError for a name that does not fit."""
+    names = tuple(part.strip() for part in clusters.split(",")) if isinstance(clusters, str) else tuple(clusters)
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise SandboxError(f"cluster name {name!r}: use at most 40 lower-case letters, digits and dashes")
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise SandboxError(f"cluster name {min(repeated)!r} is given twice")
+    if not 1 <= len(names) <= MAX_CLUSTERS:
+        raise SandboxError(f"{len(names)} clusters: a sandbox has 1 to {MAX_CLUSTERS}")
+    return names
+
+
+def parse_nodes(text: str) -> int:
+    """Number of fake nodes in `kwok:5`. Raises SandboxError for any other kind of node."""
+    kind, _, count = text.partition(":")
+    if kind == "real":
+        raise SandboxError(f"nodes {text!r}: real nodes are not supported yet; use kwok:N")
+    if kind != "kwok" or not count.isdecimal() or int(count) > 1000:
+        raise SandboxError(f"nodes {text!r}: write kwok:N, with N from 0 to 1000, such as kwok:5")
+    return int(count)
+
+
+def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Regions given as `CLUSTER=REGION`; a cluster without one is its own region. Raises SandboxError."""
+    regions = {name: name for name in names}
+    for pair in pairs:
+        cluster, equals, region = pair.partition("=")
+        if not equals or cluster not in regions or not region:
+            raise SandboxError(f"region {pair!r}: write CLUSTER=REGION, with one of the clusters {', '.join(names)}")
+        regions[cluster] = region
+    return regions

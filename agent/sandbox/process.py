@@ -1,0 +1,167 @@
+"""Processes that outlive the command that started them: start, find, signal, wait.
+
+Each carries a mark in its environment that names its sandbox. A pid file says where to look; the mark says whether it
+is still the same process, so that a reused process id is never signalled, and `down` finds even what no pid file names.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agent.sandbox.errors import SandboxError
+
+MARK = "FLOTILLA_SANDBOX_PROCESS"
+LAST_LINES = 8
+
+_LISTEN = "0A"
+_DROPPED = ("ETCD_", "KUBE", "FLOTILLA_")
+
+
+def environment(base: Mapping[str, str], mark: str, python_path: str) -> dict[str, str]:
+    """Environment of a process: nothing in it that would configure a component behind our back.
+
+    Proxies are for the world outside: through one, a cluster would not be reached.
+    """
+    kept = {
+        name: value
+        for name, value in base.items()
+        if not name.startswith(_DROPPED) and not name.lower().endswith("_proxy")
+    }
+    kept["PYTHONPATH"] = python_path
+    kept["PYTHONUNBUFFERED"] = "1"
+    kept[MARK] = mark
+    return kept
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], *, log: Path, pid_file: Path, namespace: str = "") -> int:
+    """Start a process in a session of its own, in a network namespace if one is named; its output goes to `log`.
+
+    Raises SandboxError when the program is missing, OSError when the log or the pid file cannot be written.
+    """
+    name = argv[0]
+    if not os.access(name, os.X_OK):
+        raise SandboxError(f"{name} is missing or not executable: take the sandbox down and up again")
+    command = list(argv)
+    if namespace:
+        # `ip netns exec` would give a fresh /sys, which hides the cgroups from a kubelet (measured).
+        command = ["/usr/bin/env", "nsenter", f"--net=/var/run/netns/{namespace}", "--", *argv]
+    log.touch(mode=0o600)
+    output = os.O_WRONLY | os.O_APPEND
+    pid = os.posix_spawn(
+        command[0],
+        command,
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM],
+    )
+    try:
+        pid_file.write_text(f"{pid}\n")
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    return pid
+
+
+def find(pid_file: Path, mark: str) -> int | None:
+    """Process id of the process that the pid file names, None when that process is gone."""
+    try:
+        pid = int(pid_file.read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if is_alive(pid) and _mark(pid) == mark else None
+
+
+def find_all(identity: str) -> list[int]:
+    """Process ids of everything that belongs to a sandbox, whether a pid file names it or not."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return [pid for pid in pids if _mark(pid).startswith(f"{identity}/") and is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and waits for its parent does not count."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def send(pid: int, mark: str, number: int) -> bool:
+    """Send a signal, only if the process carries this mark (or one below it); says whether it was sent."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # The descriptor pins the process: what is checked is what gets the signal.
+        found = _mark(pid)
+        if found != mark and not found.startswith(f"{mark}/"):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+async def wait_gone(pids: Sequence[int], timeout: float) -> list[int]:
+    """Wait at most `timeout` seconds for processes to end; returns those that have not."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    left = [pid for pid in pids if is_alive(pid)]
+    while left and loop.time() < deadline:
+        await asyncio.sleep(0.02)
+        left = [pid for pid in left if is_alive(pid)]
+    return left
+
+
+async def stop(pid: int, mark: str, *, grace: float) -> None:
+    """End a process: politely, and after `grace` seconds for certain."""
+    if send(pid, mark, signal.SIGTERM) and await wait_gone([pid], grace):
+        send(pid, mark, signal.SIGKILL)
+        await wait_gone([pid], 10)
+
+
+def is_listening(pid: int, port: int) -> bool:
+    """Whether anything listens on a TCP port in the network of this process."""
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        sockets = (line.split() for line in lines)
+        if any(state == _LISTEN and int(local.rpartition(":")[2], 16) == port for _, local, _, state, *_ in sockets):
+            return True
+    return False
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log, indented, for an error message."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 8192))
+            lines = file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+    except OSError as error:
+        return f"  (its log cannot be read: {error})"
+    return "\n".join(f"  {line[:400]}" for line in lines) or "  (its log is empty)"
+
+
+def _mark(pid: int) -> str:
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    prefix = f"{MARK}=".encode()
+    return next((entry[len(prefix) :].decode(errors="replace") for entry in variables if entry.startswith(prefix)), "")

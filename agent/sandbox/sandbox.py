@@ -1,0 +1,297 @@
+"""A sandbox: up, down, status, and faults on purpose."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from agent.sandbox import binaries, network, objects, process, store
+from agent.sandbox.bringup import Runner, bring_up
+from agent.sandbox.components import APISERVER, PROGRAMS, Component, components
+from agent.sandbox.errors import SandboxError
+from agent.sandbox.join import join_source, join_target
+from agent.sandbox.layout import Network, Request, lay_out
+from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions
+from agent.sandbox.progress import Progress, Silent
+
+State = Literal["running", "dead"]
+STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One line of `sandbox status`."""
+
+    cluster: str
+    address: str
+    process: str
+    pid: int | None
+    state: State
+
+
+class Cluster:
+    """One cluster of a sandbox that is up."""
+
+    def __init__(self, plan: Plan, cluster: ClusterPlan, directory: Path) -> None:
+        self.runner = Runner(plan, cluster, directory)
+        self.name = cluster.name
+        self.address = cluster.address
+        self.server = cluster.server
+        self.ports = cluster.ports
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+
+    def pid(self, name: str) -> int | None:
+        """Process id of one of the cluster's processes, None while it does not run."""
+        return self.runner.find(name)
+
+    def log(self, name: str) -> Path:
+        """Log of one of the cluster's processes."""
+        return self.directory / f"{name}.log"
+
+
+class Sandbox:
+    """Several clusters in one directory.
+
+    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` in each. `regions`: `CLUSTER=REGION` pairs.
+    `agent_flags`, `webhook_flags`: appended to the command lines. `network`: `auto` gives each cluster a network
+    namespace where that is allowed, else a loopback address.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        clusters: Sequence[str] | str = ("cd", "us", "eu"),
+        nodes: str = "kwok:5",
+        *,
+        agents: bool = True,
+        agent_flags: Sequence[str] = (),
+        webhook_flags: Sequence[str] = (),
+        regions: Sequence[str] = (),
+        node_cpu: str = "32",
+        node_memory: str = "256Gi",
+        pods_per_node: int = 110,
+        network: Network = "auto",
+        progress: Progress | None = None,
+    ) -> None:
+        self.directory = Path(directory).resolve()
+        names = parse_names(clusters)
+        self._request = Request(
+            names=names,
+            regions=parse_regions(regions, names),
+            shape=NodeShape(parse_nodes(nodes), node_cpu, node_memory, pods_per_node),
+            agents=agents,
+            agent_flags=tuple(agent_flags),
+            webhook_flags=tuple(webhook_flags),
+            network=network,
+        )
+        self._progress = progress or Silent()
+        self._plan: Plan | None = None
+
+    @classmethod
+    def open(cls, directory: Path | str, progress: Progress | None = None) -> "Sandbox":
+        """The sandbox that is in this directory. Raises SandboxError if none is."""
+        path = Path(directory).resolve()
+        plan = store.load(path)
+        if plan is None:
+            raise SandboxError(f"there is no sandbox in {path}: start one with `flotilla sandbox up --dir {path}`")
+        sandbox = cls(path, [cluster.name for cluster in plan.clusters], agents=plan.agents, progress=progress)
+        sandbox._plan = plan
+        return sandbox
+
+    async def __aenter__(self) -> Self:
+        await self.up()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.down()
+
+    @property
+    def plan(self) -> Plan:
+        """What is up. Raises SandboxError before `up`."""
+        if self._plan is None:
+            raise SandboxError(f"the sandbox in {self.directory} is not up")
+        return self._plan
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """The clusters, in the order in which they were named."""
+        return [Cluster(self.plan, cluster, self.directory / cluster.name) for cluster in self.plan.clusters]
+
+    def __getitem__(self, name: str) -> Cluster:
+        """A cluster by its name. Raises SandboxError."""
+        for cluster in self.clusters:
+            if cluster.name == name:
+                return cluster
+        known = ", ".join(cluster.name for cluster in self.plan.clusters)
+        raise SandboxError(f"no cluster {name!r} in this sandbox (it has: {known})")
+
+    async def up(self) -> list[str]:
+        """Bring the sandbox up, or start again what died in one that is up already.
+
+        Returns `CLUSTER/PROCESS` of everything started in a sandbox that was up, nothing for a new one. Leaves
+        nothing behind when it fails or is cancelled. Raises SandboxError.
+        """
+        existing = store.load(self.directory)
+        programs = None if existing else await binaries.find(PROGRAMS, self._progress)
+        async with store.locked(self.directory, create=True):
+            existing = store.load(self.directory)
+            if existing is not None:
+                return await self._repair(existing)
+            if programs is None:
+                raise SandboxError(f"the sandbox in {self.directory} was taken down meanwhile: try again")
+            try:
+                store.claim(self.directory, len(self._request.names))
+            except SandboxError:
+                _remove_if_empty(self.directory)
+                raise
+            try:
+                await self._sweep()
+                await self._build(programs)
+            except BaseException as error:
+                await self._abandon()
+                if isinstance(error, OSError):
+                    raise SandboxError(f"cannot start the sandbox: {error}") from error
+                raise
+        return []
+
+    async def down(self) -> bool:
+        """Take the sandbox down and remove its directory; says whether there was anything. Raises SandboxError."""
+        async with store.locked(self.directory, create=False) as exists:
+            if exists:
+                store.check_place(self.directory)
+            found = await self._sweep()
+            found = found or (exists and (self.directory / store.RECORD).exists())
+            if found:
+                store.remove(self.directory)
+        self._plan = None
+        return found
+
+    def status(self) -> list[ProcessStatus]:
+        """Every process of the sandbox, and whether it runs."""
+        found = []
+        for cluster in self.clusters:
+            for name in components(self.plan):
+                pid = cluster.pid(name)
+                state: State = "running" if pid else "dead"
+                found.append(ProcessStatus(cluster.name, cluster.address, name, pid, state))
+        return found
+
+    async def join(self, *, self_target: bool = False) -> None:
+        """Make the first cluster the source and every other one a target. Raises SandboxError or KubeError."""
+        source_plan, *targets = self.plan.clusters
+        source = objects.connect(self[source_plan.name].kubeconfig, name=source_plan.name)
+        async with source.session:
+            for plan in targets:
+                target = objects.connect(self[plan.name].kubeconfig, name=plan.name)
+                async with target.session:
+                    authority = (self.directory / plan.name / "pki" / "ca.crt").read_bytes()
+                    await join_target(source, source_plan, target, plan, authority)
+            await join_source(source, source_plan, self_target=self_target)
+
+    async def start(self, cluster: str, name: str) -> None:
+        """Start one process and wait until it is ready."""
+        runner, component = self._component(cluster, name)
+        await runner.started(component)
+        if component is APISERVER:
+            client = objects.connect(self[cluster].kubeconfig, name=cluster)
+            async with client.session:
+                await runner.wait(component, "/readyz", lambda: objects.is_ready(client))
+
+    async def stop(self, cluster: str, name: str) -> None:
+        """End one process in an orderly way, or by force after 20 s."""
+        runner, _ = self._component(cluster, name)
+        pid = runner.find(name)
+        if pid is not None:
+            await process.stop(pid, runner.mark(name), grace=STOP_SECONDS)
+
+    async def restart(self, cluster: str, name: str) -> None:
+        """Stop one process and start it again."""
+        await self.stop(cluster, name)
+        await self.start(cluster, name)
+
+    async def kill(self, cluster: str, name: str, number: int = signal.SIGKILL) -> None:
+        """Send one process a signal; after SIGKILL, wait until it is gone. Raises SandboxError if it does not run."""
+        runner, _ = self._component(cluster, name)
+        pid = runner.find(name)
+        if pid is None or not process.send(pid, runner.mark(name), number):
+            raise SandboxError(f"cluster {cluster}: {name} does not run")
+        if number == signal.SIGKILL:
+            await process.wait_gone([pid], STOP_SECONDS)
+
+    async def set_link(self, cluster: str, up: bool) -> None:
+        """Cut a cluster off from all others and from this machine, or connect it again (needs root)."""
+        await network.set_link(self.plan, self[cluster].runner.cluster.index, up=up)
+
+    def _component(self, cluster: str, name: str) -> tuple[Runner, Component]:
+        table = components(self.plan)
+        if name not in table:
+            raise SandboxError(f"no process {name!r} in this sandbox (it has: {', '.join(table)})")
+        return self[cluster].runner, table[name]
+
+    async def _build(self, programs: binaries.Programs) -> None:
+        async with network.exclusive():
+            plan = await lay_out(self.directory, self._request, programs)
+            store.save(self.directory, plan)
+            self._plan = plan
+            await network.make(plan)
+        await self._start_all()
+
+    async def _repair(self, plan: Plan) -> list[str]:
+        names = tuple(cluster.name for cluster in plan.clusters)
+        if names != self._request.names:
+            raise SandboxError(
+                f"a sandbox with the clusters {', '.join(names)} is up in {self.directory}:"
+                " take it down first, or choose another --dir"
+            )
+        self._plan = plan
+        dead = [f"{line.cluster}/{line.process}" for line in self.status() if line.pid is None]
+        await network.make(plan)
+        if dead:
+            await self._start_all()
+        return dead
+
+    async def _start_all(self) -> None:
+        with self._progress as progress:
+            waits = [bring_up(cluster.runner, progress.task(f"cluster {cluster.name}")) for cluster in self.clusters]
+            await _all(waits)
+
+    async def _sweep(self) -> bool:
+        """End all processes and remove the network, by names and marks alone: the record may be lost."""
+        name = identity(self.directory)
+        pids = process.find_all(name)
+        for pid in pids:
+            process.send(pid, name, signal.SIGKILL)
+        left = await process.wait_gone(pids, STOP_SECONDS)
+        if left:
+            raise SandboxError(f"processes {left} of the sandbox do not end: take it down again")
+        return await network.remove(name) or bool(pids)
+
+    async def _abandon(self) -> None:
+        self._plan = None
+        await self._sweep()
+        store.remove(self.directory)
+
+
+async def _all(waits: Sequence[Awaitable[None]]) -> None:
+    """Await all; the first error ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        os.rmdir(directory)
+    except OSError:
+        return

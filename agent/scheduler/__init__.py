@@ -1,0 +1,1 @@
+"""The proxy scheduler: the loop around `agent.scheduling` that claims, tries and binds."""

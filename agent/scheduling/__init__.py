@@ -1,0 +1,1 @@
+"""Choosing targets: snapshot -> filter -> score -> decision with reasons. Pure and synchronous, no I/O."""

@@ -1,0 +1,118 @@
+"""Every setting of the agent: a flag, an environment variable (FLOTILLA_ and the flag in capitals), a default."""
+
+import argparse
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+from uuid import uuid4
+
+
+def _setting(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Seconds unless said otherwise."""
+
+    kubeconfig: str = _setting("", "kubeconfig of this cluster; empty: the pod's service account, then $KUBECONFIG")
+    context: str = _setting("", "context of the kubeconfig; empty: its current one")
+    cluster_name: str = _setting("", "name of this cluster, written on what it creates elsewhere (63 characters)")
+    namespace: str = _setting("", "namespace of the leader lease; empty: the pod's own, else kube-system")
+    identity: str = _setting("", "name of this replica in leader election; empty: host name and a random part")
+    health_address: str = _setting("0.0.0.0:8080", "HOST:PORT of /healthz, /readyz and /metrics")
+    node_address: str = _setting("", "IP address that virtual nodes announce; empty: $VKUBELET_POD_IP")
+    kubelet_port: int = _setting(10250, "first port of the virtual nodes' kubelet API")
+    log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR")
+    log_json: bool = _setting(False, "write logs as JSON lines")
+    lease_duration: float = _setting(15.0, "how long others wait for a leader that went silent")
+    lease_renew: float = _setting(10.0, "how long the leader tries to renew its lease before it stops leading")
+    lease_retry: float = _setting(2.0, "pause between tries to get or renew the lease")
+    probe_interval: float = _setting(5.0, "pause between probes of a target")
+    probe_timeout: float = _setting(3.0, "how long a probe waits for its answer")
+    probe_failures: int = _setting(2, "failed probes in a row that make a ready target unreachable")
+    node_lease_renew: float = _setting(10.0, "pause between renewals of a virtual node's lease")
+    node_lease_duration: float = _setting(40.0, "validity of a virtual node's lease")
+    pod_missing: float = _setting(60.0, "how long a delegate is missing before its chaperon makes it again")
+    release_after: float = _setting(10.0, "how long a removed target that cannot be reached holds its proxy pods")
+    request_timeout: float = _setting(10.0, "how long a request to an API server may take")
+    max_in_flight: int = _setting(64, "pods that are scheduled at the same time")
+    source_controller: bool = _setting(True, "reconcile Sources and ClusterSources into service accounts and bindings")
+    source_role: str = _setting("multicluster-scheduler-source", "ClusterRole that Sources are bound to")
+    summary_viewer_role: str = _setting(
+        "multicluster-scheduler-cluster-summary-viewer", "ClusterRole that lets Sources read the ClusterSummary"
+    )
+    target_plugins: bool = _setting(
+        False, "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
+    )
+
+    @property
+    def replica(self) -> str:
+        """The name of this replica in leader election."""
+        return self.identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
+
+
+class InvalidSetting(ValueError):
+    """A setting that cannot be used; the message names it and the remedy."""
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Settings from flags, then environment variables, then defaults.
+
+    Exits with usage when a flag is unknown. Raises InvalidSetting.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m agent",
+        description="Flotilla's agent: runs pods of one cluster in others, and others' pods here.",
+    )
+    for setting in fields(Settings):
+        _add(parser, setting.name, setting.default, setting.metadata["help"])
+    values = vars(parser.parse_args(arguments))
+    settings = Settings(**{name: value for name, value in values.items() if value is not None})
+    _check(settings)
+    return settings
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return "FLOTILLA_" + name.upper()
+
+
+def _add(parser: argparse.ArgumentParser, name: str, default: Any, text: str) -> None:
+    kind = type(default)
+    shown = f"{text} [${variable(name)}; default {default!r}]".replace("%", "%%")
+    value = _from_environment(name, kind)
+    flag = "--" + name.replace("_", "-")
+    if kind is bool:
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=value, help=shown)
+    else:
+        parser.add_argument(flag, type=kind, default=value, metavar=kind.__name__.upper(), help=shown)
+
+
+def _from_environment(name: str, kind: type) -> Any:
+    text = os.environ.get(variable(name))
+    if text is None:
+        return None
+    if kind is bool:
+        if text.lower() not in ("true", "false", "1", "0"):
+            raise InvalidSetting(f"${variable(name)}: {text!r} is neither true nor false")
+        return text.lower() in ("true", "1")
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise InvalidSetting(f"${variable(name)}: {text!r} is not a {kind.__name__}") from error
+
+
+def _check(settings: Settings) -> None:
+    if len(settings.cluster_name) > 63:
+        raise InvalidSetting("--cluster-name: longer than 63 characters; it is written as a label value")
+    if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
+        raise InvalidSetting("--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration")
+    for setting in fields(Settings):
+        value = getattr(settings, setting.name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= 0:
+            raise InvalidSetting(f"--{setting.name.replace('_', '-')}: must be greater than 0")
+    if not settings.health_address.rpartition(":")[2].isdigit():
+        raise InvalidSetting(f"--health-address: {settings.health_address!r} is not HOST:PORT")

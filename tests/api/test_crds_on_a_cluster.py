@@ -1,0 +1,113 @@
+"""The CRDs as a real API server understands them: CEL rules are only as good as its verdict."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CLUSTER_TARGETS, CRDS, SOURCES, TARGETS, Kind
+from agent.kube.client import Client
+from agent.kube.errors import Invalid, NotFound
+
+pytestmark = pytest.mark.cluster
+
+SECRET = {"name": "s"}
+
+
+def made(kind: Kind, name: str = "x", **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"self": True},
+        {"kubeconfigSecret": SECRET},
+        {"kubeconfigSecret": {**SECRET, "key": "k", "context": "c"}, "excludedLabelsRegexp": "^a="},
+        {"self": False, "kubeconfigSecret": SECRET},
+    ],
+)
+async def test_a_target_with_one_way_to_its_cluster_is_accepted(
+    client: Client, namespace: str, spec: dict[str, Any]
+) -> None:
+    kept = await client.create(TARGETS, made(TARGETS, spec=spec), namespace)
+    assert kept["spec"] == spec
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"spec": {"self": True, "kubeconfigSecret": SECRET}}, "exclude each other"),
+        ({"spec": {}}, "set either self: true"),
+        ({"spec": {"self": False}}, "set either self: true"),
+        ({"spec": {"excludedLabelsRegexp": "a"}}, "set either self: true"),
+        ({}, "spec: Required"),
+        ({"spec": {"kubeconfigSecret": {}}}, "spec.kubeconfigSecret.name: Required"),
+        ({"spec": {"kubeconfigSecret": {"name": ""}}}, "spec.kubeconfigSecret.name"),
+    ],
+)
+async def test_a_target_with_no_or_two_ways_is_refused_with_the_reason(
+    client: Client, namespace: str, fields: dict[str, Any], want: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        await client.create(TARGETS, made(TARGETS, **fields), namespace)
+    assert want in str(caught.value)
+
+
+async def test_a_target_cannot_be_changed_into_one_with_two_ways(client: Client, namespace: str) -> None:
+    await client.create(TARGETS, made(TARGETS, spec={"self": True}), namespace)
+    with pytest.raises(Invalid, match="exclude each other"):
+        await client.patch(TARGETS, "x", {"spec": {"kubeconfigSecret": SECRET}}, namespace)
+
+
+async def test_a_cluster_targets_secret_needs_its_namespace(client: Client, namespace: str) -> None:
+    with pytest.raises(Invalid, match=r"kubeconfigSecret\.namespace: Required"):
+        await client.create(CLUSTER_TARGETS, made(CLUSTER_TARGETS, namespace, spec={"kubeconfigSecret": SECRET}))
+    spec = {"kubeconfigSecret": {**SECRET, "namespace": "n"}}
+    await client.create(CLUSTER_TARGETS, made(CLUSTER_TARGETS, namespace, spec=spec))
+    await client.delete(CLUSTER_TARGETS, namespace)
+
+
+async def test_conditions_are_kept_on_the_status_subresource_only(client: Client, namespace: str) -> None:
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Fine",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    status = {"conditions": [condition]}
+    source = await client.create(SOURCES, made(SOURCES, spec={"userName": "u"}, status=status), namespace)
+    assert "status" not in source
+    patched = await client.patch(SOURCES, "x", {"status": status}, namespace, sub="status")
+    assert patched["status"] == status
+    wrong = {"status": {"conditions": [{**condition, "status": "Maybe"}]}}
+    with pytest.raises(Invalid, match="Maybe"):
+        await client.patch(SOURCES, "x", wrong, namespace, sub="status")
+
+
+async def test_a_chaperon_keeps_fields_of_tomorrow(client: Client, namespace: str) -> None:
+    spec = {"containers": [{"name": "a", "fieldOfTomorrow": {"x": [1]}}], "another": True}
+    kept = await client.create(CHAPERONS, made(CHAPERONS, spec=spec), namespace)
+    assert kept["spec"] == spec
+    status = {"phase": "Running", "fieldOfTomorrow": [{"y": 1}]}
+    patched = await client.patch(CHAPERONS, "x", {"status": status}, namespace, sub="status")
+    assert patched["status"] == status
+
+
+async def test_a_summary_takes_quantities_as_text_and_as_numbers(client: Client, namespace: str) -> None:
+    amounts = {"cpu": 4, "memory": "16Gi"}
+    summary = made(CLUSTER_SUMMARIES, namespace, capacity=amounts, allocatable={})
+    assert (await client.create(CLUSTER_SUMMARIES, summary))["capacity"] == amounts
+    await client.delete(CLUSTER_SUMMARIES, namespace)
+    with pytest.raises(NotFound):
+        await client.get(CLUSTER_SUMMARIES, namespace)
+
+
+async def test_the_api_server_accepts_every_schema_as_structural(client: Client) -> None:
+    served = [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == "multicluster.admiralty.io"]
+    assert len(served) == 6
+    for crd in served:
+        conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
+        assert conditions["Established"] == conditions["NamesAccepted"] == "True"
+        assert "NonStructuralSchema" not in conditions

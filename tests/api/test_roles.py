@@ -1,0 +1,52 @@
+from typing import Any
+
+from agent.api.roles import SOURCE, cluster_summary_viewer_role, source_cluster_role
+
+
+def granted(role: dict[str, Any]) -> dict[str, set[str]]:
+    return {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+
+
+WRITE = {"get", "list", "watch", "create", "update", "patch", "delete"}
+
+
+def test_a_source_gets_exactly_these_verbs() -> None:
+    assert granted(source_cluster_role()) == {
+        "podchaperons": WRITE | {"deletecollection"},
+        "configmaps": WRITE,
+        "secrets": WRITE,
+        "services": WRITE,
+        "ingresses": WRITE,
+        "pods": {"get", "list"},
+        "pods/log": {"get"},
+        "pods/exec": {"create"},
+        "pods/attach": {"create"},
+        "pods/portforward": {"create"},
+    }
+
+
+def test_a_source_cannot_make_pods_or_touch_the_status_of_chaperons() -> None:
+    rules = granted(source_cluster_role())
+    assert "create" not in rules["pods"]
+    assert "podchaperons/status" not in rules
+
+
+def test_no_rule_has_a_wildcard_and_each_names_its_group() -> None:
+    for role in (source_cluster_role(), cluster_summary_viewer_role()):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
+            assert len(rule["apiGroups"]) == 1
+
+
+def test_no_verb_is_granted_twice() -> None:
+    keys = [(grant.kind, grant.sub, grant.verb) for grant in SOURCE]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_viewer_reads_cluster_summaries_and_nothing_else() -> None:
+    assert granted(cluster_summary_viewer_role()) == {"clustersummaries": {"get", "list", "watch"}}
+
+
+def test_the_roles_have_the_names_that_sources_are_bound_to() -> None:
+    assert source_cluster_role()["metadata"]["name"] == "multicluster-scheduler-source"
+    assert cluster_summary_viewer_role()["metadata"]["name"] == "multicluster-scheduler-cluster-summary-viewer"

@@ -1,0 +1,266 @@
+import copy
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.model.delegatepod import chaperon, delegate
+from agent.model.proxypod import InvalidPod, is_delegate, is_elected, is_proxy, proxy_pod
+from tests.model.pods import UID, P, pod
+
+USE_SPEC = P + "use-constraints-from-spec-for-proxy-pod-scheduling"
+
+
+def proxied(source: dict[str, Any]) -> dict[str, Any]:
+    return proxy_pod(source, [P + "default-c2"])
+
+
+def made(source: dict[str, Any], **options: Any) -> dict[str, Any]:
+    return chaperon(proxied(source), **{"cluster_name": "c1", "cluster_uid": "CU", **options})
+
+
+def env_of(source: dict[str, Any]) -> Any:
+    return made(source)["spec"]["containers"][0]["env"]
+
+
+def reference(path: str) -> dict[str, Any]:
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+
+
+def test_the_worked_example_of_the_contract_comes_out() -> None:
+    source = pod()
+    want_spec = copy.deepcopy(source["spec"])
+    del want_spec["priority"]
+    want_spec["containers"][0]["volumeMounts"] = [{"name": "d", "mountPath": "/d"}]
+    want_spec["volumes"] = [{"name": "d", "emptyDir": {}}]
+    want_spec["hostname"] = "web-abc12"
+    assert made(source) == {
+        "apiVersion": "multicluster.admiralty.io/v1alpha1",
+        "kind": "PodChaperon",
+        "metadata": {
+            "name": names.chaperon("web-abc12", UID),
+            "namespace": "default",
+            "labels": {
+                P + "app": "web",
+                P + "pod-template-hash": "7d",
+                P + "parent-uid": UID,
+                P + "parent-cluster-name": "c1",
+                "multicluster/parent-cluster-uid": "CU",
+            },
+            "annotations": {"team": "x", P + "parent-namespace": "default", P + "parent-name": "web-abc12"},
+        },
+        "spec": want_spec,
+    }
+
+
+def test_neither_the_proxy_nor_its_parts_are_changed() -> None:
+    proxy = proxied(pod())
+    before = copy.deepcopy(proxy)
+    delegate(
+        {**chaperon(proxy, cluster_name="", cluster_uid="u"), "metadata": {"name": "a", "namespace": "b", "uid": "c"}}
+    )
+    assert proxy == before
+
+
+def test_the_cluster_name_label_is_there_even_if_it_is_empty() -> None:
+    assert made(pod(), cluster_name="")["metadata"]["labels"][P + "parent-cluster-name"] == ""
+
+
+def test_ours_override_labels_of_the_same_key() -> None:
+    assert made(pod(labels={"x.io/parent-uid": "fake"}))["metadata"]["labels"][P + "parent-uid"] == UID
+
+
+def test_what_is_under_our_prefixes_stays_in_the_source() -> None:
+    annotations = {P + "no-reservation": "", "multicluster/scheduling": "ranked", "a/b": "c"}
+    metadata = made(pod(annotations, labels={"multicluster/x": "y", "app": "web"}))["metadata"]
+    assert metadata["annotations"] == {
+        "team": "x",
+        "a/b": "c",
+        P + "parent-namespace": "default",
+        P + "parent-name": "web-abc12",
+    }
+    assert P + "x" not in metadata["labels"]
+    assert "multicluster/x" not in metadata["labels"]
+
+
+def test_the_no_prefix_regexp_is_read_under_both_prefixes() -> None:
+    for prefix in (P, "multicluster/"):
+        labels = made(pod({prefix + "no-prefix-label-regexp": "^app="}))["metadata"]["labels"]
+        assert labels["app"] == "web"
+        assert P + "pod-template-hash" in labels
+
+
+def test_a_pod_that_never_saw_the_webhook_has_no_chaperon() -> None:
+    with pytest.raises(InvalidPod, match="no manifest"):
+        chaperon(pod(), cluster_name="", cluster_uid="u")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "reserve", "want"),
+    [
+        ("default-scheduler", False, "default-scheduler"),
+        ("volcano", False, "volcano"),
+        ("volcano", True, "admiralty-candidate"),
+        ("admiralty-proxy", False, None),
+        ("admiralty-candidate", False, None),
+    ],
+)
+def test_the_delegate_keeps_its_scheduler_unless_nodes_are_reserved(
+    scheduler: str, reserve: bool, want: str | None
+) -> None:
+    assert made(pod(spec={"schedulerName": scheduler}), reserve=reserve)["spec"].get("schedulerName") == want
+
+
+def test_constraints_that_placed_the_proxy_are_taken_from_the_delegate() -> None:
+    spec = {"affinity": {"nodeAffinity": {"a": 1}}, "topologySpreadConstraints": [{"maxSkew": 1}]}
+    kept = made(pod(spec=spec))["spec"]
+    assert kept["affinity"] == spec["affinity"]
+    assert kept["tolerations"]
+    stripped = made(pod({USE_SPEC: ""}, spec=spec))["spec"]
+    assert not {"nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"} & stripped.keys()
+
+
+def test_selectors_in_the_delegates_own_affinity_are_rewritten() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spec = made(pod(spec={"affinity": affinity}))["spec"]
+    (rewritten,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert rewritten["labelSelector"] == {"matchLabels": {P + "app": "web"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "want"),
+    [
+        ("web-0", {}, "web-0"),
+        ("web-0", {"hostname": "mine"}, "mine"),
+        ("web-0", {"hostNetwork": True}, None),
+        ("a.b", {}, None),
+        ("a" * 62 + "-bcd", {}, "a" * 62),
+    ],
+)
+def test_the_hostname_is_the_proxys_name_unless_set(name: str, spec: dict[str, Any], want: str | None) -> None:
+    assert made(pod(metadata={"name": name}, spec=spec))["spec"].get("hostname") == want
+
+
+def test_the_service_account_token_goes_from_all_containers_but_a_volume_used_elsewhere_stays() -> None:
+    source = pod()
+    token = source["spec"]["containers"][0]["volumeMounts"][0]
+    source["spec"]["initContainers"] = [{"name": "i", "volumeMounts": [token]}]
+    spec = made(source)["spec"]
+    assert spec["initContainers"][0]["volumeMounts"] == []
+    assert [volume["name"] for volume in spec["volumes"]] == ["d"]
+    source["spec"]["initContainers"][0]["volumeMounts"].append({**token, "mountPath": "/else"})
+    spec = made(source)["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["kube-api-access-q9", "d"]
+    assert spec["serviceAccountName"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        ("metadata.name", "web-abc12"),
+        ("metadata.namespace", "default"),
+        ("metadata.uid", UID),
+        ("metadata.labels['app']", "web"),
+        ("metadata.labels['none']", ""),
+        ("metadata.annotations['team']", "x"),
+        ("metadata.annotations['money']", "5$$ $$(HOME)"),
+    ],
+)
+def test_the_environment_speaks_of_the_proxy(path: str, want: str) -> None:
+    containers = [{"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "V", "valueFrom": reference(path)}]}]
+    source = pod({"money": "5$ $(HOME)"}, spec={"containers": containers})
+    assert env_of(source) == [{"name": "A", "value": "1"}, {"name": "V", "value": want}]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        reference("spec.nodeName"),
+        reference("status.podIP"),
+        {"configMapKeyRef": {"name": "a", "key": "b"}},
+        {"resourceFieldRef": {"resource": "limits.cpu"}},
+    ],
+)
+def test_what_only_the_target_knows_is_left_to_it(source: dict[str, Any]) -> None:
+    env = [{"name": "V", "valueFrom": source}]
+    assert env_of(pod(spec={"containers": [{"name": "main", "env": env}]})) == env
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        ("metadata.name", f"metadata.annotations['{P}parent-name']"),
+        ("metadata.uid", f"metadata.labels['{P}parent-uid']"),
+        ("metadata.namespace", "metadata.namespace"),
+        ("metadata.labels['app']", f"metadata.labels['{P}app']"),
+        ("metadata.labels['kept']", "metadata.labels['kept']"),
+        ("metadata.annotations['team']", "metadata.annotations['team']"),
+        ("metadata.labels", "metadata.labels"),
+    ],
+)
+def test_downward_files_are_pointed_at_what_the_delegate_carries_of_the_proxy(path: str, want: str) -> None:
+    def volumes(path: str) -> list[dict[str, Any]]:
+        items = [{"path": "f", **reference(path)}, {"path": "cpu", "resourceFieldRef": {"resource": "limits.cpu"}}]
+        return [
+            {"name": "plain", "downwardAPI": {"items": items}},
+            {
+                "name": "projected",
+                "projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {"items": items}}]},
+            },
+        ]
+
+    source = pod(
+        {P + "no-prefix-label-regexp": "^kept="},
+        labels={"app": "web", "kept": "1"},
+        spec={"containers": [{"name": "main"}], "volumes": volumes(path)},
+    )
+    assert made(source)["spec"]["volumes"] == volumes(want)
+
+
+def test_fields_that_nobody_here_knows_survive() -> None:
+    spec = {"fieldOfTomorrow": {"a": [1, {"b": None}]}}
+    assert made(pod(spec=spec))["spec"]["fieldOfTomorrow"] == spec["fieldOfTomorrow"]
+
+
+def test_the_delegate_is_the_chaperons_pod() -> None:
+    parent = made(pod())
+    parent["metadata"]["uid"] = "CHAP"
+    parent["metadata"]["annotations"].update(
+        {
+            P + "is-reserved": "true",
+            P + "is-allowed": "true",
+            P + "pod-missing-since": "now",
+            "multicluster/attempts": "1",
+        }
+    )
+    assert delegate(parent) == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": parent["metadata"]["name"],
+            "namespace": "default",
+            "labels": parent["metadata"]["labels"],
+            "annotations": {"team": "x", P + "parent-namespace": "default", P + "parent-name": "web-abc12"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "multicluster.admiralty.io/v1alpha1",
+                    "kind": "PodChaperon",
+                    "name": parent["metadata"]["name"],
+                    "uid": "CHAP",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": parent["spec"],
+    }
+
+
+def test_a_delegate_is_neither_elected_nor_a_proxy() -> None:
+    parent = made(pod({"multicluster/elect": ""}, spec={"schedulerName": "admiralty-proxy"}))
+    parent["metadata"]["uid"] = "CHAP"
+    child = delegate(parent)
+    assert is_delegate(child)
+    assert not is_elected(child)
+    assert not is_proxy(child)

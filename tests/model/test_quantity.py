@@ -1,0 +1,114 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model.quantity import Format, InvalidQuantity, Quantity, add, parse
+
+NANO = 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("0", Fraction(0)),
+        ("1", Fraction(1)),
+        ("+1", Fraction(1)),
+        ("-1", Fraction(-1)),
+        ("100m", Fraction(1, 10)),
+        ("1.5Gi", Fraction(3 * 2**29)),
+        (".5", Fraction(1, 2)),
+        ("5.", Fraction(5)),
+        ("1E", Fraction(10**18)),
+        ("1e3", Fraction(1000)),
+        ("1E-3", Fraction(1, 1000)),
+        ("0.3Ki", Fraction("307.2")),
+        ("123456789012345678901234567890", Fraction(123456789012345678901234567890)),
+        ("7n", Fraction(7, NANO)),
+        ("3u", Fraction(3, 10**6)),
+    ],
+)
+def test_quantities_are_read_exactly(text: str, want: Fraction) -> None:
+    assert Fraction(parse(text).nano, NANO) == want
+
+
+@pytest.mark.parametrize("value", [2, 0.5, "2", 1e-7])
+def test_json_numbers_are_quantities_too(value: str | int | float) -> None:
+    assert parse(value).nano == round(float(value) * NANO)
+
+
+def test_what_is_finer_than_a_billionth_is_rounded_away_from_zero() -> None:
+    assert parse("0.1n").nano == 1
+    assert parse("-0.1n").nano == -1
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "1 Gi", "Gi", "1KI", "1ki", "1e", "--1", "1.2.3", "1e3Ki", "٣", "1\n"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidQuantity):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("0.5", "500m"),
+        ("1000", "1k"),
+        ("1024", "1024"),
+        ("1024Ki", "1Mi"),
+        ("1.5Gi", "1536Mi"),
+        ("1000Ki", "1000Ki"),
+        ("0.5Ki", "512"),
+        ("0.3Ki", "307200m"),
+        ("1e3", "1e3"),
+        ("1000000e3", "1e9"),
+        ("0Gi", "0"),
+        ("-1024Ki", "-1Mi"),
+        ("16393292Ki", "16393292Ki"),
+        ("1024Ei", "1024Ei"),
+        ("1000E", "1000E"),
+        ("110", "110"),
+    ],
+)
+def test_quantities_are_written_as_kubernetes_writes_them(text: str, want: str) -> None:
+    assert str(parse(text)) == want
+
+
+FORMATS: st.SearchStrategy[Format] = st.sampled_from(["decimal", "binary", "exponent"])
+QUANTITIES = st.builds(
+    Quantity, st.integers(-(10**30), 10**30) | st.integers(-(2**70), 2**70).map(lambda n: n * NANO), FORMATS
+)
+
+
+@given(QUANTITIES)
+def test_writing_and_reading_gives_the_same_amount(quantity: Quantity) -> None:
+    assert parse(str(quantity)).nano == quantity.nano
+
+
+@given(QUANTITIES)
+def test_what_is_written_is_canonical(quantity: Quantity) -> None:
+    text = str(quantity)
+    assert str(parse(text)) == text
+
+
+@given(st.lists(QUANTITIES, min_size=1))
+def test_sums_are_exact(quantities: list[Quantity]) -> None:
+    total = quantities[0]
+    for quantity in quantities[1:]:
+        total += quantity
+    assert total.nano == sum(quantity.nano for quantity in quantities)
+
+
+def test_a_sum_is_written_as_its_first_part_that_is_not_zero() -> None:
+    assert add("1Gi", "1Gi") == "2Gi"
+    assert add("0", "1Gi") == "1Gi"
+    assert add("100m", "900m") == "1"
+    assert add("1Ki", "1") == "1025"
+
+
+def test_whole_and_milli_units_are_rounded_up() -> None:
+    assert (parse("1500m").value, parse("1500m").milli) == (2, 1500)
+    assert (parse("1n").value, parse("1n").milli) == (1, 1)
+    assert parse("2Ki").value == 2048

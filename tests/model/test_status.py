@@ -1,0 +1,161 @@
+import copy
+from typing import Any
+
+from agent.model.diff import merge_patch
+from agent.model.proxypod import proxy_pod
+from agent.model.status import annotations_home, proxy_status
+from tests.model.pods import P, pod
+
+
+def container(name: str, restarts: int = 0, **rest: Any) -> dict[str, Any]:
+    return {"name": name, "restartCount": restarts, "ready": True, **rest}
+
+
+def proxy(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "main"}], **spec},
+        "status": status if status is not None else {"phase": "Pending", "qosClass": "BestEffort"},
+    }
+
+
+RUNNING: dict[str, Any] = {
+    "phase": "Running",
+    "qosClass": "Burstable",
+    "observedGeneration": 7,
+    "podIP": "10.1.0.5",
+    "podIPs": [{"ip": "10.1.0.5"}],
+    "hostIP": "10.0.0.1",
+    "startTime": "2026-01-01T00:00:00Z",
+    "message": "m",
+    "reason": "r",
+    "fieldOfTomorrow": {"x": 1},
+    "conditions": [{"type": "Ready", "status": "True"}],
+    "containerStatuses": [container("main")],
+}
+
+
+def test_all_of_the_delegates_status_comes_home_but_what_is_about_its_own_spec() -> None:
+    want = {key: value for key, value in RUNNING.items() if key != "observedGeneration"}
+    assert proxy_status(proxy(), RUNNING) == {**want, "qosClass": "BestEffort"}
+
+
+def test_the_proxy_keeps_its_own_claim_statuses_and_gets_none_of_the_delegates() -> None:
+    own = {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "mine"}], "observedGeneration": 2}
+    home = {"phase": "Running", "resourceClaimStatuses": [{"name": "b"}], "extendedResourceClaimStatus": {"x": 1}}
+    assert proxy_status(proxy(own), home) == {"phase": "Running", **own}
+
+
+def test_a_node_nominated_in_the_target_stays_there() -> None:
+    assert "nominatedNodeName" not in proxy_status(proxy(), {"phase": "Pending", "nominatedNodeName": "n"})
+
+
+def test_a_field_that_the_delegate_lost_is_lost_on_the_proxy() -> None:
+    assert "message" not in proxy_status(proxy({"message": "old"}), {"phase": "Running"})
+
+
+def test_a_delegate_without_status_leaves_the_proxys_alone() -> None:
+    mine = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+    assert proxy_status(proxy(mine), {}) == mine
+
+
+def test_what_is_empty_is_left_out_as_the_api_server_leaves_it_out() -> None:
+    assert proxy_status(proxy({}), {"phase": "Pending", "conditions": [], "containerStatuses": []}) == {
+        "phase": "Pending"
+    }
+
+
+def test_statuses_of_containers_that_the_target_injected_stay_there() -> None:
+    status = {
+        "containerStatuses": [container("main"), container("mesh")],
+        "initContainerStatuses": [container("init"), container("mesh-init")],
+        "ephemeralContainerStatuses": [container("debug")],
+    }
+    home = proxy_status(proxy(initContainers=[{"name": "init"}]), status)
+    assert home["containerStatuses"] == [container("main")]
+    assert home["initContainerStatuses"] == [container("init")]
+    assert "ephemeralContainerStatuses" not in home
+
+
+def test_restart_counts_are_never_lowered_when_a_delegate_was_made_anew() -> None:
+    before = {"containerStatuses": [container("main", 5)]}
+    assert proxy_status(proxy(before), {"containerStatuses": [container("main", 0)]})["containerStatuses"] == [
+        container("main", 5)
+    ]
+    assert proxy_status(proxy(before), {"containerStatuses": [container("main", 6)]})["containerStatuses"] == [
+        container("main", 6)
+    ]
+
+
+def test_conditions_about_the_proxy_stay_and_the_delegates_replace_the_others() -> None:
+    mine = {"type": P + "Scheduled", "status": "True"}
+    before = {"conditions": [mine, {"type": "Ready", "status": "False"}, {"type": "Gone", "status": "True"}]}
+    news = [{"type": "Ready", "status": "True"}, {"type": P + "Scheduled", "status": "False"}]
+    assert proxy_status(proxy(before), {"conditions": news})["conditions"] == [
+        {"type": "Ready", "status": "True"},
+        mine,
+    ]
+
+
+def test_conditions_keep_the_generation_that_the_api_server_would_not_let_go() -> None:
+    before = {"conditions": [{"type": "Ready", "status": "False", "observedGeneration": 1}]}
+    news = [
+        {"type": "Ready", "status": "True", "observedGeneration": 9},
+        {"type": "PodScheduled", "status": "True", "observedGeneration": 9},
+    ]
+    assert proxy_status(proxy(before), {"conditions": news})["conditions"] == [
+        {"type": "Ready", "status": "True", "observedGeneration": 1},
+        {"type": "PodScheduled", "status": "True"},
+    ]
+
+
+def test_the_same_status_again_needs_no_patch() -> None:
+    target = proxy()
+    target["status"] = proxy_status(target, RUNNING)
+    assert merge_patch(target["status"], proxy_status(target, RUNNING)) == {}
+
+
+def test_nothing_that_was_given_is_changed() -> None:
+    target, news = proxy({"containerStatuses": [container("main", 5)]}), copy.deepcopy(RUNNING)
+    before = copy.deepcopy(target)
+    proxy_status(target, news)
+    assert (target, news) == (before, RUNNING)
+
+
+def annotations_of(**annotations: str) -> dict[str, str]:
+    """Annotations of a proxy pod that was created with these."""
+    result: dict[str, str] = proxy_pod(pod(annotations), [])["metadata"]["annotations"]
+    return result
+
+
+def test_annotations_that_the_delegate_got_in_the_target_come_home() -> None:
+    assert annotations_home(annotations_of(a="1"), {"team": "x", "a": "1", "cni": "ip"}) == {"cni": "ip"}
+
+
+def test_a_value_that_was_changed_in_the_target_comes_home() -> None:
+    assert annotations_home(annotations_of(a="1"), {"a": "2"}) == {"a": "2"}
+
+
+def test_a_value_that_was_changed_in_the_source_is_not_changed_back() -> None:
+    assert annotations_home({**annotations_of(a="1"), "a": "mine"}, {"a": "1"}) == {}
+
+
+def test_an_annotation_that_was_removed_in_the_source_does_not_come_back() -> None:
+    mine = annotations_of(a="1")
+    del mine["a"]
+    assert annotations_home(mine, {"a": "1"}) == {}
+
+
+def test_annotations_that_only_the_proxy_has_survive() -> None:
+    assert annotations_home({"mine": "1"}, {}) == {}
+
+
+def test_keys_of_ours_never_travel() -> None:
+    chaperon = {P + "is-allowed": "true", P + "parent-name": "p", "multicluster/attempts": "1"}
+    assert annotations_home({}, chaperon) == {}
+
+
+def test_without_a_manifest_the_delegates_word_counts() -> None:
+    assert annotations_home({"a": "mine"}, {"a": "1"}) == {"a": "1"}
+    assert annotations_home(None, {"a": "1"}) == {"a": "1"}
+    assert annotations_home(None, None) == {}

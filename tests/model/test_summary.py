@@ -1,0 +1,140 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model.quantity import parse
+from agent.model.summary import SHAPES_LIMIT, summarise
+
+SHAPES = "multicluster/node-shapes"
+
+
+def node(labels: dict[str, str] | None = None, cpu: str = "2", memory: str = "4Gi", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n", "labels": labels or {}},
+        "spec": spec,
+        "status": {
+            "capacity": {"cpu": cpu, "memory": memory, "pods": "110"},
+            "allocatable": {"cpu": cpu, "memory": memory},
+        },
+    }
+
+
+def shapes(nodes: list[dict[str, Any]]) -> Any:
+    return json.loads(summarise(nodes)["metadata"]["annotations"][SHAPES])
+
+
+def test_amounts_are_added_up_in_canonical_form() -> None:
+    summary = summarise([node(cpu="1900m", memory="3Gi"), node(cpu="1100m", memory="1Gi")])
+    assert summary["capacity"] == {"cpu": "3", "memory": "4Gi", "pods": "220"}
+    assert summary["allocatable"] == {"cpu": "3", "memory": "4Gi"}
+
+
+def test_a_resource_that_only_one_node_has_is_in_the_sum() -> None:
+    gpu = node()
+    gpu["status"]["allocatable"]["nvidia.com/gpu"] = "8"
+    assert summarise([node(), gpu, node()])["allocatable"]["nvidia.com/gpu"] == "8"
+
+
+def test_the_summary_is_the_singleton_without_a_version() -> None:
+    summary = summarise([])
+    assert summary == {
+        "apiVersion": "multicluster.admiralty.io/v1alpha1",
+        "kind": "ClusterSummary",
+        "metadata": {"name": "singleton", "labels": {}, "annotations": {SHAPES: "[]"}},
+        "capacity": {},
+        "allocatable": {},
+    }
+
+
+def test_virtual_nodes_do_not_count() -> None:
+    virtual = node({"virtual-kubelet.io/provider": "admiralty", "a": "b"}, cpu="1000")
+    assert summarise([node({"a": "c"}), virtual]) == summarise([node({"a": "c"})])
+
+
+def test_virtual_nodes_of_other_providers_count() -> None:
+    assert summarise([node({"virtual-kubelet.io/provider": "azure"})])["capacity"]["cpu"] == "2"
+
+
+def test_a_label_is_common_if_all_nodes_that_have_it_agree() -> None:
+    labels = summarise([node({"region": "eu", "zone": "a"}), node({"region": "eu", "zone": "b"}), node({"gpu": "yes"})])
+    assert labels["metadata"]["labels"] == {"region": "eu", "gpu": "yes"}
+
+
+def test_a_node_that_has_just_registered_has_no_status_yet() -> None:
+    assert summarise([{"metadata": {"name": "n"}}, node()])["capacity"]["cpu"] == "2"
+
+
+def test_equal_nodes_are_one_shape_the_commonest_first() -> None:
+    small = node({"region": "eu", "size": "s", "kubernetes.io/hostname": "a"})
+    other = node({"region": "eu", "size": "s", "kubernetes.io/hostname": "b"})
+    large = node({"region": "eu", "size": "l"}, cpu="64")
+    assert shapes([large, small, other]) == [
+        {
+            "labels": {"size": "s"},
+            "taints": [],
+            "unschedulable": False,
+            "allocatable": {"cpu": "2", "memory": "4Gi"},
+            "count": 2,
+        },
+        {
+            "labels": {"size": "l"},
+            "taints": [],
+            "unschedulable": False,
+            "allocatable": {"cpu": "64", "memory": "4Gi"},
+            "count": 1,
+        },
+    ]
+
+
+def test_a_label_that_only_some_nodes_have_is_part_of_their_shape() -> None:
+    assert [shape["labels"] for shape in shapes([node({"gpu": "yes"}), node(), node()])] == [{}, {"gpu": "yes"}]
+
+
+def test_taints_are_part_of_a_shape_but_not_their_times_and_order() -> None:
+    first = {"key": "a", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    second = {"key": "b", "value": "v", "effect": "NoExecute"}
+    (shape,) = shapes(
+        [node(taints=[first, second]), node(taints=[second, {**first, "timeAdded": "2027-01-01T00:00:00Z"}])]
+    )
+    assert shape["taints"] == [{"key": "a", "effect": "NoSchedule"}, second]
+    assert shape["count"] == 2
+
+
+def test_cordoned_nodes_are_a_shape_of_their_own() -> None:
+    assert [shape["unschedulable"] for shape in shapes([node(unschedulable=True), node(), node()])] == [False, True]
+
+
+def test_shapes_are_compact_and_left_out_where_they_would_be_too_large() -> None:
+    nodes = [node({"rack": f"rack-{number}"}) for number in range(2000)]
+    assert " " not in summarise(nodes[:10])["metadata"]["annotations"][SHAPES]
+    assert summarise(nodes)["metadata"]["annotations"] == {}
+    assert summarise(nodes)["capacity"]["cpu"] == "4k"
+
+
+NODES = [
+    {
+        **node({"z": str(number % 3)}, memory=memory),
+        "metadata": {"name": f"n{number}", "labels": {"z": str(number % 3)}},
+    }
+    for number, memory in enumerate(["1000000", "1Gi", "1e6", "2Gi", "3k"])
+]
+
+
+@given(st.permutations(NODES))
+def test_the_order_of_nodes_does_not_matter(nodes: list[dict[str, Any]]) -> None:
+    assert summarise(nodes) == summarise(NODES)
+
+
+@given(st.lists(st.sampled_from(["1", "250m", "1Gi", "3Ki", "0", "1e3", "7n"]), min_size=1, max_size=8))
+def test_sums_lose_nothing(amounts: list[str]) -> None:
+    total = summarise([node(cpu=amount) for amount in amounts])["capacity"]["cpu"]
+    assert parse(total).nano == sum(parse(amount).nano for amount in amounts)
+
+
+@pytest.mark.parametrize("count", [1, 500])
+def test_the_annotation_never_exceeds_its_limit(count: int) -> None:
+    annotations = summarise([node({"r": str(number)}) for number in range(count)])["metadata"]["annotations"]
+    assert len(annotations.get(SHAPES, "").encode()) <= SHAPES_LIMIT

@@ -1,0 +1,183 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agent.api.conditions import find_condition
+from agent.model.pattern import InvalidPattern
+from agent.model.virtualnode import TARGET_REACHABLE, Labels, desired_labels, node_status, virtual_node
+from tests.model.pods import P
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BASE: dict[str, str] = virtual_node("default", "c2")["metadata"]["labels"]
+
+
+def test_the_node_of_a_target_is_the_one_of_the_contract() -> None:
+    assert virtual_node("default", "c2") == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "admiralty-default-c2",
+            "labels": {
+                "type": "virtual-kubelet",
+                "virtual-kubelet.io/provider": "admiralty",
+                "kubernetes.io/role": "cluster",
+                "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+                "node.kubernetes.io/exclude-from-external-load-balancers": "true",
+                P + "target-namespace": "default",
+                P + "target-name": "c2",
+            },
+        },
+        "spec": {
+            "taints": [{"key": "virtual-kubelet.io/provider", "value": "admiralty", "effect": "NoSchedule"}],
+        },
+    }
+
+
+def test_the_node_of_a_cluster_target_names_it_by_one_label() -> None:
+    node = virtual_node("", "c2")
+    assert node["metadata"]["name"] == "admiralty-c2"
+    assert node["metadata"]["labels"][P + "cluster-target-name"] == "c2"
+    assert P + "target-name" not in node["metadata"]["labels"]
+
+
+def labels(
+    summary: dict[str, str] | None = None,
+    excluded: str | None = None,
+    current: dict[str, str] | None = None,
+    applied: str | None = None,
+) -> Labels:
+    return desired_labels(BASE, summary, excluded, current, applied)
+
+
+def test_a_target_that_has_told_nothing_gives_the_base_labels() -> None:
+    assert labels().labels == BASE
+
+
+def test_labels_of_the_target_override_base_labels_but_not_who_the_node_is() -> None:
+    summary = {"type": "metal", "region": "eu", "virtual-kubelet.io/provider": "azure", P + "target-name": "x"}
+    assert labels(summary).labels == {**BASE, "type": "metal", "region": "eu"}
+
+
+@pytest.mark.parametrize(
+    ("regexp", "want"),
+    [
+        ("^k1=", {"k2", "prefix.io/k1"}),
+        ("k1=", {"k2"}),
+        (r"^prefix\.io/", {"k1", "k2"}),
+        ("^k1=v1$", {"k2", "prefix.io/k1"}),
+        ("^k1=|^k2=", {"prefix.io/k1"}),
+        ("", {"k1", "k2", "prefix.io/k1"}),
+        (None, {"k1", "k2", "prefix.io/k1"}),
+    ],
+)
+def test_labels_of_the_target_are_excluded_as_admiralty_excludes_them(regexp: str | None, want: set[str]) -> None:
+    summary = {"k1": "v1", "k2": "v2", "prefix.io/k1": "v1"}
+    assert labels(summary, regexp).labels.keys() - BASE.keys() == want
+
+
+def test_an_invalid_regexp_is_an_error() -> None:
+    with pytest.raises(InvalidPattern):
+        labels({"a": "b"}, "(")
+
+
+def test_labels_that_users_gave_the_node_survive_and_ours_that_are_no_longer_wanted_go() -> None:
+    first = labels({"region": "eu", "zone": "a"})
+    current = {**first.labels, "mine": "1", "multicluster/tier": "gold"}
+    second = labels({"region": "us"}, None, current, first.applied)
+    assert second.labels == {**BASE, "region": "us", "mine": "1", "multicluster/tier": "gold"}
+
+
+def test_a_users_label_survives_where_the_target_says_otherwise() -> None:
+    first = labels()
+    current = {**first.labels, "region": "mine"}
+    second = labels({"region": "eu"}, None, current, first.applied)
+    assert second.labels["region"] == "mine"
+    third = labels({}, None, second.labels, second.applied)
+    assert third.labels["region"] == "mine"
+
+
+def test_who_the_node_is_cannot_be_relabelled() -> None:
+    first = labels()
+    current = {**first.labels, P + "target-name": "other", "virtual-kubelet.io/provider": "x"}
+    assert labels(None, None, current, first.applied).labels == BASE
+
+
+@pytest.mark.parametrize("applied", [None, "{", "{}", "7"])
+def test_on_a_node_of_unknown_history_ours_win_and_the_rest_stays(applied: str | None) -> None:
+    current = {"region": "old", "mine": "1"}
+    assert labels({"region": "eu"}, None, current, applied).labels == {**BASE, "region": "eu", "mine": "1"}
+
+
+def test_labels_that_are_right_stay_as_they_are() -> None:
+    first = labels({"region": "eu"})
+    assert labels({"region": "eu"}, None, first.labels, first.applied) == first
+
+
+def status(current: dict[str, Any] | None = None, **over: Any) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "summary": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}},
+        "ready": "True",
+        "reachable": "True",
+        "reason": "Reachable",
+        "message": "it answers",
+        "address": "10.0.0.1",
+        "port": 10251,
+        "version": "v1.36.3",
+        "now": NOON,
+    }
+    return node_status(current, **{**arguments, **over})
+
+
+def test_the_status_says_how_much_where_and_how_it_goes() -> None:
+    def condition(kind: str) -> dict[str, str]:
+        return {
+            "type": kind,
+            "status": "True",
+            "reason": "Reachable",
+            "message": "it answers",
+            "lastTransitionTime": "2026-01-01T12:00:00Z",
+        }
+
+    assert status() == {
+        "capacity": {"cpu": "4"},
+        "allocatable": {"cpu": "3"},
+        "conditions": [condition("Ready"), condition(TARGET_REACHABLE)],
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10251}},
+        "nodeInfo": {"kubeletVersion": "v1.36.3"},
+    }
+
+
+def test_an_unchanged_status_is_equal_later() -> None:
+    assert status(status(), now=NOON + timedelta(hours=1)) == status()
+
+
+def test_a_lost_target_keeps_its_amounts_and_stays_ready_for_a_while() -> None:
+    lost = status(status(), summary=None, reachable="False", reason="Unreachable", message="no route")
+    assert lost["capacity"] == {"cpu": "4"}
+    ready, reachable = (find_condition(lost["conditions"], kind) for kind in ("Ready", TARGET_REACHABLE))
+    assert ready is not None
+    assert ready["status"] == "True"
+    assert reachable is not None
+    assert (reachable["status"], reachable["message"]) == ("False", "no route")
+
+
+def test_a_target_that_never_told_has_no_amounts() -> None:
+    assert "capacity" not in status(summary=None)
+
+
+def test_what_others_wrote_into_the_status_survives() -> None:
+    before = {
+        "conditions": [{"type": "Other", "status": "True"}],
+        "images": [{"names": ["x"]}],
+        "nodeInfo": {"architecture": "", "kubeletVersion": "old"},
+    }
+    after = status(before)
+    assert after["conditions"][0] == {"type": "Other", "status": "True"}
+    assert after["images"] == [{"names": ["x"]}]
+    assert after["nodeInfo"] == {"architecture": "", "kubeletVersion": "v1.36.3"}
+
+
+def test_what_is_empty_is_left_out_as_the_api_server_leaves_it_out() -> None:
+    assert not {"addresses", "capacity", "allocatable"} & status(status(), address="", summary={}).keys()

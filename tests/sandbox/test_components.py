@@ -1,0 +1,51 @@
+"""Command lines of the processes."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from agent.sandbox.components import PROGRAMS, Context, components
+from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
+
+SEPARATE = ClusterPlan("us", 1, "10.130.1.11", "us", NodeShape(), "flotilla-abcdef-us")
+SHARED = dataclasses.replace(SEPARATE, address="127.70.1.2", namespace="", ports={**SEPARATE.ports, "etcd": 12379})
+PLAN = Plan("/d", "abcdef", "1.36", {name: f"/bin/{name}" for name in PROGRAMS}, (SEPARATE,), agent_flags=("--x=1",))
+
+
+def argv(name: str, cluster: ClusterPlan = SEPARATE, plan: Plan = PLAN) -> list[str]:
+    return components(plan)[name].argv(Context(plan, cluster, Path("/d/us")))
+
+
+def test_agents_are_left_out_when_not_wanted() -> None:
+    control_plane = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
+    assert list(components(dataclasses.replace(PLAN, agents=False))) == control_plane
+    assert list(components(PLAN)) == [*control_plane, "webhook", "agent"]
+
+
+def test_with_an_address_of_its_own_only_the_api_server_is_reachable_from_outside() -> None:
+    assert "--listen-client-urls=http://127.0.0.1:2379" in argv("etcd")
+    assert "--bind-address=10.130.1.11" in argv("kube-apiserver")
+    assert "--bind-address=127.0.0.1" in argv("kube-scheduler")
+
+
+def test_on_loopback_every_process_uses_the_clusters_address_and_ports() -> None:
+    assert "--listen-client-urls=http://127.70.1.2:12379" in argv("etcd", SHARED)
+    assert "--etcd-servers=http://127.70.1.2:12379" in argv("kube-apiserver", SHARED)
+    assert "--bind-address=127.70.1.2" in argv("kube-scheduler", SHARED)
+
+
+def test_feature_gates_of_one_release_are_not_given_to_another() -> None:
+    older = dataclasses.replace(PLAN, kubernetes="1.30")
+    assert any("StaleControllerConsistencyJob=false" in flag for flag in argv("kube-controller-manager"))
+    assert not any("feature-gates" in flag for flag in argv("kube-controller-manager", plan=older))
+
+
+def test_our_processes_run_with_this_python_and_take_extra_flags() -> None:
+    assert argv("agent")[:3] == [sys.executable, "-m", "agent"]
+    assert argv("agent")[-1] == "--x=1"
+    assert "--url=https://10.130.1.11:9443" in argv("webhook")
+
+
+def test_what_listens_on_the_clusters_address_has_ports_of_its_own() -> None:
+    ports = [SEPARATE.ports[port] for component in components(PLAN).values() for port in component.ports]
+    assert len(ports) == len(set(ports))

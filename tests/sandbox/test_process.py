@@ -1,0 +1,121 @@
+"""Processes that outlive their starter, with real ones."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import SandboxError, process
+
+MARK = "f00d00/us/sleeper"
+FOREVER = [sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(600)"]
+
+
+class Starter:
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "p.log"
+        self.pid_file = directory / "p.pid"
+        self.pids: list[int] = []
+
+    def __call__(self, argv: list[str], mark: str = MARK) -> int:
+        env = process.environment(os.environ, mark, "")
+        self.pids.append(process.start(argv, env, log=self.log, pid_file=self.pid_file))
+        return self.pids[-1]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    starter = Starter(tmp_path)
+    yield starter
+    for pid in starter.pids:
+        if process.send(pid, "f00d00", signal.SIGKILL) or process.send(pid, "beef00", signal.SIGKILL):
+            os.waitpid(pid, 0)
+
+
+def test_a_process_is_found_by_its_pid_file(start: Starter) -> None:
+    pid = start(FOREVER)
+    assert start.pid_file.read_text() == f"{pid}\n"
+    assert process.find(start.pid_file, MARK) == pid
+    assert pid in process.find_all("f00d00")
+
+
+def test_a_process_of_another_sandbox_is_neither_found_nor_signalled(start: Starter) -> None:
+    pid = start(FOREVER, "beef00/us/sleeper")
+    assert process.find(start.pid_file, MARK) is None
+    assert pid not in process.find_all("f00d00")
+    assert not process.send(pid, "f00d00", signal.SIGKILL)
+    assert process.is_alive(pid)
+
+
+def test_a_pid_file_that_names_a_foreign_process_finds_nothing(start: Starter) -> None:
+    start.pid_file.write_text("1\n")
+    assert process.find(start.pid_file, MARK) is None
+    assert not process.send(1, MARK, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("content", ["", "no number", "999999999"])
+def test_a_damaged_pid_file_finds_nothing(start: Starter, content: str) -> None:
+    start.pid_file.write_text(content)
+    assert process.find(start.pid_file, MARK) is None
+
+
+async def test_stopping_is_polite_first(start: Starter) -> None:
+    pid = start(FOREVER)
+    await process.stop(pid, MARK, grace=30)
+    assert not process.is_alive(pid)
+
+
+async def test_a_process_that_ignores_the_request_is_killed(start: Starter) -> None:
+    script = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    )
+    pid = start([sys.executable, "-c", script])
+    while "deaf" not in process.last_lines(start.log):
+        assert process.is_alive(pid)
+    await process.stop(pid, MARK, grace=0.1)
+    assert not process.is_alive(pid)
+
+
+async def test_a_process_that_has_ended_counts_as_gone_though_nobody_reaped_it(start: Starter) -> None:
+    pid = start([sys.executable, "-c", "pass"])
+    assert await process.wait_gone([pid], 30) == []
+    assert process.find(start.pid_file, MARK) is None
+
+
+def test_a_missing_program_is_named(start: Starter) -> None:
+    with pytest.raises(SandboxError, match="/no/such/program is missing"):
+        start(["/no/such/program"])
+    assert not start.pid_file.exists()
+
+
+def test_a_process_whose_pid_file_cannot_be_written_is_not_left_running(start: Starter, tmp_path: Path) -> None:
+    start.pid_file = tmp_path / "missing" / "p.pid"
+    with pytest.raises(FileNotFoundError):
+        start(FOREVER)
+    assert process.find_all("f00d00") == []
+
+
+def test_settings_of_the_surroundings_do_not_reach_a_process() -> None:
+    base = {"PATH": "/bin", "ETCD_NAME": "x", "KUBECONFIG": "y", "https_proxy": "z", "HTTPS_PROXY": "z"}
+    env = process.environment(base, MARK, "/src")
+    assert env == {"PATH": "/bin", "PYTHONPATH": "/src", "PYTHONUNBUFFERED": "1", process.MARK: MARK}
+
+
+def test_a_listening_port_is_seen() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        assert not process.is_listening(os.getpid(), port)
+        server.listen()
+        assert process.is_listening(os.getpid(), port)
+
+
+def test_the_end_of_a_log_is_short(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_text("\n".join(f"line {number}" for number in range(100)))
+    assert process.last_lines(log).splitlines()[0] == "  line 92"
+    assert "cannot be read" in process.last_lines(tmp_path / "missing.log")

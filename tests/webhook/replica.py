@@ -1,0 +1,162 @@
+"""Webhooks under test: replicas in this process, called by a real API server, and the objects around them."""
+
+import asyncio
+import base64
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from agent.api.kinds import MUTATING_WEBHOOKS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from agent.base.clock import SystemClock
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.session import Session
+from agent.sandbox import Cluster
+from webhook.app import Webhook
+from webhook.settings import parse
+
+Raw = dict[str, Any]
+
+
+def host_facing(cluster: Cluster) -> str:
+    """The address of this machine that the cluster's API server can reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((cluster.address, 9))
+        return str(probe.getsockname()[0])
+
+
+def free_port(host: str) -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+async def until(holds: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until something holds; the test's own timeout is the limit."""
+    try:
+        while not await holds():  # noqa: ASYNC110  (what is awaited is in another process)
+            await asyncio.sleep(0.05)
+    except asyncio.CancelledError:
+        print(f"waited in vain: {what}")
+        raise
+
+
+@dataclass
+class Place:
+    """Where one test works: a cluster, a labelled namespace, a configuration and a Secret of its own."""
+
+    cluster: Cluster
+    client: Client
+    namespace: str
+
+    def flags(self, *extra: str, port: int | None = None) -> list[str]:
+        """Command line of a replica."""
+        host = host_facing(self.cluster)
+        port = port or free_port(host)
+        return [
+            f"--kubeconfig={self.cluster.kubeconfig}",
+            f"--bind={host}:{port}",
+            f"--url=https://{host}:{port}",
+            f"--configuration-name={self.namespace}",
+            f"--namespace={self.namespace}",
+            "--health-address=127.0.0.1:0",
+            *extra,
+        ]
+
+    @contextlib.asynccontextmanager
+    async def replica(self, *extra: str, port: int | None = None, ready: bool = True) -> AsyncIterator[Webhook]:
+        """A replica in this process; `ready` waits until the API server calls it."""
+        settings = parse([*self.flags("--register", port=port), *extra], {})
+        async with Session(load(settings.kubeconfig)) as session:
+            webhook = Webhook(settings, Client(session), SystemClock())
+            task = asyncio.create_task(webhook.run())
+            try:
+                if ready:
+                    await until(lambda: self.is_ready(webhook), "replica ready")
+                    await until(self.mutates, "API server calls the webhook")
+                yield webhook
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def is_ready(self, webhook: Webhook) -> bool:
+        """Whether /readyz would say so."""
+        keeper = webhook.keeper
+        checks = (keeper.certificate_problem, keeper.registration_problem, webhook.targets.problem)
+        return not any(check() for check in checks)
+
+    async def mutates(self) -> bool:
+        """Whether the API server sends elected pods to the webhook already (a dry run tells)."""
+        made = await self.create(elected(), dry_run=True)
+        return bool(made["spec"]["schedulerName"] == "admiralty-proxy")
+
+    async def create(self, pod: Raw, *, dry_run: bool = False) -> Raw:
+        """Create a pod here."""
+        params = {"dryRun": "All"} if dry_run else None
+        body = msgspec.json.encode(pod)
+        made = await self.client.session.request("POST", PODS.path(self.namespace), params=params, body=body)
+        return decoded(made)
+
+    async def secret(self) -> dict[str, bytes]:
+        """What the replicas share, {} while there is nothing."""
+        try:
+            secret = await self.client.get(SECRETS, "multicluster-scheduler-webhook-cert", self.namespace)
+        except NotFound:
+            return {}
+        return {key: base64.b64decode(value) for key, value in secret["data"].items()}
+
+    async def configuration(self) -> Raw:
+        """The MutatingWebhookConfiguration."""
+        return await self.client.get(MUTATING_WEBHOOKS, self.namespace)
+
+    async def trusted(self) -> bytes:
+        """What the API server trusts."""
+        (webhook,) = (await self.configuration())["webhooks"]
+        return base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+
+    async def prepare(self) -> None:
+        """Make the namespace one whose pods can be elected and created."""
+        label = {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
+        await self.client.patch(NAMESPACES, self.namespace, label)
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        with contextlib.suppress(AlreadyExists):
+            await self.client.create(SERVICE_ACCOUNTS, account, self.namespace)
+
+    async def clean(self) -> None:
+        """Remove what would outlive the namespace, or keep it from going."""
+        for name in (self.namespace, f"{self.namespace}-b"):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(MUTATING_WEBHOOKS, name)
+        for pod in await self.client.list(PODS, self.namespace):
+            with contextlib.suppress(NotFound):
+                await self.client.patch(
+                    PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, self.namespace
+                )
+
+
+def pod(name: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> Raw:
+    """A small pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
+        "spec": {"containers": [{"name": "main", "image": "nginx"}], **spec},
+    }
+
+
+def elected(name: str = "web", annotations: Mapping[str, str] | None = None, **spec: Any) -> Raw:
+    """A small elected pod."""
+    return pod(name, {"multicluster.admiralty.io/elect": "", **(annotations or {})}, **spec)
+
+
+def decoded(body: bytes) -> Raw:
+    """A response's body."""
+    value: Raw = msgspec.json.decode(body)
+    return value

@@ -1,0 +1,54 @@
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.session import Session
+from agent.kube.store import Object
+from webhook.targets import Targets
+
+
+def target(name: str, namespace: str = "", *, deleted: str | None = None) -> Object:
+    metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "resourceVersion": "1"}
+    if deleted:
+        metadata["deletionTimestamp"] = deleted
+    kind = TARGETS if namespace else CLUSTER_TARGETS
+    return Object(kind, msgspec.json.encode({"metadata": metadata}))
+
+
+@pytest.fixture
+async def targets() -> AsyncIterator[Targets]:
+    async with Session(Connection("http://127.0.0.1:1")) as session:
+        yield Targets(Client(session))
+
+
+async def test_a_namespace_has_its_own_targets_and_every_cluster_target(targets: Targets) -> None:
+    own, shared = (informer.store for informer in targets.informers)
+    for obj in (target("c2", "default"), target("us-west", "default"), target("c3", "other")):
+        own.put(obj)
+    shared.put(target("us-west"))
+    assert targets.finalizers("default") == [
+        "multicluster.admiralty.io/default-c2",
+        "multicluster.admiralty.io/default-us-west-7ac5b55b48",
+        "multicluster.admiralty.io/us-west-dab4e7b425",
+    ]
+    assert targets.finalizers("nowhere") == ["multicluster.admiralty.io/us-west-dab4e7b425"]
+
+
+async def test_a_target_that_is_being_deleted_does_not_count(targets: Targets) -> None:
+    targets.informers[0].store.put(target("c2", "default", deleted="2030-01-01T00:00:00Z"))
+    targets.informers[1].store.put(target("c1", deleted="2030-01-01T00:00:00Z"))
+    assert targets.finalizers("default") == []
+
+
+async def test_targets_are_known_once_both_kinds_were_listed(targets: Targets) -> None:
+    assert targets.problem() is not None
+    targets.informers[0].synced.set()
+    assert not targets.synced
+    assert "clustertargets" in str(targets.problem())
+    targets.informers[1].synced.set()
+    assert targets.synced
+    assert targets.problem() is None

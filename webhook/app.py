@@ -1,0 +1,82 @@
+"""The composition root: settings in, a process that serves until it is cancelled."""
+
+import asyncio
+
+from agent.base.clock import Clock, SystemClock
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.kube.session import Session
+from agent.runtime.health import Health, heartbeat
+from agent.runtime.supervisor import Supervisor
+from webhook.keeper import Keeper
+from webhook.registration import Registration
+from webhook.rotation import Rotation
+from webhook.server import Server, Tls
+from webhook.settings import Settings
+from webhook.targets import Targets
+
+
+class Webhook:
+    """One replica, wired up."""
+
+    def __init__(self, settings: Settings, client: Client, clock: Clock) -> None:
+        """Takes the address to listen on. Raises OSError."""
+        self.settings = settings
+        self.targets = Targets(client)
+        tls = Tls(settings.client_ca)
+        self.server = Server(self.targets, tls, settings.bind.host, settings.bind.port, settings.body_limit)
+        rotation = Rotation(
+            client,
+            settings.namespace,
+            settings.certificate_secret,
+            (settings.certificate_name,),
+            settings.lifetimes,
+            clock,
+        )
+        registration = Registration(
+            client,
+            settings.configuration_name,
+            settings.client_config,
+            create=settings.register,
+            reinvocation=settings.reinvocation_policy,
+        )
+        self.keeper = Keeper(rotation, registration, tls, self.server, clock, settings.check_interval)
+        self._wakers = self.keeper.watch(
+            client,
+            namespace=settings.namespace,
+            secret=settings.certificate_secret,
+            configuration=settings.configuration_name,
+        )
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Serve until cancelled; then go on for the drain time, not ready, and let requests under way end."""
+        pulse, alive = heartbeat(3 * self.settings.check_interval + 120)
+        health = self._health()
+        health.live("keeper", alive)
+        async with Supervisor("webhook") as supervisor:
+            supervisor.spawn("health", health.serve)
+            for informer in (*self.targets.informers, *self._wakers):
+                supervisor.spawn(f"watch {informer.kind}", informer.run)
+            try:
+                await self.keeper.run(pulse)
+            finally:
+                self._stopping = True
+                if self.server.serving:
+                    await asyncio.sleep(self.settings.drain)
+                await self.server.stop()
+
+    def _health(self) -> Health:
+        health = Health(str(self.settings.health_address))
+        health.ready("certificate", self.keeper.certificate_problem)
+        health.ready("registration", self.keeper.registration_problem)
+        health.ready("targets", self.targets.problem)
+        health.ready("process", lambda: "stopping" if self._stopping else None)
+        return health
+
+
+async def run(settings: Settings) -> None:
+    """Serve until cancelled. Raises InvalidConfig, or OSError when the address cannot be had."""
+    connection = load(settings.kubeconfig, settings.context)
+    async with Session(connection) as session:
+        await Webhook(settings, Client(session), SystemClock()).run()

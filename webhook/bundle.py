@@ -1,0 +1,137 @@
+"""What the replicas share: the CA, earlier CAs still trusted, the serving certificate; and its next state. No I/O.
+
+Nothing may be served that an API server does not trust yet, and nothing may be distrusted that a replica still
+serves. So a new CA passes through three states, each at least `overlap` long:
+
+    ca.crt             serving certificate by
+    old                old
+    new, old           old      API servers learn of the new CA
+    new, old           new      replicas take the new certificate
+    new                new
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cryptography.exceptions import UnsupportedAlgorithm
+
+from webhook import certificates
+from webhook.certificates import Pair
+
+CA_CERTIFICATE = "ca.crt"
+CA_KEY = "ca.key"
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
+FIELDS = (CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long things live and overlap."""
+
+    ca: timedelta = timedelta(days=5 * 365)
+    certificate: timedelta = timedelta(days=90)
+    overlap: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The content of the Secret."""
+
+    ca: Pair
+    serving: Pair
+    earlier: tuple[bytes, ...] = ()  #: certificates of earlier CAs that are still trusted
+
+    @property
+    def trusted(self) -> bytes:
+        """What goes into caBundle: the current CA, then earlier ones (PEM)."""
+        return b"".join((self.ca.certificate, *self.earlier))
+
+    def data(self) -> dict[str, bytes]:
+        """The fields of the Secret."""
+        return {
+            CA_CERTIFICATE: self.trusted,
+            CA_KEY: self.ca.key,
+            CERTIFICATE: self.serving.certificate,
+            KEY: self.serving.key,
+        }
+
+
+def parse(data: Mapping[str, bytes]) -> Bundle:
+    """The bundle in a Secret's fields. Raises ValueError with what is wrong with them, never with a key."""
+    missing = [name for name in FIELDS if not data.get(name)]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} missing")
+    try:
+        trusted = certificates.split(data[CA_CERTIFICATE])
+    except ValueError as error:
+        raise ValueError(f"{CA_CERTIFICATE} is not a list of PEM certificates") from error
+    if not trusted:
+        raise ValueError(f"{CA_CERTIFICATE} holds no certificate")
+    ca = _pair(CA_KEY, trusted[0], data[CA_KEY])
+    serving = _pair(KEY, data[CERTIFICATE], data[KEY])
+    if not any(certificates.signed_by(serving.certificate, one) for one in trusted):
+        raise ValueError(f"{CERTIFICATE} is signed by none of the CAs of {CA_CERTIFICATE}")
+    return Bundle(ca, serving, tuple(trusted[1:]))
+
+
+def new(name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Bundle:
+    """A first bundle: a CA and a certificate for these DNS names and IP addresses."""
+    ca = certificates.authority(name, now, lifetimes.ca)
+    return Bundle(ca, certificates.issue(ca, names, now, lifetimes.certificate))
+
+
+def with_new_ca(bundle: Bundle, name: str, now: datetime, lifetimes: Lifetimes) -> Bundle:
+    """The same serving certificate under a new CA: first the API servers learn of it."""
+    ca = certificates.authority(name, now, lifetimes.ca)
+    return replace(bundle, ca=ca, earlier=(bundle.ca.certificate, *bundle.earlier))
+
+
+def advance(bundle: Bundle, name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Bundle:
+    """What the bundle should be now; the same bundle when nothing is due."""
+    if certificates.needs_renewal(bundle.ca.certificate, now):
+        bundle = with_new_ca(bundle, name, now, lifetimes)
+    if _due(bundle, names, now, lifetimes):
+        bundle = replace(bundle, serving=_reissue(bundle, names, now, lifetimes))
+    if bundle.earlier:
+        bundle = replace(bundle, earlier=_still_trusted(bundle, now, lifetimes))
+    return bundle
+
+
+def _due(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> bool:
+    serving = bundle.serving.certificate
+    if not certificates.names_of(serving).issuperset(names):
+        return True
+    if certificates.signed_by(serving, bundle.ca.certificate):
+        return certificates.needs_renewal(serving, now)
+    known_since = certificates.made_at(bundle.ca.certificate)
+    # While API servers may not know the new CA, even an old certificate near its end is better than a new one.
+    return now >= min(known_since + lifetimes.overlap, certificates.expiry(serving))
+
+
+def _reissue(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Pair:
+    had = certificates.names_of(bundle.serving.certificate)
+    others = frozenset() if had.issuperset(names) else had.difference(names)
+    # Replicas with different addresses share one certificate: unless the names of others stay while one adds its own,
+    # they take turns for ever. At a renewal they go: whoever still needs them adds them again before loading it.
+    return certificates.issue(bundle.ca, (*names, *sorted(others)), now, lifetimes.certificate)
+
+
+def _still_trusted(bundle: Bundle, now: datetime, lifetimes: Lifetimes) -> tuple[bytes, ...]:
+    serving = bundle.serving.certificate
+    if certificates.signed_by(serving, bundle.ca.certificate):
+        moved_on = now >= certificates.made_at(serving) + lifetimes.overlap
+        return () if moved_on else bundle.earlier
+    return tuple(one for one in bundle.earlier if certificates.signed_by(serving, one))
+
+
+def _pair(field: str, certificate: bytes, key: bytes) -> Pair:
+    pair = Pair(certificate, key)
+    try:
+        belongs = certificates.belongs(pair)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"{field} or its certificate cannot be read") from error
+    if not belongs:
+        raise ValueError(f"{field} is not the key of its certificate")
+    return pair

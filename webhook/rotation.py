@@ -1,0 +1,115 @@
+"""The bundle's home: a Secret that all replicas share, made by whichever is first and renewed by whichever notices.
+
+Deleting the Secret asks for a new CA. It comes without interruption: the earlier one stays trusted while replicas
+serve under it.
+"""
+
+import base64
+import binascii
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.api.kinds import SECRETS
+from agent.base.clock import Clock
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from webhook import bundle as bundles
+from webhook.bundle import Bundle, Lifetimes
+
+ATTEMPTS = 5
+LABELS = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
+
+_log = logging.getLogger(__name__)
+
+
+class ForeignSecret(Exception):
+    """The Secret holds somebody else's data."""
+
+
+class Rotation:
+    """Reads the Secret, moves it on when something is due, remembers what it holds."""
+
+    def __init__(
+        self, client: Client, namespace: str, secret: str, names: Sequence[str], lifetimes: Lifetimes, clock: Clock
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._secret = secret
+        self._names = tuple(names)
+        self._lifetimes = lifetimes
+        self._clock = clock
+        self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
+
+    async def refresh(self) -> Bundle:
+        """The bundle to serve now: what the Secret holds, after whatever was due has been written to it.
+
+        Raises ForeignSecret, or KubeError (Conflict when others kept winning).
+        """
+        for attempt in range(ATTEMPTS):
+            try:
+                self.bundle = await self._turn()
+            except (AlreadyExists, Conflict):
+                # Another replica wrote first. What it wrote serves just as well: read it.
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return self.bundle
+        raise AssertionError("unreachable")
+
+    async def _turn(self) -> Bundle:
+        try:
+            secret = await self._client.get(SECRETS, self._secret, self._namespace)
+        except NotFound:
+            return await self._create()
+        found = self._read(secret)
+        want = self._advance(found or self.bundle)
+        if want != found:
+            await self._write(secret, want)
+        return want
+
+    def _read(self, secret: Mapping[str, Any]) -> Bundle | None:
+        data: Mapping[str, str] = secret.get("data") or {}
+        foreign = sorted(data.keys() - set(bundles.FIELDS))
+        if foreign:
+            raise ForeignSecret(
+                f"Secret {self._namespace}/{self._secret} also holds {', '.join(foreign)}, which is not ours: "
+                "delete it, or name another with --certificate-secret"
+            )
+        try:
+            return bundles.parse({key: base64.b64decode(value) for key, value in data.items()})
+        except (ValueError, binascii.Error) as error:
+            _log.warning("Secret %s/%s is replaced: %s", self._namespace, self._secret, error)
+            return None
+
+    def _advance(self, bundle: Bundle | None) -> Bundle:
+        now = self._clock.now()
+        if bundle is None:
+            return bundles.new(self._secret, self._names, now, self._lifetimes)
+        return bundles.advance(bundle, self._secret, self._names, now, self._lifetimes)
+
+    async def _create(self) -> Bundle:
+        base = self.bundle
+        if base is not None:
+            base = bundles.with_new_ca(base, self._secret, self._clock.now(), self._lifetimes)
+        want = self._advance(base)
+        secret = {
+            "apiVersion": "v1",
+            "kind": SECRETS.name,
+            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": LABELS},
+            "type": "Opaque",
+            "data": _encoded(want),
+        }
+        await self._client.create(SECRETS, secret)
+        _log.info("made Secret %s/%s with a new CA", self._namespace, self._secret)
+        return want
+
+    async def _write(self, secret: Mapping[str, Any], want: Bundle) -> None:
+        version = secret["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version}, "data": _encoded(want)}
+        await self._client.patch(SECRETS, self._secret, patch, self._namespace)
+        _log.info("renewed Secret %s/%s", self._namespace, self._secret)
+
+
+def _encoded(bundle: Bundle) -> dict[str, str]:
+    return {key: base64.b64encode(value).decode() for key, value in bundle.data().items()}
