@@ -1,15 +1,23 @@
 """What tests of every room share: real clusters, started when the first test asks for one."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import NAMESPACES
+from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
+from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
+from tests.waiting import until
+
+
+def pytest_configure() -> None:
+    """Say that there is no event loop yet: else looptime has asyncio make one that nobody closes."""
+    asyncio.set_event_loop(None)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -36,8 +44,17 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def namespace(client: Client) -> AsyncIterator[str]:
-    """A namespace of the test's own in the shared cluster, deleted afterwards."""
+    """A namespace of the test's own in the shared cluster, ready for pods, deleted afterwards."""
     name = f"test-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await until(lambda: _has_service_account(client, name))
     yield name
     await client.delete(NAMESPACES, name)
+
+
+async def _has_service_account(client: Client, namespace: str) -> bool:
+    try:
+        await client.get(SERVICE_ACCOUNTS, "default", namespace)
+    except NotFound:
+        return False
+    return True

@@ -13,7 +13,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from agent.kube.errors import KubeError
-from agent.sandbox import Sandbox, SandboxError
+from agent.sandbox import Sandbox, SandboxError, binaries
+from agent.sandbox.components import PROGRAMS
 from agent.sandbox.progress import default
 
 app = typer.Typer(help="Several real clusters on this machine, with fake nodes.", no_args_is_help=True)
@@ -85,6 +86,21 @@ def down(directory: Directory = Path(".sandbox")) -> None:
     """Stop everything and remove the directory; also after a crash."""
     found = _run(Sandbox(directory).down())
     print("down" if found else f"there is no sandbox in {directory}")
+
+
+@app.command()
+def programs(
+    with_helm: Annotated[bool, typer.Option("--helm", help="Helm, too.")] = False,
+) -> None:
+    """Find the control plane's programs, or download or build them, and print where they are."""
+
+    async def run() -> dict[str, str]:
+        progress = default()
+        found = dict((await binaries.find(PROGRAMS, progress)).paths)
+        return found | ({"helm": await binaries.helm(progress)} if with_helm else {})
+
+    for name, path in _run(run()).items():
+        print(f"{name}: {path}")
 
 
 @app.command()

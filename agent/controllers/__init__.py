@@ -3,14 +3,34 @@
 from typing import Any
 
 from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.deps import Deps
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.source.controller import SourceRoom
+from agent.controllers.summary.controller import SummaryRoom
+from agent.controllers.target.controller import TargetRoom
+from agent.controllers.target.secrets import TargetSecretRoom
+from agent.controllers.virtualnode.controller import VirtualNodeRoom
+from agent.controllers.virtualnode.lease import NodeLeaseRoom
+from agent.controllers.virtualnode.strays import StrayPodRoom
 from agent.runtime.controller import Controller
 
 
 def build(deps: Deps) -> list[Controller[Any]]:
     """Every room that these settings ask for."""
-    return [
+    rooms: list[Controller[Any]] = [
+        # Where others' pods run: what a target offers and makes.
+        SummaryRoom(deps),
         Chaperon(deps),
+        # Where pods come from: the clusters they may go to, and what comes home.
+        TargetRoom(deps),
+        TargetSecretRoom(deps),
+        VirtualNodeRoom(deps),
+        NodeLeaseRoom(deps),
+        StrayPodRoom(deps),
         Feedback(deps),
+        CleanupRoom(deps),
     ]
+    if deps.settings.source_controller:
+        rooms.append(SourceRoom(deps))
+    return rooms

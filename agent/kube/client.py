@@ -1,12 +1,14 @@
 """The verbs of an API server on raw objects."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from agent.api.kinds import Kind
+from agent.kube.errors import Unreachable
 from agent.kube.session import Session
 
+T = TypeVar("T")
 Raw = dict[str, Any]
 Objects = list[Raw]
 RawItems = list[msgspec.Raw]
@@ -38,6 +40,7 @@ class ItemList(msgspec.Struct):
 
 
 _list_decoder = msgspec.json.Decoder(ItemList)
+_decoder = msgspec.json.Decoder(Raw)
 
 
 class Client:
@@ -76,8 +79,9 @@ class Client:
         params = selectors(labels, fields) | {"limit": _PAGE}
         items: RawItems = []
         while True:
-            page = _list_decoder.decode(
-                await self.session.request("GET", kind.path(namespace), params=params, resource=kind.plural)
+            page = _read(
+                _list_decoder,
+                await self.session.request("GET", kind.path(namespace), params=params, resource=kind.plural),
             )
             items += page.items or ()
             if not page.metadata.continue_:
@@ -166,5 +170,12 @@ def _resource(kind: Kind, sub: str | None) -> str:
 
 
 def _decode(body: bytes) -> Raw:
-    value: Raw = msgspec.json.decode(body, type=dict[str, Any])
-    return value
+    return _read(_decoder, body)
+
+
+def _read(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    """A login page or a proxy's greeting is an answer, too, but not the API server's."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unreachable("what answers is no Kubernetes API server: check the server's address") from error

@@ -4,6 +4,7 @@ Tokens and certificates are read here. Exec plugins and OIDC are kubernetes-asyn
 kubeconfig asks for them, because any part of it costs 63 MiB.
 """
 
+import asyncio
 import base64
 import binascii
 import contextlib
@@ -23,6 +24,8 @@ from agent.kube.errors import InvalidConfig
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REREAD_SECONDS = 60.0
 PLUGIN_REREAD_SECONDS = 60.0
+PLUGIN_SECONDS = 30.0
+"""How long a credential plugin may take."""
 
 Entry = dict[str, Any]
 
@@ -64,7 +67,7 @@ class FileAuth:
     async def header(self) -> str | None:
         """The file's token, read again once a minute. Raises InvalidConfig when the file cannot be read."""
         if time.monotonic() - self._read_at > TOKEN_REREAD_SECONDS:
-            self._value = f"Bearer {_read(self.path).decode().strip()}"
+            self._value = f"Bearer {_token(_read(self.path).decode(errors='replace'), str(self.path))}"
             self._read_at = time.monotonic()
         return self._value
 
@@ -82,11 +85,13 @@ class PluginAuth:
         self._tls = tls
         self._value: str | None = None
         self._loaded_at = -1e9
+        self._one_at_a_time = asyncio.Lock()
 
     async def header(self) -> str | None:
         """Ask the plugin (it caches by itself where it wants to). Raises InvalidConfig when it fails."""
-        if time.monotonic() - self._loaded_at > PLUGIN_REREAD_SECONDS:
-            await self._load()
+        async with self._one_at_a_time:
+            if time.monotonic() - self._loaded_at > PLUGIN_REREAD_SECONDS:
+                await self._load()
         return self._value
 
     def expire(self) -> None:
@@ -98,10 +103,14 @@ class PluginAuth:
 
         configuration = client.Configuration()
         try:
-            await config.load_kube_config_from_dict(
-                self._document, context=self._context, client_configuration=configuration
-            )
-        except (config.ConfigException, OSError, ValueError) as error:
+            async with asyncio.timeout(PLUGIN_SECONDS):
+                await config.load_kube_config_from_dict(
+                    self._document, context=self._context, client_configuration=configuration
+                )
+        except TimeoutError as error:
+            message = f"context {self._context!r}: credential plugin gave no answer within {PLUGIN_SECONDS:g} s"
+            raise InvalidConfig(message) from error
+        except (config.ConfigException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise InvalidConfig(f"context {self._context!r}: credential plugin failed: {error}") from error
         self._value = configuration.api_key.get("BearerToken")
         if self._tls is not None and configuration.cert_file:
@@ -131,7 +140,7 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Connectio
     path = Path(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
     if not path.is_file():
         raise InvalidConfig(f"no kubeconfig at {path}: give one with --kubeconfig or $KUBECONFIG, or run in a cluster")
-    return parse(path.read_bytes(), context, base=path.parent, plugins=True)
+    return parse(_read(path), context, base=path.parent, plugins=True)
 
 
 def in_cluster() -> Connection:
@@ -164,12 +173,15 @@ def parse(
     server = str(cluster.get("server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise InvalidConfig(f"cluster {entry.get('cluster')!r}: server {server!r} is not an http(s) address")
+    proxy = str(cluster.get("proxy-url") or "")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise InvalidConfig(f"cluster {entry.get('cluster')!r}: proxy-url {proxy!r} is not an http(s) address")
     tls = _tls(cluster, user, base) if server.startswith("https://") else None
     return Connection(
         server=server,
         tls=tls,
         auth=_auth(document, name, user, tls, base, plugins),
-        proxy=cluster.get("proxy-url") or None,
+        proxy=proxy or None,
         server_name=cluster.get("tls-server-name") or None,
         namespace=entry.get("namespace") or "default",
     )
@@ -186,11 +198,13 @@ def _document(data: bytes | str) -> Entry:
 
 
 def _named(document: Entry, section: str, field_name: str, name: str) -> Entry:
-    for item in document.get(section) or ():
-        if isinstance(item, dict) and item.get("name") == name and isinstance(item.get(field_name), dict):
+    listed = document.get(section)
+    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    for item in items:
+        if item.get("name") == name and isinstance(item.get(field_name), dict):
             found: Entry = item[field_name]
             return found
-    known = ", ".join(str(item.get("name")) for item in document.get(section) or () if isinstance(item, dict))
+    known = ", ".join(str(item.get("name")) for item in items)
     raise InvalidConfig(f"kubeconfig has no {field_name} named {name!r} (it has: {known or 'none'})")
 
 
@@ -201,10 +215,10 @@ def _auth(
         if not plugins:
             raise InvalidConfig("credential plugins (exec, auth-provider) are not allowed here: use a token")
         return PluginAuth(document, context, tls)
-    if user.get("token"):
-        return StaticAuth(f"Bearer {user['token']}")
     if user.get("tokenFile"):
         return FileAuth(_path(user["tokenFile"], base, "tokenFile"))
+    if user.get("token"):
+        return StaticAuth(f"Bearer {_token(str(user['token']), 'token')}")
     if user.get("username"):
         pair = f"{user['username']}:{user.get('password', '')}".encode()
         return StaticAuth("Basic " + base64.b64encode(pair).decode())
@@ -224,10 +238,14 @@ def _tls(cluster: Entry, user: Entry, base: Path | None) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     certificate = _material(user, "client-certificate", base)
     key = _material(user, "client-key", base)
+    if (certificate is None) != (key is None):
+        missing = "client-key" if key is None else "client-certificate"
+        raise InvalidConfig(f"{missing} is missing: a client certificate needs its key, and a key its certificate")
     if certificate is not None and key is not None:
         with _file(certificate + b"\n" + key) as path:
             try:
-                context.load_cert_chain(path)
+                # A password, even if there is none: OpenSSL would ask the terminal for that of an encrypted key.
+                context.load_cert_chain(path, password="")
             except (ssl.SSLError, ValueError) as error:
                 raise InvalidConfig("client-certificate and client-key are not a PEM pair") from error
     return context
@@ -243,10 +261,18 @@ def _material(entry: Entry, name: str, base: Path | None) -> bytes | None:
     return _read(_path(entry[name], base, name)) if entry.get(name) else None
 
 
-def _path(value: str, base: Path | None, name: str) -> Path:
+def _token(text: str, name: str) -> str:
+    """A token as a header can carry it: a line break at its end is common, one inside would end the header."""
+    token = text.strip()
+    if not token.isascii() or not token.isprintable():
+        raise InvalidConfig(f"{name}: the token holds characters that an HTTP header cannot carry")
+    return token
+
+
+def _path(value: object, base: Path | None, name: str) -> Path:
     if base is None:
         raise InvalidConfig(f"{name} names a file: only inline data is allowed here")
-    return base / Path(value).expanduser()
+    return base / Path(str(value)).expanduser()
 
 
 def _read(path: Path) -> bytes:

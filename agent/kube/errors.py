@@ -3,6 +3,7 @@
     KubeError
     + InvalidConfig            a kubeconfig that cannot be used
     + Unreachable              no answer: refused, timed out, TLS, unknown host
+      . Unsent                 no connection, so the server has seen nothing of the request
     + StatusError              an answer that says no
       . BadRequest 400
       . Unauthorized 401
@@ -31,6 +32,10 @@ class InvalidConfig(KubeError):
 
 class Unreachable(KubeError):
     """The server gave no answer."""
+
+
+class Unsent(Unreachable):
+    """There was no connection to send the request on: it has had no effect and will have none."""
 
 
 class StatusError(KubeError):

@@ -10,7 +10,6 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,9 +19,6 @@ from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.client import Client, selectors
 from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, from_watch_error
 from agent.kube.store import Key, Object, Store
-
-if TYPE_CHECKING:
-    from agent.kube.session import Stream
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +67,7 @@ class Informer:
         self._subscribers: list[Subscriber] = []
         self._version = ""
         self._interrupt = asyncio.Event()
-        self._stream: Stream | None = None
+        self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -96,8 +92,8 @@ class Informer:
         """End the stream and resume now: for a link that is back, where TCP itself would take long to notice."""
         self._backoff.reset()
         self._interrupt.set()
-        if self._stream is not None:
-            self._stream.close()
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -105,24 +101,30 @@ class Informer:
             try:
                 if not self._version:
                     await self._list()
-                await self._watch()
+                async with asyncio.timeout(None) as self._watching:
+                    await self._watch()
                 self.error = None
+            except TimeoutError:
+                self._restarted("interrupted")
             except Gone as error:
                 log.info("listing %s again: %s", self.kind, error)
                 self._restarted("expired")
                 self._version = ""
+                await asyncio.sleep(self._backoff.next())
                 continue
-            except Unreachable as error:
-                self._failed(error, "unreachable")
             except StatusError as error:
                 self._failed(error, str(error.status))
+            except KubeError as error:
+                self._failed(error, "unreachable")
+            finally:
+                self._watching = None
             await self._pause()
 
     async def _list(self) -> None:
         version, items = await self.client.list_raw(self.kind, self.namespace, **self._selectors)
         fresh = [Object(self.kind, bytes(item)) for item in items]
         for key in self.store.keys() - {obj.key for obj in fresh}:
-            self._remove(key)
+            self._remove(key, version)
         for obj in fresh:
             self._put(obj)
         self._version = version
@@ -139,20 +141,19 @@ class Informer:
         started = time.monotonic()
         path = self.kind.path(self.namespace)
         async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS) as stream:
-            self._stream = stream
             self.error = None
             self._backoff.reset()
-            try:
-                async for line in stream:
-                    self._event(line)
-            finally:
-                self._stream = None
+            async for line in stream:
+                self._event(line)
         self._restarted("ended")
         if time.monotonic() - started < _SHORT_STREAM_SECONDS:
             await asyncio.sleep(self._backoff.next())
 
     def _event(self, line: bytes) -> None:
-        event = _event_decoder.decode(line)
+        try:
+            event = _event_decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise Unreachable("what answers a watch is no Kubernetes API server") from error
         raw = bytes(event.object)
         match event.type:
             case "ADDED" | "MODIFIED":
@@ -162,7 +163,7 @@ class Informer:
             case "DELETED":
                 obj = Object(self.kind, raw)
                 self._version = obj.version
-                self._remove(obj.key)
+                self._remove(obj.key, obj.version)
             case "BOOKMARK":
                 self._version = _bookmark_decoder.decode(raw).metadata.resource_version
             case _:
@@ -171,16 +172,16 @@ class Informer:
 
     def _put(self, obj: Object) -> None:
         old = self.store.get(obj.key)
-        if old is not None and old.version == obj.version:
-            return
-        if old is not None and old.uid == obj.uid and _newer(old.version, obj.version):
+        if old is not None and not _newer(obj.version, old.version):
             return
         self.store.put(obj)
         self._tell(old, obj)
 
-    def _remove(self, key: Key) -> None:
-        old = self.store.remove(key)
-        if old is not None:
+    def _remove(self, key: Key, version: str) -> None:
+        """Remove what was gone at a version; an object absorbed since then stays."""
+        old = self.store.get(key)
+        if old is not None and not _newer(old.version, version):
+            self.store.remove(key)
             self._tell(old, None)
 
     def _tell(self, old: Object | None, new: Object | None) -> None:

@@ -11,13 +11,17 @@ import aiohttp
 
 from agent.base.metrics import REQUESTS
 from agent.kube.config import Connection
-from agent.kube.errors import Unreachable, from_status
+from agent.kube.errors import Unreachable, Unsent, from_status
 
 LINE_LIMIT = 4 * 1024 * 1024
 """Longest watch event in bytes; etcd's own limit for an object is 1.5 MiB."""
 
 _JSON = "application/json"
 _RETRY_AFTER_CAP = 5.0
+CONNECT_SECONDS = 3.0
+"""How long a new connection may take; then the request counts as never sent."""
+
+_NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -98,7 +102,7 @@ class Session:
                 params=params,
                 data=body,
                 headers=await self._headers(content_type if body is not None else None),
-                timeout=aiohttp.ClientTimeout(total=timeout or self.timeout),
+                timeout=aiohttp.ClientTimeout(total=timeout or self.timeout, sock_connect=CONNECT_SECONDS),
                 proxy=self.connection.proxy,
                 server_hostname=self.connection.server_name,
                 allow_redirects=False,
@@ -108,6 +112,8 @@ class Session:
                 self._check(response, payload)
                 self.last_success = time.monotonic()
                 return payload
+        except _NO_CONNECTION as error:
+            raise Unsent(_explain(error, CONNECT_SECONDS)) from error
         except _NETWORK_ERRORS as error:
             raise Unreachable(_explain(error, timeout or self.timeout)) from error
         finally:
@@ -139,7 +145,8 @@ class Session:
                 self.last_success = time.monotonic()
                 yield Stream(self, response)
         except _NETWORK_ERRORS as error:
-            raise Unreachable(_explain(error, idle)) from error
+            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            raise Unreachable(_explain(error, self.timeout if connecting else idle)) from error
 
     async def _headers(self, content_type: str | None) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -171,17 +178,14 @@ class Stream:
         self._session = session
         self._response = response
 
-    def close(self) -> None:
-        """End the connection: a reader that waits gets Unreachable."""
-        self._response.close()
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
             try:
                 line = await self._response.content.readline()
             except ValueError as error:
                 raise Unreachable(f"an event is longer than {LINE_LIMIT} bytes") from error
-            if not line:
+            if not line.endswith(b"\n"):
+                # The end; what a connection cut off in the middle of an event is told again after resuming.
                 return
             self._session.last_success = time.monotonic()
             yield line

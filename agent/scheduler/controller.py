@@ -14,7 +14,17 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.clusters.target import Target
 from agent.controllers.deps import Deps
-from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound, StatusError, Unreachable
+from agent.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    StatusError,
+    Unreachable,
+    Unsent,
+)
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import chaperon as make_chaperon
 from agent.model.errors import InvalidPod
@@ -42,6 +52,8 @@ class ProxyScheduler(Controller[Key]):
         self._client = deps.local.client
         self._waiting: set[Key] = set()
         self._choosing: Counter[str] = Counter()
+        self._unsent: dict[str, str] = {}
+        """UIDs of pods to the virtual node they are claimed for, as long as no chaperon can have left for it."""
         self._bound: set[str] = set()
         """UIDs of pods bound by us that the watch still shows without a node."""
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
@@ -56,6 +68,7 @@ class ProxyScheduler(Controller[Key]):
         if _open(pod):
             return (pod.key,)
         self._bound.discard(pod.uid)
+        self._unsent.pop(pod.uid, None)
         return ()
 
     def _world_changed(self) -> None:
@@ -107,6 +120,7 @@ class ProxyScheduler(Controller[Key]):
             claim_known=target is not None,
             claim_ready=target is not None and target.ready,
             claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+            claim_unsent=bool(claim) and self._unsent.get(pod.uid) == claim,
             claim_state=target.record.message if target is not None else "",
             chaperon=placed[0].decode() if placed else None,
             attempts=demand.attempts,
@@ -152,6 +166,7 @@ class ProxyScheduler(Controller[Key]):
             return None
         finally:
             self._choosing[node_name] -= 1
+        self._unsent[metadata["uid"]] = node_name
         self._proxies.absorb(raw)
         return await self._create(Object(PODS, raw).decode(), node_name)
 
@@ -167,10 +182,16 @@ class ProxyScheduler(Controller[Key]):
         except InvalidPod as error:
             await self._say(proxy, str(error))
             return None
+        unsent = self._unsent.pop(proxy["metadata"]["uid"], None)
         try:
             target.chaperons.absorb(await target.cluster.client.create_raw(CHAPERONS, manifest))
         except AlreadyExists:
             await self._adopt(target, proxy, manifest)
+        except Unsent:
+            if unsent == node_name:
+                self._unsent[proxy["metadata"]["uid"]] = node_name
+            target.doubt()
+            raise
         except Unreachable:
             target.doubt()
             raise

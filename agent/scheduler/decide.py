@@ -20,6 +20,8 @@ class View:
     claim_ready: bool
     claim_held: bool
     """Whether the pod still carries the finalizer of the claim's target."""
+    claim_unsent: bool
+    """Whether this process made the claim and knows that no chaperon has left for its target."""
     claim_state: str
     """Why it is not ready, in words."""
     chaperon: Mapping[str, Any] | None
@@ -91,7 +93,7 @@ def _first(view: View) -> Step:
 def _without_chaperon(view: View) -> Step:
     """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
     if not view.claim_ready:
-        return Wait(f"the pod is claimed by this target: {view.claim_state}")
+        return _first(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
     feasible = {place.node_name for place in view.ranking.order}
     if view.claim in feasible and (view.claim not in view.attempts or view.ranking.order[0].node_name == view.claim):
         return Create()

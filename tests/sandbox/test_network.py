@@ -26,7 +26,7 @@ def test_a_subnet_in_use_is_left_alone() -> None:
 
 
 def test_a_route_to_all_private_addresses_does_not_stop_us() -> None:
-    assert network.choose_subnet("abcdef", [Net("10.0.0.0/8")])
+    assert network.choose_subnet("abcdef", [Net("10.0.0.0/8")]).prefixlen == 24
 
 
 @pytest.mark.parametrize("identity", ["000000", "ffffff", "abcdef"])

@@ -5,6 +5,8 @@ Writes   delegate pods (creation only); the chaperon's status, its non-wire anno
 A chaperon needs nobody else: its source may be away.
 """
 
+import time
+
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.controllers.chaperon import decide as room
@@ -15,6 +17,8 @@ from agent.model.delegatepod import delegate
 from agent.runtime.controller import Controller
 
 _REFUSED_SECONDS = 5.0
+_HOLD_SECONDS = 0.1
+"""How long the news that a delegate has a node waits for the news that it runs."""
 
 
 class Chaperon(Controller[Key]):
@@ -29,6 +33,8 @@ class Chaperon(Controller[Key]):
         self._client = deps.local.client
         self._chaperons = deps.local.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
+        self._held: dict[Key, float] = {}
+        """Chaperons whose news waits, since when."""
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if _controlled(pod) else ())
 
@@ -36,9 +42,15 @@ class Chaperon(Controller[Key]):
         """Compare chaperon and pod, act on the difference."""
         chaperon = self._chaperons.store.get(key)
         if chaperon is None or chaperon.deleting:
+            self._held.pop(key, None)
             return None
         pod = self._pods.store.get(key)
         view = room.View(chaperon.decode(), pod.decode() if pod else None, self._deps.settings.pod_missing)
+        if room.may_wait(view):
+            since = self._held.setdefault(key, time.monotonic())
+            if (left := since + _HOLD_SECONDS - time.monotonic()) > 0:
+                return left
+        self._held.pop(key, None)
         again: float | None = None
         for action in room.decide(view, self._deps.clock.now()):
             again = await self._apply(view, action)

@@ -6,6 +6,7 @@ A Target that is being removed and cannot be reached gives up its pods after `re
 that is away keeps them: its feedback removes the finalizer when it is back.
 """
 
+import contextlib
 from collections.abc import Iterable
 
 from agent.api import names
@@ -32,6 +33,7 @@ class CleanupRoom(Controller[Key]):
         self._live: tuple[int, frozenset[Key]] = (-1, frozenset())
         self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._pods.store.index("finalizer", lambda pod: pod.finalizers)
         self._settled: frozenset[str] = frozenset()
         for informer in self._targets:
             self.watch(informer, self._held_by)
@@ -84,10 +86,8 @@ class CleanupRoom(Controller[Key]):
     async def _remove(self, pod: Object, unknown: set[str]) -> None:
         rest = [finalizer for finalizer in pod.finalizers if finalizer not in unknown]
         body = {"metadata": {"resourceVersion": pod.version, "finalizers": rest or None}}
-        try:
+        with contextlib.suppress(NotFound):
             self._pods.absorb(await self._client.patch_raw(PODS, pod.name, body, pod.namespace))
-        except NotFound:
-            pass
 
     def _suspicious(self, pod: Object) -> Iterable[Key]:
         """Called for every change of every proxy pod: nearly always there is nothing to do."""
@@ -109,5 +109,4 @@ class CleanupRoom(Controller[Key]):
                 self.queue.add(key)
 
     def _holding(self, target: Key) -> list[Key]:
-        finalizer = names.finalizer(*target)
-        return [pod.key for pod in self._pods.store if finalizer in pod.finalizers]
+        return [pod.key for pod in self._pods.store.by_index("finalizer", names.finalizer(*target))]

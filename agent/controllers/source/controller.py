@@ -6,7 +6,9 @@ Bindings whose Source is gone are found by their label, also when it went while 
 finalizer of ours, so that deleting a Source or its namespace never hangs.
 """
 
+import contextlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from agent.api import conditions
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
@@ -15,10 +17,12 @@ from agent.controllers.deps import Deps
 from agent.controllers.source import decide
 from agent.controllers.source.decide import Action, Create, Delete, Key, Patch, Raw, Roles, View
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
-from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.diff import same
 from agent.runtime.controller import Controller
+
+if TYPE_CHECKING:
+    from agent.kube.informer import Informer
 
 BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
@@ -124,10 +128,8 @@ class SourceRoom(Controller[Key]):
                     await self._apply(action)
 
     async def _delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        try:
+        with contextlib.suppress(NotFound):
             await self._client.delete(kind, name, namespace, uid=uid)
-        except NotFound:
-            pass
 
     async def _tell(self, key: Key, source: Raw, status: conditions.Status, reason: str, message: str) -> None:
         metadata = source["metadata"]
@@ -141,7 +143,7 @@ class SourceRoom(Controller[Key]):
         body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": {"conditions": new}}
         self._informers[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0], sub="status"))
         if status == "False":
-            await self._deps.recorder.event(source, "Warning", reason, message)
+            self._deps.recorder.event(source, "Warning", reason, message)
 
 
 def _source_of(obj: Object) -> Iterable[Key]:

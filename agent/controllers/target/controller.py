@@ -8,6 +8,7 @@ A Target gets its finalizer when it is ready for the first time: before that, no
 go at once. Other targets are never disturbed.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 
@@ -15,7 +16,6 @@ from agent.api import names
 from agent.api.conditions import set_condition
 from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
 from agent.base.clock import parse
-from agent.clusters.target import Target
 from agent.controllers.deps import Deps
 from agent.controllers.target import decide, gather
 from agent.controllers.target.gather import Problem, Raw, Reference
@@ -47,6 +47,8 @@ class TargetRoom(Controller[Key]):
         self._fingerprints: dict[Key, str] = {}
         self._written_at: dict[Key, float] = {}
         self._leaving: dict[Key, tuple[str, str]] = {}
+        self._pods.store.index("finalizer", lambda pod: pod.finalizers)
+        self._pods.store.index("node", lambda pod: (pod.node_name,))
         for informer in self._objects.values():
             self.watch(informer, lambda target: [target.key])
         self.watch(self._pods, self._left_by)
@@ -141,7 +143,7 @@ class TargetRoom(Controller[Key]):
                 return wait
         await self._write(key, target, new)
         if decide.became_worse(old, new):
-            await self._deps.recorder.event(target, "Warning", state.reason, state.message)
+            self._deps.recorder.event(target, "Warning", state.reason, state.message)
         return None
 
     async def _hold(self, key: Key, target: Raw) -> None:
@@ -173,23 +175,23 @@ class TargetRoom(Controller[Key]):
         if step.drained:
             rest = [finalizer for finalizer in obj.finalizers if finalizer != names.FINALIZER_DRAIN]
             body = {"metadata": {"resourceVersion": obj.version, "finalizers": rest or None}}
-            try:
+            with contextlib.suppress(NotFound):
                 await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace)
-            except NotFound:
-                pass
             return None
         target = obj.decode()
         old = target.get("status", {}).get("conditions")
         new = set_condition(old, "Drained", "False", step.reason, step.message, self._deps.clock.now())
         if not same(old, new):
             await self._write(key, target, new)
-            await self._deps.recorder.event(target, "Warning", step.reason, step.message)
+            self._deps.recorder.event(target, "Warning", step.reason, step.message)
         return self._deps.settings.release_after
 
     def _view(self, obj: Object) -> decide.Leaving:
         finalizer, node = self._leaving[obj.key]
         connected = self._deps.targets.get(obj.key)
         parents = set(self._deps.chaperons.parents(connected)) if connected else set()
+        held = self._pods.store.by_index("finalizer", finalizer) + self._pods.store.by_index("node", node)
+        pods = {pod.key: pod for pod in held}
         deleted_at = parse(obj.head.metadata.deletion_timestamp or "")
         return decide.Leaving(
             finalizer=finalizer,
@@ -204,11 +206,11 @@ class TargetRoom(Controller[Key]):
                     version=pod.version,
                     finalizers=tuple(pod.finalizers),
                     here=pod.node_name == node,
+                    claimed=pod.annotations.get(names.ANNOTATION_CLAIM) == node,
                     placed=pod.key in parents,
                     deleting=pod.deleting,
                 )
-                for pod in self._pods.store
-                if finalizer in pod.finalizers or pod.node_name == node
+                for pod in pods.values()
             ),
             chaperons=bool(parents),
         )
@@ -239,8 +241,3 @@ class TargetRoom(Controller[Key]):
     def _chaperon_changed(self, parent: Key) -> None:
         for key in self._leaving:
             self.queue.add(key)
-
-
-def is_held(target: Target | None) -> bool:
-    """Whether a target's credentials are to be kept: pods may have been sent there."""
-    return target is not None and target.ready

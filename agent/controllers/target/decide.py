@@ -90,6 +90,8 @@ class Pod:
     finalizers: tuple[str, ...]
     here: bool
     """It is bound to the target's virtual node."""
+    claimed: bool
+    """It may have been sent there, without our knowing the outcome."""
     placed: bool
     """It has a chaperon in the target."""
     deleting: bool
@@ -161,10 +163,7 @@ def drain(view: Leaving) -> Drain:
 def _empty(view: Leaving, pod: Pod) -> Iterable[DeletePod | FreePod]:
     if pod.deleting:
         return
-    claimed = not any(
-        finalizer.startswith(names.PREFIX) and finalizer != view.finalizer for finalizer in pod.finalizers
-    )
-    if pod.here or pod.placed or (claimed and not view.ready):
+    if pod.here or pod.placed or (pod.claimed and not view.ready):
         yield DeletePod(pod)
     else:
         yield FreePod(pod, tuple(finalizer for finalizer in pod.finalizers if finalizer != view.finalizer))

@@ -5,6 +5,8 @@ Writes   finalizer and label of Secrets: put when a Target that refers to one is
          no Target refers to it any more, also after an edit, a forced removal, or a time without an agent.
 """
 
+import contextlib
+
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
 from agent.clusters.target import Target
@@ -30,6 +32,7 @@ class TargetSecretRoom(Controller[Key]):
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self._held = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
         self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._pods.store.index("finalizer", lambda pod: pod.finalizers)
         for informer in self._objects.values():
             self.watch(informer, _referred)
         self.watch(self._held, lambda secret: [secret.key])
@@ -62,11 +65,10 @@ class TargetSecretRoom(Controller[Key]):
         return connected is not None and connected.ready
 
     def _has_pods(self, target: Object) -> bool:
-        finalizer = names.finalizer(*target.key)
         connected = self._deps.targets.get(target.key)
         if connected is not None and self._deps.chaperons.parents(connected):
             return True
-        return any(finalizer in pod.finalizers for pod in self._pods.store)
+        return self._pods.store.count("finalizer", names.finalizer(*target.key)) > 0
 
     async def _put(self, key: Key) -> None:
         try:
@@ -80,10 +82,8 @@ class TargetSecretRoom(Controller[Key]):
 
     async def _take(self, secret: Object) -> None:
         rest = [name for name in secret.finalizers if name != names.FINALIZER_DRAIN]
-        try:
+        with contextlib.suppress(NotFound):
             await self._patch(secret, rest, None)
-        except NotFound:
-            pass
 
     async def _patch(self, secret: Object, finalizers: list[str], label: str | None) -> None:
         body = {

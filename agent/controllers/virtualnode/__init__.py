@@ -1,0 +1,7 @@
+"""Virtual nodes: the nodes that stand for targets, their leases, and pods that should not be on them."""
+
+from agent.controllers.virtualnode.controller import VirtualNodeRoom
+from agent.controllers.virtualnode.lease import NodeLeaseRoom
+from agent.controllers.virtualnode.strays import StrayPodRoom
+
+__all__ = ["NodeLeaseRoom", "StrayPodRoom", "VirtualNodeRoom"]

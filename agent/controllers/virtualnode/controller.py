@@ -1,0 +1,171 @@
+"""Virtual node: keep one Node for every Target.
+
+Watches  Targets, ClusterTargets, virtual nodes, states of targets, the ClusterSummary in each target.
+Writes   the Node: labels, our taints, status. Users' labels, taints, annotations and cordon survive.
+Absent target: Ready stays true, the condition TargetReachable and a NoSchedule taint say that it is away.
+A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, PODS, TARGETS, Kind
+from agent.clusters.target import Target
+from agent.controllers.deps import Deps
+from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
+from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+
+if TYPE_CHECKING:
+    from agent.kube.informer import Informer
+
+VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
+_RETIRE_SECONDS = 1.0
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class VirtualNodeRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "virtualnode"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._address = deps.settings.node_address or os.environ.get("VKUBELET_POD_IP", "")
+        self._versions: dict[Key, str] = {}
+        self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
+        self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
+        self._targets = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self.watch(self._nodes, target_of)
+        for informer in self._targets.values():
+            self.watch(informer, lambda target: [target.key])
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._changed)
+        deps.targets.on_detach(self._detached)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one node in line with its Target."""
+        target = self._targets[_kind(key)].store.get(key)
+        node = self._nodes.store.get(("", names.virtual_node(*key)))
+        if target is None:
+            return await self._retire(key, node) if node is not None else None
+        connected = self._deps.targets.get(key)
+        if connected is not None and connected.ready and key not in self._versions:
+            await self._ask_version(connected)
+        view = self._view(key, target, node)
+        wait = settles_in(view.record, view.now)
+        if wait > 0:
+            return wait
+        await self._apply(view)
+        return None
+
+    def _view(self, key: Key, target: Object, node: Object | None) -> View:
+        connected = self._deps.targets.get(key)
+        summary = self._summaries[key][0].store.get(("", names.SUMMARY_NAME)) if key in self._summaries else None
+        manifest = target.decode()
+        excluded = (manifest.get("spec") or {}).get("excludedLabelsRegexp")
+        flaw = check_pattern(excluded)
+        if flaw:
+            self._deps.recorder.event(manifest, "Warning", "InvalidRegexp", flaw)
+        return View(
+            key=key,
+            node=node.decode() if node is not None else None,
+            record=connected.record if connected is not None else None,
+            draining=target.deleting,
+            summary=summary.decode() if summary is not None else None,
+            excluded=None if flaw else excluded,
+            address=self._address,
+            port=self._deps.settings.kubelet_port,
+            version=self._versions.get(key, ""),
+            now=self._deps.clock.now(),
+        )
+
+    async def _apply(self, view: View) -> None:
+        """Write; the store takes the answer, which brings the key back for what is left to do."""
+        action = decide(view)
+        name = names.virtual_node(*view.key)
+        if action is None:
+            return
+        if isinstance(action, Create):
+            try:
+                self._nodes.absorb(await self._client.create_raw(NODES, action.manifest))
+                return
+            except AlreadyExists:
+                # Its provider label is gone, or our watch has not told us yet.
+                action = decide(replace(view, node=await self._client.get(NODES, name)))
+        if action is not None and not isinstance(action, Create):
+            self._nodes.absorb(await self._client.patch_raw(NODES, name, action.body, sub=action.sub))
+
+    async def _retire(self, key: Key, node: Object) -> float | None:
+        """Delete the pods of a node whose Target is gone, then the node."""
+        try:
+            await self._client.get_raw(_kind(key), key[1], key[0])
+        except NotFound:
+            pass
+        else:
+            # The watch of Targets is behind that of nodes.
+            return _RETIRE_SECONDS
+        _, items = await self._client.list_raw(PODS, fields=f"spec.nodeName={node.name}")
+        pods = [Object(PODS, bytes(item)) for item in items]
+        for pod in pods:
+            if not pod.deleting:
+                await self._delete(PODS, pod)
+        if pods:
+            return _RETIRE_SECONDS
+        await self._delete(NODES, node)
+        return None
+
+    async def _delete(self, kind: Kind, obj: Object) -> None:
+        with contextlib.suppress(NotFound, Conflict):
+            await self._client.delete(kind, obj.name, obj.namespace, uid=obj.uid)
+
+    async def _ask_version(self, target: Target) -> None:
+        try:
+            body = await target.cluster.client.session.request("GET", "/version", resource="version")
+            self._versions[target.key] = msgspec.json.decode(body, type=_Version).git_version
+        except (KubeError, msgspec.DecodeError):
+            # Some targets do not tell; asked again when they come back.
+            self._versions[target.key] = ""
+
+    def _attached(self, target: Target) -> None:
+        informer = target.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
+        stop = self.watch(informer, lambda summary: [target.key], required=False)
+        self._summaries[target.key] = (informer, stop)
+
+    def _changed(self, target: Target) -> None:
+        if not target.ready:
+            self._versions.pop(target.key, None)
+        self.queue.add(target.key)
+
+    def _detached(self, target: Target) -> None:
+        _, stop = self._summaries.pop(target.key)
+        stop()
+        self._versions.pop(target.key, None)
+
+
+def target_of(node: Object) -> Iterable[Key]:
+    """The Target whose node this is, by its labels; nothing for a node that is not ours."""
+    labels = node.labels
+    if names.LABEL_CLUSTER_TARGET_NAME in labels:
+        key = ("", labels[names.LABEL_CLUSTER_TARGET_NAME])
+    else:
+        key = (labels.get(names.LABEL_TARGET_NAMESPACE, ""), labels.get(names.LABEL_TARGET_NAME, ""))
+        if not all(key):
+            return []
+    return [key] if names.virtual_node(*key) == node.name else []
+
+
+def _kind(key: Key) -> Kind:
+    return TARGETS if key[0] else CLUSTER_TARGETS

@@ -1,0 +1,169 @@
+"""What a virtual node should look like. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from agent.api import names
+from agent.clusters.target import Record, State
+from agent.model.diff import merge_patch
+from agent.model.virtualnode import TAINT, InvalidPattern, desired_labels, node_status, virtual_node
+
+if TYPE_CHECKING:
+    from agent.api.conditions import Status
+
+Raw = dict[str, Any]
+Key = tuple[str, str]
+
+SETTLE_SECONDS = 5.0
+"""A target that is connecting leaves its node as it is for so long: restarts of the agent are not told."""
+
+UNREACHABLE = {"key": names.TAINT_UNREACHABLE, "effect": "NoSchedule"}
+DRAINING = {"key": names.TAINT_DRAINING, "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True)
+class View:
+    """A Target that exists, and its node."""
+
+    key: Key
+    node: Raw | None
+    record: Record | None
+    """None: there is no connection, because the Target or its Secret cannot be used."""
+    draining: bool
+    """The Target is being removed."""
+    summary: Raw | None
+    excluded: str | None
+    address: str
+    port: int
+    version: str
+    """Of the target's API server, empty while not known."""
+    now: datetime
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create the node, status and all."""
+
+    manifest: Raw
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Change the node, or its status, by a merge patch."""
+
+    body: Raw
+    sub: str | None = None
+
+
+Action = Create | Patch
+
+
+def settles_in(record: Record | None, now: datetime) -> float:
+    """In how many seconds a target that is connecting has taken too long, 0 for any other state."""
+    if record is None or record.state is not State.CONNECTING:
+        return 0.0
+    return max(0.0, SETTLE_SECONDS - (now - record.since).total_seconds())
+
+
+def decide(view: View) -> Action | None:
+    """The next write to the node, None when it is as it should be.
+
+    One at a time: each write gives a new resource version, which guards the next.
+    """
+    if view.node is None:
+        if view.record is None:
+            return None
+        node = wanted(view, virtual_node(*view.key))
+        return Create({**node, "status": _status(view, {})})
+    new = wanted(view, view.node)
+    guard = {"resourceVersion": view.node["metadata"]["resourceVersion"]}
+    body = merge_patch(view.node, new)
+    if body:
+        return Patch({**body, "metadata": {**body.get("metadata", {}), **guard}})
+    old = view.node.get("status") or {}
+    status = merge_patch(old, _status(view, old))
+    return Patch({"metadata": guard, "status": status}, sub="status") if status else None
+
+
+def wanted(view: View, node: Raw) -> Raw:
+    """The node with our labels and taints; those of others, annotations and cordon stay."""
+    metadata = node["metadata"]
+    annotations = metadata.get("annotations") or {}
+    labels = desired_labels(
+        virtual_node(*view.key)["metadata"]["labels"],
+        (view.summary or {}).get("metadata", {}).get("labels") if view.summary is not None else _applied(view, node),
+        view.excluded,
+        metadata.get("labels"),
+        annotations.get(names.ANNOTATION_APPLIED_LABELS),
+    )
+    spec = node.get("spec") or {}
+    return {
+        **node,
+        "metadata": {
+            **metadata,
+            "labels": labels.labels,
+            "annotations": {**annotations, names.ANNOTATION_APPLIED_LABELS: labels.applied},
+        },
+        "spec": {**spec, "taints": _taints(view, spec.get("taints") or [])},
+    }
+
+
+def check_pattern(pattern: str | None) -> str | None:
+    """What is wrong with a Target's excludedLabelsRegexp, None when nothing is."""
+    try:
+        desired_labels({}, {"a": "b"}, pattern, {}, None)
+    except InvalidPattern as error:
+        return f"spec.excludedLabelsRegexp: {error}; no label is excluded"
+    return None
+
+
+def _applied(view: View, node: Raw) -> dict[str, str]:
+    """The target's labels as we know them from the node, while its summary cannot be read."""
+    metadata = node["metadata"]
+    before = (metadata.get("annotations") or {}).get(names.ANNOTATION_APPLIED_LABELS, "")
+    return {key: value for key, value in (metadata.get("labels") or {}).items() if f'"{key}"' in before}
+
+
+def _taints(view: View, current: list[Raw]) -> list[Raw]:
+    away = view.record is None or view.record.state is not State.READY
+    ours = [(TAINT, True), (UNREACHABLE, away), (DRAINING, view.draining)]
+    taints = list(current)
+    for taint, present in ours:
+        found = [other for other in taints if _same_taint(other, taint)]
+        if present and not found:
+            taints.append(dict(taint))
+        elif not present:
+            taints = [other for other in taints if not _same_taint(other, taint)]
+    return taints
+
+
+def _same_taint(one: Raw, other: Raw) -> bool:
+    return all(one.get(field, "") == other.get(field, "") for field in ("key", "value", "effect"))
+
+
+def _status(view: View, current: Raw) -> Raw:
+    reachable: Status = "True"
+    if view.record is None:
+        reachable, reason = "False", "NotConnected"
+        message = f"{_title(view.key)} cannot be connected: its conditions say why"
+    else:
+        reason, message = view.record.state.value, view.record.message
+        if view.record.state is not State.READY:
+            reachable = "False"
+    return node_status(
+        current,
+        summary=view.summary,
+        ready="True",
+        reachable=reachable,
+        reason=reason,
+        message=message,
+        address=view.address,
+        port=view.port,
+        version=view.version or (current.get("nodeInfo") or {}).get("kubeletVersion", ""),
+        now=view.now,
+    )
+
+
+def _title(key: Key) -> str:
+    return f"Target {key[0]}/{key[1]}" if key[0] else f"ClusterTarget {key[1]}"

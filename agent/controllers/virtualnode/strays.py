@@ -1,0 +1,61 @@
+"""Stray pods: end pods that landed on a virtual node without being proxy pods, those of DaemonSets above all.
+
+Watches  pods of each virtual node whose scheduler is not ours.
+Writes   deletes them once somebody has asked for it: no kubelet will ever confirm that they have stopped, and they
+         have never run (design.md, ruling 5).
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from agent.api import names
+from agent.api.kinds import NODES, PODS
+from agent.controllers.deps import Deps
+from agent.controllers.virtualnode.controller import VIRTUAL, target_of
+from agent.kube.errors import Conflict, NotFound
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.kube.informer import Informer
+
+
+class StrayPodRoom(Controller[tuple[str, Key]]):
+    """Keys are a node's name and the key of a pod on it."""
+
+    name = "stray-pods"
+    workers = 4
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._local = deps.local
+        self._pods: dict[str, tuple[Informer, Callable[[], None]]] = {}
+        nodes = deps.local.informer(NODES, labels=VIRTUAL)
+        self.watch(nodes, lambda node: ())
+        nodes.subscribe(self._node_changed)
+
+    async def reconcile(self, key: tuple[str, Key]) -> float | None:
+        """Delete one pod if it is terminating."""
+        node, pod_key = key
+        pod = self._pods[node][0].store.get(pod_key) if node in self._pods else None
+        if pod is None or not pod.deleting:
+            return None
+        with contextlib.suppress(NotFound, Conflict):
+            await self._local.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=0)
+        return None
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        if new is not None and new.name not in self._pods and target_of(new):
+            self._follow(new.name)
+        elif new is None and old is not None and old.name in self._pods:
+            informer, stop = self._pods.pop(old.name)
+            stop()
+            self._local.informers.drop(informer)
+
+    def _follow(self, node: str) -> None:
+        fields = f"spec.nodeName={node},spec.schedulerName!={names.SCHEDULER_PROXY}"
+        informer = self._local.informer(PODS, fields=fields)
+        stop = self.watch(informer, lambda pod: [(node, pod.key)], required=False)
+        self._pods[node] = (informer, stop)

@@ -1,0 +1,148 @@
+"""A sandbox under measurement: its clusters' clients, and what its processes have used and written so far."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from agent.kube.client import Client
+from agent.kube.errors import KubeError
+from agent.sandbox import Sandbox
+from agent.sandbox.objects import connect
+from agent.sandbox.process import last_lines
+from agent.sandbox.progress import Progress
+from hack.benchmarks import counters, procfs, stats
+from hack.benchmarks.errors import BenchError
+
+OURS = ("agent", "webhook")
+BENCH = "bench/bench"
+"""The process that measures: it shares the processors with what it measures, so its own use is told, too."""
+WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at everything: usage by `CLUSTER/PROCESS`, writes as in `counters`."""
+
+    moment: float
+    usage: dict[str, procfs.Usage]
+    pids: dict[str, int]
+    writes: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What happened between two samples: CPU seconds by `CLUSTER/PROCESS`, writes that came to be."""
+
+    seconds: float
+    cpu: dict[str, float]
+    writes: dict[str, float]
+
+
+class Lab:
+    """Clusters by name; the first is the source. Close it with its sandbox still up."""
+
+    def __init__(self, sandbox: Sandbox, progress: Progress) -> None:
+        self.sandbox = sandbox
+        self.progress = progress
+        self.clients = {cluster.name: connect(cluster.kubeconfig, name=cluster.name) for cluster in sandbox.clusters}
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the clusters, the source first."""
+        return list(self.clients)
+
+    @property
+    def source(self) -> Client:
+        """The source's client."""
+        return self.clients[self.names[0]]
+
+    @property
+    def targets(self) -> list[Client]:
+        """The clients of the targets."""
+        return [self.clients[name] for name in self.names[1:]]
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._http.close()
+        for client in self.clients.values():
+            await client.session.close()
+
+    async def sample(self) -> Sample:
+        """Look at every process. Raises BenchError when one of them is gone."""
+        pids = {BENCH: os.getpid()}
+        for line in self.sandbox.status():
+            if line.pid is None:
+                end = last_lines(self.sandbox[line.cluster].log(line.process))
+                raise BenchError(f"cluster {line.cluster}: {line.process} has ended; the end of its log:\n{end}")
+            pids[f"{line.cluster}/{line.process}"] = line.pid
+        try:
+            usage = {key: procfs.usage(pid) for key, pid in pids.items()}
+        except OSError as error:
+            raise BenchError(f"a process ended during the benchmark: {error}") from error
+        return Sample(time.monotonic(), usage, pids, await self._writes())
+
+    async def _writes(self) -> dict[str, float]:
+        total: dict[str, float] = {}
+        for cluster in self.sandbox.clusters:
+            for process in OURS:
+                url = f"http://{cluster.address}:{cluster.ports[f'{process}-health']}/metrics"
+                role = "source" if cluster.name == self.names[0] else "target"
+                try:
+                    async with self._http.get(url) as response:
+                        text = await response.text()
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    raise BenchError(f"cluster {cluster.name}: {process} gives no metrics: {error}") from error
+                for key, count in counters.writes(text, f"{role}-{process}").items():
+                    total[key] = total.get(key, 0.0) + count
+        return total
+
+
+def phase(before: Sample, after: Sample) -> Phase:
+    """The difference of two samples. Raises BenchError when a process was started again between them."""
+    changed = [key for key, pid in after.pids.items() if before.pids.get(key) != pid]
+    if changed:
+        raise BenchError(f"started again during the benchmark: {', '.join(changed)}")
+    cpu = {key: usage.cpu - before.usage[key].cpu for key, usage in after.usage.items()}
+    return Phase(after.moment - before.moment, cpu, stats.grown(before.writes, after.writes))
+
+
+@contextlib.asynccontextmanager
+async def open_lab(
+    clusters: Sequence[str], nodes: int, pods_per_node: int, progress: Progress
+) -> AsyncIterator[Lab]:
+    """A sandbox of its own in a temporary directory, taken down in the end, whatever happens."""
+    directory = Path(tempfile.mkdtemp(prefix="flotilla-bench-"))
+    sandbox = Sandbox(directory, clusters, f"kwok:{nodes}", pods_per_node=pods_per_node, progress=progress)
+    try:
+        async with sandbox:
+            lab = Lab(sandbox, progress)
+            try:
+                yield lab
+            finally:
+                await lab.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def until(what: str, probe: Callable[[], Awaitable[bool]], seconds: float = WAIT_SECONDS) -> None:
+    """Wait until a probe holds; one that fails does not hold yet. Raises BenchError when time is up."""
+    deadline = time.monotonic() + seconds
+    reason = ""
+    while time.monotonic() < deadline:
+        try:
+            if await probe():
+                return
+            reason = ""
+        except KubeError as error:
+            reason = f": {error}"
+        await asyncio.sleep(0.2)
+    raise BenchError(f"waited {seconds:.0f} s in vain until {what}{reason}")

@@ -1,0 +1,49 @@
+"""The objects that benchmarks create. Pure."""
+
+from typing import Any
+
+from agent.api.names import ELECT, PREFIX
+from agent.sandbox.manifests import Manifest
+
+APP = "app"
+"""Label of every pod of a benchmark; its value is the Deployment's name."""
+
+
+def pod_template(app: str, *, elected: bool) -> Manifest:
+    """A busybox pod without requests, so that only the number of pods matters; elected by its annotation."""
+    metadata: dict[str, Any] = {"labels": {APP: app}}
+    if elected:
+        metadata["annotations"] = {PREFIX + ELECT: ""}
+    container = {"name": "main", "image": "busybox", "command": ["sleep", "infinity"]}
+    return {"metadata": metadata, "spec": {"containers": [container]}}
+
+
+def deployment(name: str, namespace: str, replicas: int, *, elected: bool) -> Manifest:
+    """A Deployment of such pods."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {APP: name}},
+            "template": pod_template(name, elected=elected),
+        },
+    }
+
+
+def pod(name: str, namespace: str, *, elected: bool) -> Manifest:
+    """A single pod of the same kind."""
+    template = pod_template(name, elected=elected)
+    metadata = template["metadata"] | {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def namespace(name: str, labels: dict[str, str] | None = None) -> Manifest:
+    """A namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
+
+
+def moved(manifest: Manifest, namespace: str) -> Manifest:
+    """The same object in another namespace."""
+    return manifest | {"metadata": manifest["metadata"] | {"namespace": namespace}}

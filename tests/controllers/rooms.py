@@ -1,0 +1,102 @@
+"""Runs rooms of the agent against a real API server, as the composition root does, with short times."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from agent.api.kinds import NAMESPACES
+from agent.base.clock import SystemClock
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.clusters.registry import Targets
+from agent.clusters.target import Probing
+from agent.controllers.deps import Deps
+from agent.kube.config import load
+from agent.kube.errors import NotFound
+from agent.kube.events import Recorder
+from agent.runtime.controller import Controller
+from agent.runtime.supervisor import Supervisor
+from agent.sandbox import Cluster as SandboxCluster
+from agent.settings import Settings
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(self.format(record))
+
+
+@contextlib.asynccontextmanager
+async def running(
+    cluster: SandboxCluster, *rooms: Callable[[Deps], Controller[Any]], **settings: Any
+) -> AsyncIterator[Deps]:
+    """The rooms at work; at the end none of them may have failed unexpectedly."""
+    errors = _Errors()
+    logger = logging.getLogger("agent")
+    logger.addHandler(errors)
+    clock = SystemClock()
+    local = Cluster(load(str(cluster.kubeconfig)), "local")
+    try:
+        async with Supervisor("test") as supervisor:
+            uid = (await local.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+            targets = Targets(local, clock, Probing(interval=0.2, timeout=2.0), supervisor)
+            deps = Deps(
+                settings=Settings(**{"cluster_name": "here", "node_address": "10.1.2.3", **settings}),
+                clock=clock,
+                local=local,
+                cluster_uid=uid,
+                targets=targets,
+                chaperons=Chaperons(targets, "here", uid),
+                recorder=Recorder(local.client, clock),
+            )
+            supervisor.spawn("events", deps.recorder.run)
+            for room in [room(deps) for room in rooms]:
+                supervisor.spawn(room.name, room.run)
+            yield deps
+            await targets.close()
+    finally:
+        await local.close()
+        logger.removeHandler(errors)
+    assert errors.messages == []
+
+
+async def eventually(probe: Callable[[], Awaitable[T]]) -> T:
+    """What the probe gives as soon as it gives something true; NotFound counts as false."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            with contextlib.suppress(NotFound):
+                value = await probe()
+                if value:
+                    return value
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def gone(probe: Callable[[], Awaitable[object]]) -> None:
+    """Wait until reading an object says that it does not exist."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                await probe()
+            except NotFound:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def settled(deps: Deps, look: Callable[[], Awaitable[str]]) -> str:
+    """A resource version that has stayed the same for a second."""
+    version = await look()
+    while True:
+        await asyncio.sleep(1.0)
+        before, version = version, await look()
+        if before == version:
+            return version

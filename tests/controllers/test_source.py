@@ -1,0 +1,160 @@
+"""Sources on a real API server."""
+
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_SOURCES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    SERVICE_ACCOUNTS,
+    SOURCES,
+    Kind,
+)
+from agent.controllers.source import SourceRoom
+from agent.kube.client import Client
+from agent.sandbox import Cluster
+from tests.controllers.rooms import eventually, gone, running
+
+
+def source(namespace: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": SOURCES.api_version,
+        "kind": "Source",
+        "metadata": {"name": "cd", "namespace": namespace},
+        "spec": spec,
+    }
+
+
+async def ready(client: Client, kind: Kind, name: str, namespace: str | None, status: str) -> dict[str, Any]:
+    """The Source's condition Ready once it has this status."""
+
+    async def probe() -> dict[str, Any] | None:
+        found = await client.get(kind, name, namespace)
+        condition = find_condition(found.get("status", {}).get("conditions"), "Ready")
+        return dict(condition) if condition and condition["status"] == status else None
+
+    condition = await eventually(probe)
+    assert condition is not None
+    return condition
+
+
+def viewer(namespace: str) -> str:
+    return next(name for name in (f"admiralty-source-{namespace}-cd-cluster-summary-viewer",))
+
+
+async def viewers(client: Client, namespace: str) -> list[dict[str, Any]]:
+    """ClusterRoleBindings of the Source cd of a namespace, whose name may be hashed."""
+    found = await client.list(CLUSTER_ROLE_BINDINGS, labels="multicluster/source")
+    return [one for one in found if one["metadata"]["annotations"]["multicluster/source"] == f"{namespace}/cd"]
+
+
+async def test_a_source_gets_its_rights_and_loses_them(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, SourceRoom):
+        await client.create(SOURCES, source(namespace, serviceAccountName="cd"))
+        await ready(client, SOURCES, "cd", namespace, "True")
+        account = await client.get(SERVICE_ACCOUNTS, "cd", namespace)
+        assert account["metadata"]["ownerReferences"][0]["kind"] == "Source"
+        binding = await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace)
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "cd", "namespace": namespace}]
+        assert len(await viewers(client, namespace)) == 1
+
+        await client.delete(SOURCES, "cd", namespace)
+        await gone(lambda: client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace))
+        await eventually(lambda: no(viewers(client, namespace)))
+
+
+async def no(found: Any) -> bool:
+    return not await found
+
+
+async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, SourceRoom):
+        await client.create(SOURCES, source(namespace, userName="cd", serviceAccountName="cd"))
+        await ready(client, SOURCES, "cd", namespace, "True")
+        await client.patch(ROLE_BINDINGS, "admiralty-source-cd", {"subjects": None}, namespace)
+        await eventually(lambda: subjects(client, namespace))
+        await client.patch(ROLE_BINDINGS, "admiralty-source-cd", {"metadata": {"labels": None}}, namespace)
+        await eventually(lambda: labels(client, namespace))
+        (binding,) = await viewers(client, namespace)
+        await client.delete(CLUSTER_ROLE_BINDINGS, binding["metadata"]["name"])
+        await eventually(lambda: viewers(client, namespace))
+        await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
+        await eventually(lambda: client.get(SERVICE_ACCOUNTS, "cd", namespace))
+
+
+async def subjects(client: Client, namespace: str) -> Any:
+    return (await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace)).get("subjects")
+
+
+async def labels(client: Client, namespace: str) -> Any:
+    return (await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace))["metadata"].get("labels")
+
+
+async def test_rights_go_when_the_source_went_while_no_agent_ran(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, SourceRoom):
+        await client.create(SOURCES, source(namespace, userName="cd"))
+        await ready(client, SOURCES, "cd", namespace, "True")
+    await client.delete(SOURCES, "cd", namespace)
+    assert await viewers(client, namespace)
+    async with running(cluster, SourceRoom):
+        await eventually(lambda: no(viewers(client, namespace)))
+
+
+async def test_a_binding_that_an_older_agent_made_is_taken_over(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await client.create(
+        ROLE_BINDINGS,
+        {
+            "metadata": {"name": "admiralty-source-cd", "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "old"},
+            "subjects": [],
+        },
+    )
+    async with running(cluster, SourceRoom):
+        await client.create(SOURCES, source(namespace, userName="cd"))
+        await ready(client, SOURCES, "cd", namespace, "True")
+        binding = await client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace)
+        assert binding["roleRef"]["name"] == "multicluster-scheduler-source"
+
+
+async def test_a_source_that_names_nobody_says_so(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, SourceRoom):
+        await client.create(SOURCES, source(namespace))
+        condition = await ready(client, SOURCES, "cd", namespace, "False")
+        assert condition["reason"] == "InvalidSpec"
+        assert "spec.userName" in condition["message"]
+
+
+async def test_a_cluster_source_waits_for_the_namespace_of_its_service_account(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    team = f"{namespace}-team"
+    manifest = {
+        "apiVersion": SOURCES.api_version,
+        "kind": "ClusterSource",
+        "metadata": {"name": namespace},
+        "spec": {"serviceAccount": {"name": "cd", "namespace": team}},
+    }
+    async with running(cluster, SourceRoom):
+        await client.create(CLUSTER_SOURCES, manifest)
+        condition = await ready(client, CLUSTER_SOURCES, namespace, None, "False")
+        assert f'namespaces "{team}" not found' in condition["message"]
+        await client.create(NAMESPACES, {"metadata": {"name": team}})
+        await ready(client, CLUSTER_SOURCES, namespace, None, "True")
+        assert await client.get(SERVICE_ACCOUNTS, "cd", team)
+        name = f"admiralty-cluster-source-{namespace}"
+        assert await client.get(CLUSTER_ROLE_BINDINGS, name)
+        await client.delete(CLUSTER_SOURCES, namespace)
+        await gone(lambda: client.get(CLUSTER_ROLE_BINDINGS, name))
+    await client.delete(NAMESPACES, team)
+
+
+async def test_a_switched_off_room_does_nothing(cluster: Cluster, client: Client, namespace: str) -> None:
+    await client.create(SOURCES, source(namespace, userName="cd"))
+    async with running(cluster, SourceRoom, source_controller=False) as deps:
+        assert list(deps.local.informers) == []

@@ -1,0 +1,125 @@
+"""Which rights a Source stands for."""
+
+from typing import Any
+
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from agent.controllers.source.decide import (
+    Create,
+    Delete,
+    Patch,
+    Roles,
+    View,
+    decide,
+    flaw,
+    service_account_key,
+    subjects,
+    wanted_bindings,
+)
+
+ROLES = Roles("source-role", "viewer-role")
+KEY = ("default", "cd")
+CLUSTER_KEY = ("", "cd")
+
+
+def source(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "cd", "namespace": "default", "uid": "u1"}, "spec": spec}
+
+
+def stored(manifest: dict[str, Any]) -> dict[str, Any]:
+    """As the API server gives it back."""
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": "b1", "resourceVersion": "5"}}
+
+
+def view(key: tuple[str, str], obj: dict[str, Any] | None, *bindings: tuple[Any, dict[str, Any]]) -> View:
+    found: dict[Any, dict[str, Any]] = {ROLE_BINDINGS: {}, CLUSTER_ROLE_BINDINGS: {}}
+    for kind, binding in bindings:
+        found[kind][binding["metadata"]["name"]] = binding
+    return View(key, obj, found, ROLES)
+
+
+def everything(key: tuple[str, str], obj: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+    return [(kind, stored(manifest)) for (kind, _), manifest in wanted_bindings(key, obj, ROLES).items()]
+
+
+def test_a_source_is_bound_to_the_source_role_in_its_namespace_and_to_the_viewer_everywhere() -> None:
+    first, second = decide(view(KEY, source(serviceAccountName="cd")))
+    assert isinstance(first, Create)
+    assert isinstance(second, Create)
+    assert first.manifest["kind"] == "RoleBinding"
+    assert first.manifest["metadata"]["name"] == "admiralty-source-cd"
+    assert first.manifest["metadata"]["namespace"] == "default"
+    assert first.manifest["roleRef"]["name"] == "source-role"
+    assert second.manifest["kind"] == "ClusterRoleBinding"
+    assert second.manifest["metadata"]["name"] == "admiralty-source-default-cd-cluster-summary-viewer"
+    assert second.manifest["roleRef"]["name"] == "viewer-role"
+
+
+def test_what_is_cluster_scoped_is_not_owned_by_a_source_in_a_namespace() -> None:
+    first, second = (manifest for _, manifest in everything(KEY, source(userName="u")))
+    assert first["metadata"]["ownerReferences"][0]["uid"] == "u1"
+    assert "ownerReferences" not in second["metadata"]
+
+
+def test_a_cluster_source_is_bound_everywhere() -> None:
+    first, second = (manifest for _, manifest in everything(CLUSTER_KEY, source(userName="u")))
+    assert [first["kind"], second["kind"]] == ["ClusterRoleBinding"] * 2
+    assert first["metadata"]["name"] == "admiralty-cluster-source-cd"
+    assert second["metadata"]["name"] == "admiralty-cluster-source-cd-cluster-summary-viewer"
+    assert first["metadata"]["ownerReferences"][0]["kind"] == "ClusterSource"
+
+
+def test_the_service_account_comes_before_the_user() -> None:
+    assert subjects(KEY, source(userName="spiffe://c1", serviceAccountName="cd")) == [
+        {"kind": "ServiceAccount", "name": "cd", "namespace": "default"},
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "spiffe://c1"},
+    ]
+
+
+def test_nothing_is_done_when_all_is_there() -> None:
+    obj = source(serviceAccountName="cd", userName="u")
+    assert decide(view(KEY, obj, *everything(KEY, obj))) == []
+
+
+def test_other_subjects_and_missing_labels_are_repaired_and_labels_of_others_stay() -> None:
+    obj = source(userName="u")
+    (kind, binding), rest = everything(KEY, obj)
+    binding["metadata"]["labels"] = {"team": "x"}
+    binding["subjects"] = [{"kind": "User", "name": "intruder"}]
+    (action,) = decide(view(KEY, obj, (kind, binding), rest))
+    assert isinstance(action, Patch)
+    assert action.body["metadata"] == {"labels": {"multicluster/source": "default-cd"}}
+    assert action.body["subjects"] == subjects(KEY, obj)
+
+
+def test_a_binding_to_another_role_is_made_again() -> None:
+    obj = source(userName="u")
+    (kind, binding), rest = everything(KEY, obj)
+    binding["roleRef"] = {**binding["roleRef"], "name": "old-role"}
+    first, second = decide(view(KEY, obj, (kind, binding), rest))
+    assert first == Delete(ROLE_BINDINGS, ("default", "admiralty-source-cd"), "b1")
+    assert isinstance(second, Create)
+
+
+def test_all_bindings_go_with_the_source() -> None:
+    bindings = everything(KEY, source(userName="u"))
+    assert [type(action) for action in decide(view(KEY, None, *bindings))] == [Delete, Delete]
+
+
+def test_a_source_that_names_nobody_any_more_loses_its_rights() -> None:
+    bindings = everything(KEY, source(userName="u"))
+    assert [type(action) for action in decide(view(KEY, source(), *bindings))] == [Delete, Delete]
+
+
+def test_a_source_that_names_nobody_is_told_which_fields_to_set() -> None:
+    assert flaw(KEY, source()) == "spec names nobody: set spec.userName, spec.serviceAccountName, or both"
+    assert "spec.serviceAccount," in (flaw(CLUSTER_KEY, source()) or "")
+    assert flaw(KEY, source(userName="u")) is None
+
+
+def test_a_service_account_of_a_cluster_source_needs_name_and_namespace() -> None:
+    half = source(userName="u", serviceAccount={"name": "cd"})
+    assert service_account_key(CLUSTER_KEY, half) is None
+    assert (flaw(CLUSTER_KEY, half) or "").startswith("spec.serviceAccount.namespace is missing")
+    whole = source(serviceAccount={"name": "cd", "namespace": "team"})
+    assert service_account_key(CLUSTER_KEY, whole) == ("team", "cd")
+    assert flaw(CLUSTER_KEY, whole) is None

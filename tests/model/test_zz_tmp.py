@@ -1,2 +1,0 @@
-import gc
-def test_gc(): gc.collect()

@@ -1,0 +1,100 @@
+"""Where programs come from, and in which order."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import SandboxError, binaries, build
+from agent.sandbox.components import PROGRAMS
+from agent.sandbox.download import KUBERNETES
+from agent.sandbox.progress import Silent
+
+
+def install(folder: Path, version: str, names: tuple[str, ...] = PROGRAMS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho Kubernetes {version}\n")
+        program.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine with an empty PATH, an empty cache, no network and no Go."""
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("FLOTILLA_CACHE", str(tmp_path / "cache"))
+    for name in ("KUBERNETES", "GITHUB", "GITHUB_API"):
+        monkeypatch.setenv(f"FLOTILLA_{name}_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(build, "_USUAL_GO", str(tmp_path / "go"))
+    return tmp_path
+
+
+async def find() -> binaries.Programs:
+    return await binaries.find(PROGRAMS, Silent())
+
+
+async def test_assets_come_before_path(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    install(nowhere / "path", "v1.31.0")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(install(nowhere / "assets", "v1.32.4")))
+    found = await find()
+    assert found.version == "1.32"
+    assert set(found.paths.values()) == {str(nowhere / "assets" / name) for name in PROGRAMS}
+
+
+async def test_an_incomplete_set_is_not_mixed_with_another(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(install(nowhere / "assets", "v1.32.4", ("etcd", "kubectl"))))
+    install(nowhere / "path", "v1.31.0")
+    assert (await find()).paths["kubectl"] == str(nowhere / "path" / "kubectl")
+
+
+@pytest.mark.parametrize("version", ["v1.29.9", "unknown"])
+async def test_a_version_that_does_not_fit_is_passed_over(nowhere: Path, version: str) -> None:
+    install(nowhere / "path", version)
+    install(binaries.built_folder(), KUBERNETES)
+    assert (await find()).paths["etcd"] == str(binaries.built_folder() / "etcd")
+
+
+async def test_programs_of_different_versions_are_passed_over(nowhere: Path) -> None:
+    install(nowhere / "path", "v1.36.0")
+    install(nowhere / "path", "v1.35.0", ("kubectl",))
+    install(binaries.released_folder(), KUBERNETES)
+    assert (await find()).paths["kubectl"] == str(binaries.released_folder() / "kubectl")
+
+
+async def test_when_nothing_works_it_says_what_was_tried_and_what_to_install() -> None:
+    with pytest.raises(SandboxError) as caught:
+        await find()
+    for words in ("PATH: no etcd", "download: cannot connect to 127.0.0.1:1", "build: Go is missing", "Install Go"):
+        assert words in str(caught.value)
+
+
+async def test_what_an_interrupted_attempt_left_is_cleared_away(nowhere: Path) -> None:
+    (nowhere / "cache" / ".build-x").mkdir(parents=True)
+    (nowhere / "cache" / ".download-x").mkdir()
+    with pytest.raises(SandboxError):
+        await find()
+    assert [path.name for path in (nowhere / "cache").iterdir()] == [".lock"]
+
+
+async def test_two_at_once_build_once(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    tools = nowhere / "path"
+    tools.mkdir()
+    body = 'while [ "$1" != -o ]; do shift; done; /bin/echo built >> $LOG; /bin/sleep 0.3; /bin/cp /bin/true "$2"'
+    (tools / "go").write_text(f'#!/bin/bash\nif [ "$1" = list ]; then exit; fi\n{body}\n')
+    (tools / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("LOG", str(nowhere / "log"))
+    first, second = await asyncio.gather(find(), find())
+    assert first == second
+    assert (nowhere / "log").read_text() == "built\n"
+
+
+async def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    (nowhere / "file").write_text("")
+    monkeypatch.setenv("FLOTILLA_CACHE", str(nowhere / "file" / "cache"))
+    with pytest.raises(SandboxError, match="FLOTILLA_CACHE"):
+        await find()
