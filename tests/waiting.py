@@ -1,13 +1,22 @@
-"""Waiting for something to become true; the test's own timeout is the limit."""
+"""Waiting for what must become true, on the test's own event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-async def until(probe: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Return once the probe, plain or async, says true."""
-    while True:
-        answer = probe()
-        if answer if isinstance(answer, bool) else await answer:
-            return
-        await asyncio.sleep(0.02)
+async def until(probe: Callable[[], T | None | Awaitable[T | None]], seconds: float = 20.0) -> T:
+    """What `probe` gives as soon as it is true; TimeoutError names the probe if that takes too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                value = probe()
+                if isinstance(value, Awaitable):
+                    value = await value
+                if value:
+                    return value
+                await asyncio.sleep(0.02)
+    except TimeoutError as error:
+        raise AssertionError(f"not true within {seconds:g} s: {getattr(probe, '__qualname__', probe)}") from error

@@ -1,12 +1,31 @@
 """Our chaperons in all targets, found by the proxy pod they stand for."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from agent.api import names
+from agent.api.kinds import CHAPERONS
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target, parent_of
+from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
 from agent.kube.store import Key, Object
+
+
+async def delete(target: Target, chaperon: Mapping[str, Any]) -> None:
+    """Delete this very chaperon, with its delegate before it (ruling 5); nothing happens when it is gone already.
+
+    Raises KubeError; where the target gave no answer, it is probed at once.
+    """
+    metadata = chaperon["metadata"]
+    try:
+        await target.cluster.client.delete(
+            CHAPERONS, metadata["name"], metadata["namespace"], uid=metadata["uid"], propagation="Foreground"
+        )
+    except (NotFound, Conflict, Gone):
+        return
+    except Unreachable:
+        target.doubt()
+        raise
 
 
 class Placed(NamedTuple):
@@ -27,6 +46,7 @@ class Chaperons:
         self._identity = (cluster_name, cluster_uid)
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
         self._subscribers: list[Callable[[Key], None]] = []
+        self._stops: dict[Key, Callable[[], None]] = {}
         targets.on_attach(self._attached)
         targets.on_detach(self._detached)
 
@@ -55,7 +75,7 @@ class Chaperons:
                 if obj is not None and self.is_ours(obj):
                     self._note(target, obj, present)
 
-        target.chaperons.subscribe(changed)
+        self._stops[target.key] = target.chaperons.subscribe(changed)
 
     def _note(self, target: Target, chaperon: Object, present: bool) -> None:
         namespace, _, name = parent_of(chaperon)[0].partition("/")
@@ -72,6 +92,10 @@ class Chaperons:
             subscriber(parent)
 
     def _detached(self, target: Target) -> None:
+        # The informer of a self target lives on with the local cluster.
+        stop = self._stops.pop(target.key, None)
+        if stop is not None:
+            stop()
         for parent in self.parents(target):
             placed = self._by_parent[parent]
             for entry in [entry for entry in placed if entry[0] == target.key]:

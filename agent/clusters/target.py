@@ -155,7 +155,8 @@ class Target:
         if old.state is State.READY:
             self.record = replace(old, failures=0)
         elif not self.chaperons.synced.is_set() or (self.chaperons.error is not None and old.failures):
-            self.cluster.informers.interrupt()
+            if old.failures:
+                self.cluster.informers.interrupt()
             self.record = replace(old, failures=0)
             if old.state is not State.CONNECTING:
                 self._become(Record(State.CONNECTING, "reachable again, reading its state", self._clock.now()))

@@ -112,7 +112,7 @@ def from_status(body: bytes, status: int, retry_after: float | None = None) -> S
     """The error for a response's HTTP status and body (or for the Status object of a watch's ERROR event)."""
     try:
         detail = msgspec.json.decode(body, type=_Status)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         detail = _Status()
     if detail.kind != "Status":
         detail = _Status()
@@ -128,6 +128,6 @@ def from_watch_error(body: bytes) -> StatusError:
     """The error for the object of a watch's ERROR event."""
     try:
         code = msgspec.json.decode(body, type=_Status).code
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         code = 0
     return from_status(body, code or 500)

@@ -101,4 +101,5 @@ class Recorder:
 
 def _name(metadata: dict[str, Any], reason: str, message: str) -> str:
     about = f"{metadata.get('uid')}/{reason}/{message}"
-    return f"{metadata['name'][:200]}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    # A cut may leave a dash or a dot at the end, where no part of a DNS name ends with one.
+    return f"{metadata['name'][:200].rstrip('-.')}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"

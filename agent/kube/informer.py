@@ -101,8 +101,7 @@ class Informer:
             try:
                 if not self._version:
                     await self._list()
-                async with asyncio.timeout(None) as self._watching:
-                    await self._watch()
+                await self._follow()
                 self.error = None
             except TimeoutError:
                 self._restarted("interrupted")
@@ -116,8 +115,6 @@ class Informer:
                 self._failed(error, str(error.status))
             except KubeError as error:
                 self._failed(error, "unreachable")
-            finally:
-                self._watching = None
             await self._pause()
 
     async def _list(self) -> None:
@@ -130,6 +127,14 @@ class Informer:
         self._version = version
         self.error = None
         self.synced.set()
+
+    async def _follow(self) -> None:
+        """Watch until the stream ends. Raises TimeoutError when interrupted, also while it is being opened."""
+        try:
+            async with asyncio.timeout(None) as self._watching:
+                await self._watch()
+        finally:
+            self._watching = None
 
     async def _watch(self) -> None:
         params = selectors(**self._selectors) | {
@@ -152,7 +157,7 @@ class Informer:
     def _event(self, line: bytes) -> None:
         try:
             event = _event_decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable("what answers a watch is no Kubernetes API server") from error
         raw = bytes(event.object)
         match event.type:

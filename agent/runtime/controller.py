@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-_CONFLICT_SECONDS = 0.05
 _INVALID_SECONDS = 300.0
 
 
@@ -30,8 +29,10 @@ class Controller(ABC, Generic[K]):
 
     name: ClassVar[str]
     workers: ClassVar[int] = 8
+    """Keys that are reconciled at the same time, unless the constructor is given another number."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int | None = None) -> None:
+        self._concurrency = workers or self.workers
         self.queue: WorkQueue[K] = WorkQueue()
         self._sources: list[Informer] = []
         self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in ("done", "error", "conflict")}
@@ -68,7 +69,7 @@ class Controller(ABC, Generic[K]):
         for informer in self._sources:
             await informer.synced.wait()
         async with asyncio.TaskGroup() as group:
-            for _ in range(self.workers):
+            for _ in range(self._concurrency):
                 group.create_task(self._work())
 
     async def _work(self) -> None:
@@ -88,7 +89,7 @@ class Controller(ABC, Generic[K]):
         except Conflict as error:
             log.debug("conflict: %s", error)
             self._reconciles["conflict"].inc()
-            self.queue.add_after(key, _CONFLICT_SECONDS)
+            self.queue.retry(key)
         except Invalid as error:
             log.warning("refused as invalid, next try in %.0f s: %s", _INVALID_SECONDS, error)
             self._reconciles["error"].inc()

@@ -51,43 +51,53 @@ class LeaderLease:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled."""
         while True:
-            await self._acquire()
+            renewed = await self._acquire()
             log.info("leading: %s holds lease %s/%s", self.identity, self._namespace, self._name)
             self.leading = True
             try:
                 async with asyncio.TaskGroup() as group:
                     work = group.create_task(_awaited(lead))
-                    await self._hold()
+                    await self._hold(renewed)
                     log.warning("lease %s/%s lost", self._namespace, self._name)
                     work.cancel()
             finally:
                 self.leading = False
                 await asyncio.shield(self._release())
 
-    async def _acquire(self) -> None:
+    async def _acquire(self) -> float:
+        """Wait for the lease; returns the moment from which it is ours."""
         while True:
-            if await self._try():
+            started = time.monotonic()
+            if await self._try(self._times.renew):
+                return started
+            await asyncio.sleep(self._times.retry)
+
+    async def _hold(self, renewed: float) -> None:
+        """Renew until somebody else holds the lease, or no renewal succeeds for as long as `renew`.
+
+        Others count from when a renewal reached the API server, which may be as early as when it was sent.
+        """
+        while (left := renewed + self._times.renew - time.monotonic()) > 0:
+            await asyncio.sleep(min(self._times.retry, left))
+            started = time.monotonic()
+            held = await self._try(renewed + self._times.renew - started)
+            if held is False:
                 return
-            await asyncio.sleep(self._times.retry)
+            if held:
+                renewed = started
 
-    async def _hold(self) -> None:
-        renewed = time.monotonic()
-        while time.monotonic() - renewed < self._times.renew:
-            await asyncio.sleep(self._times.retry)
-            if await self._try():
-                renewed = time.monotonic()
-
-    async def _try(self) -> bool:
+    async def _try(self, seconds: float) -> bool | None:
+        """Whether the lease is ours now; None when that could not be found out in time."""
         try:
-            async with asyncio.timeout(self._times.renew):
+            async with asyncio.timeout(seconds):
                 taken = await self._take()
             self.contact = True
             return taken
         except (KubeError, TimeoutError) as error:
             log.debug("lease %s/%s: %s", self._namespace, self._name, error)
-            return False
+            return None
 
-    async def _take(self) -> bool:
+    async def _take(self) -> bool | None:
         now = micro_stamp(self._clock.now())
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
@@ -118,7 +128,7 @@ class LeaderLease:
         try:
             await self._client.update(LEASES, lease)
         except Conflict:
-            return False
+            return None
         return True
 
     def _expired(self, version: str, spec: dict[str, Any]) -> bool:

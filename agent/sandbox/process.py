@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,9 @@ MARK = "FLOTILLA_SANDBOX_PROCESS"
 LAST_LINES = 8
 
 _LISTEN = "0A"
+_KERNEL_THREAD = 0x00200000
+_EXEC_TRIES = 50
+_EXEC_SECONDS = 0.002
 _DROPPED = ("ETCD_", "KUBE", "FLOTILLA_")
 
 
@@ -159,9 +163,29 @@ def last_lines(log: Path) -> str:
 
 
 def _mark(pid: int) -> str:
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return ""
     prefix = f"{MARK}=".encode()
+    variables = _environ(pid).split(b"\0")
     return next((entry[len(prefix) :].decode(errors="replace") for entry in variables if entry.startswith(prefix)), "")
+
+
+def _environ(pid: int) -> bytes:
+    """A process's environment; none for one that has ended, is somebody else's, or belongs to the kernel."""
+    content = b""
+    for _ in range(_EXEC_TRIES):
+        try:
+            content = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return b""
+        if content or not is_alive(pid) or _is_kernel_thread(pid):
+            break
+        # In the middle of exec a process shows no environment (seen): it is one of ours all the same.
+        time.sleep(_EXEC_SECONDS)
+    return content
+
+
+def _is_kernel_thread(pid: int) -> bool:
+    try:
+        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6])
+    except OSError:
+        return True
+    return bool(flags & _KERNEL_THREAD)

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from agent.api.kinds import Kind
 from agent.api.names import ELECT, PREFIX
 from agent.sandbox.manifests import Manifest
+
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet")
 
 APP = "app"
 """Label of every pod of a benchmark; its value is the Deployment's name."""

@@ -1,11 +1,8 @@
 """When the pods of a Deployment were first seen, and when they were seen Running: by one watch and the local clock."""
 
-import asyncio
-import contextlib
 import time
 
 from agent.api.kinds import PODS
-from agent.base.clock import Clock
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.kube.store import Object

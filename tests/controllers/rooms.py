@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from agent.api.kinds import NAMESPACES
@@ -92,11 +92,6 @@ async def gone(probe: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(_POLL_SECONDS)
 
 
-async def settled(deps: Deps, look: Callable[[], Awaitable[str]]) -> str:
-    """A resource version that has stayed the same for a second."""
-    version = await look()
-    while True:
-        await asyncio.sleep(1.0)
-        before, version = version, await look()
-        if before == version:
-            return version
+async def empty(found: Awaitable[Collection[object]]) -> bool:
+    """Whether a list that is being read has nothing in it."""
+    return not await found

@@ -15,7 +15,7 @@ from agent.api.kinds import (
 from agent.controllers.source import SourceRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import empty, eventually, gone, running
 
 
 def source(namespace: str, **spec: Any) -> dict[str, Any]:
@@ -40,10 +40,6 @@ async def ready(client: Client, kind: Kind, name: str, namespace: str | None, st
     return condition
 
 
-def viewer(namespace: str) -> str:
-    return next(name for name in (f"admiralty-source-{namespace}-cd-cluster-summary-viewer",))
-
-
 async def viewers(client: Client, namespace: str) -> list[dict[str, Any]]:
     """ClusterRoleBindings of the Source cd of a namespace, whose name may be hashed."""
     found = await client.list(CLUSTER_ROLE_BINDINGS, labels="multicluster/source")
@@ -62,11 +58,7 @@ async def test_a_source_gets_its_rights_and_loses_them(cluster: Cluster, client:
 
         await client.delete(SOURCES, "cd", namespace)
         await gone(lambda: client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace))
-        await eventually(lambda: no(viewers(client, namespace)))
-
-
-async def no(found: Any) -> bool:
-    return not await found
+        await eventually(lambda: empty(viewers(client, namespace)))
 
 
 async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -101,7 +93,7 @@ async def test_rights_go_when_the_source_went_while_no_agent_ran(
     await client.delete(SOURCES, "cd", namespace)
     assert await viewers(client, namespace)
     async with running(cluster, SourceRoom):
-        await eventually(lambda: no(viewers(client, namespace)))
+        await eventually(lambda: empty(viewers(client, namespace)))
 
 
 async def test_a_binding_that_an_older_agent_made_is_taken_over(

@@ -99,6 +99,14 @@ def test_a_process_whose_pid_file_cannot_be_written_is_not_left_running(start: S
     assert process.find_all("f00d00") == []
 
 
+def test_a_process_that_is_just_being_started_is_found(start: Starter) -> None:
+    for _ in range(30):
+        pid = start(["/usr/bin/env", "/usr/bin/env", *FOREVER])
+        assert process.find(start.pid_file, MARK) == pid
+        assert process.send(pid, MARK, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def test_settings_of_the_surroundings_do_not_reach_a_process() -> None:
     base = {"PATH": "/bin", "ETCD_NAME": "x", "KUBECONFIG": "y", "https_proxy": "z", "HTTPS_PROXY": "z"}
     env = process.environment(base, MARK, "/src")

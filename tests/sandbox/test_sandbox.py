@@ -27,10 +27,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 JOBS = Kind("batch", "v1", "jobs", "Job")
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
-TEMPLATE = {
-    "metadata": {"labels": {"app": "x"}},
-    "spec": {"containers": [{"name": "main", "image": "example.com/image:1"}]},
-}
+LABELS = {"labels": {"app": "x"}}
+POD = {"containers": [{"name": "main", "image": "example.com/image:1"}]}
 
 root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="network namespaces take root")
 
@@ -67,15 +65,19 @@ async def test_a_deployment_runs_and_a_job_completes_in_a_cluster_without_root(d
     assert sandbox["one"].kubeconfig.stat().st_mode & 0o777 == 0o600
     async with client_of(sandbox["one"]) as client:
         assert [node["status"]["capacity"]["pods"] for node in await client.list(NODES)] == ["7", "7"]
-        deployment = {"replicas": 3, "selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}
+        deployment = {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": LABELS, "spec": POD},
+        }
         await client.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": deployment}, "default")
-        job = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
+        job = {"template": {"metadata": LABELS, "spec": {**POD, "restartPolicy": "Never"}}}
         await client.create(JOBS, {"metadata": {"name": "job"}, "spec": job}, "default")
 
         async def done() -> bool:
             web = await client.get(DEPLOYMENTS, "web", "default")
             job = await client.get(JOBS, "job", "default")
-            return web["status"].get("readyReplicas") == 3 and job["status"].get("succeeded") == 1
+            return (web["status"].get("readyReplicas"), job["status"].get("succeeded")) == (3, 1)
 
         await until(done)
         pod = (await client.list(PODS, "default", fields="status.phase=Running"))[0]
@@ -204,59 +206,56 @@ async def test_a_missing_program_is_named_and_nothing_is_left(
     assert leftovers(directory) == []
 
 
-@root
-async def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+@pytest_asyncio.fixture
+async def small_disk(tmp_path: Path) -> AsyncIterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk))
     assert await mount.wait() == 0
-    try:
-        with pytest.raises(SandboxError, match="too full"):
-            await Sandbox(disk / "sandbox", ["one"], "kwok:0", agents=False).up()
-        assert leftovers(disk / "sandbox") == []
-    finally:
-        unmount = await asyncio.create_subprocess_exec("umount", str(disk))
-        assert await unmount.wait() == 0
+    yield disk
+    unmount = await asyncio.create_subprocess_exec("umount", str(disk))
+    assert await unmount.wait() == 0
+
+
+@root
+async def test_a_full_disk_is_named_and_nothing_is_left(small_disk: Path) -> None:
+    with pytest.raises(SandboxError, match="too full"):
+        await Sandbox(small_disk / "sandbox", ["one"], "kwok:0", agents=False).up()
+    assert leftovers(small_disk / "sandbox") == []
 
 
 @root
 async def test_a_disk_that_fills_up_later_is_named_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.sandbox.store.BYTES_PER_CLUSTER", 0)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk))
-    assert await mount.wait() == 0
-    try:
-        with pytest.raises(SandboxError, match=r"etcd ended(.*\n)*.*(disk .* is full|no space left)"):
-            await Sandbox(disk / "sandbox", ["one"], "kwok:0", agents=False).up()
-        assert leftovers(disk / "sandbox") == []
-    finally:
-        unmount = await asyncio.create_subprocess_exec("umount", str(disk))
-        assert await unmount.wait() == 0
+    with pytest.raises(SandboxError, match=r"etcd ended(.*\n)*.*(disk .* is full|no space left)"):
+        await Sandbox(small_disk / "sandbox", ["one"], "kwok:0", agents=False).up()
+    assert leftovers(small_disk / "sandbox") == []
 
 
 @pytest.mark.parametrize("content", ["file", "folder"])
 async def test_a_directory_that_holds_something_else_is_left_alone(directory: Path, content: str) -> None:
-    directory.mkdir()
-    (directory / "mine").mkdir() if content == "folder" else (directory / "mine").write_text("keep")
+    mine = directory / "mine"
+    os.makedirs(mine if content == "folder" else directory)
+    if content == "file":
+        mine.write_text("keep")
     with pytest.raises(SandboxError, match="not a sandbox"):
         await Sandbox(directory, ["one"], agents=False).up()
     assert not await Sandbox(directory).down()
-    assert (directory / "mine").exists()
+    assert os.path.exists(mine)
 
 
 async def test_a_sandbox_that_was_moved_says_where_it_belongs(directory: Path, tmp_path: Path) -> None:
     await Sandbox(directory, ["one"], "kwok:0", agents=False).up()
-    moved = directory.rename(tmp_path / "moved")
+    moved = Path(shutil.move(directory, tmp_path / "moved"))
     try:
         with pytest.raises(SandboxError, match=str(directory)):
             await Sandbox(moved).down()
         with pytest.raises(SandboxError, match="move its directory back"):
             Sandbox.open(moved)
     finally:
-        moved.rename(directory)
+        shutil.move(moved, directory)
 
 
 async def test_joined_clusters_have_a_source_a_target_and_a_working_kubeconfig(directory: Path) -> None:

@@ -123,6 +123,10 @@ class Place:
 
     async def prepare(self) -> None:
         """Make the namespace one whose pods can be elected and created."""
+        for left in await self.client.list(MUTATING_WEBHOOKS):
+            # A test that was ended by force leaves its own, which would refuse the elected pods of this one.
+            if left["metadata"]["name"].startswith("test-"):
+                await self.client.delete(MUTATING_WEBHOOKS, left["metadata"]["name"])
         label = {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
         await self.client.patch(NAMESPACES, self.namespace, label)
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}

@@ -16,7 +16,7 @@ import pytest
 from tests.webhook.replica import Place, elected, free_port, until
 
 REPOSITORY = Path(__file__).parents[2]
-PYTHON = (sys.executable, "-W", "error", "-X", "importtime")
+PYTHON = (sys.executable, "-X", "importtime")
 MEBIBYTE = 1 << 20
 
 

@@ -9,10 +9,11 @@ import logging
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters import chaperons
 from agent.clusters.target import Target
 from agent.controllers.deps import Deps
 from agent.controllers.feedback import decide as room
-from agent.kube.errors import Conflict, Gone, Invalid, NotFound, Unreachable
+from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 
@@ -38,6 +39,9 @@ class Feedback(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Compare proxy pod and chaperons, act on the difference."""
+        proxy = self._proxies.store.get(key)
+        if proxy is not None and self._is_schedulers_own(proxy):
+            return None
         view, targets = self._gather(key)
         for action in room.decide(view):
             await self._apply(key, view, targets, action)
@@ -52,6 +56,16 @@ class Feedback(Controller[Key]):
             self.queue.add(pod.key)
         for key in self._deps.chaperons.parents(target):
             self.queue.add(key)
+
+    def _is_schedulers_own(self, proxy: Object) -> bool:
+        """Whether there is nothing to do yet: most events of a pod that is being scheduled end here, undecoded."""
+        if proxy.deleting or proxy.node_name:
+            return False
+        home = self._home(proxy)
+        return all(
+            placed.target.finalizer == home and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
+            for placed in self._deps.chaperons.of(proxy.key)
+        )
 
     def _gather(self, key: Key) -> tuple[room.View, dict[str, Target]]:
         proxy = self._proxies.store.get(key)
@@ -83,7 +97,7 @@ class Feedback(Controller[Key]):
     async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> None:
         match action:
             case room.DeleteChaperon(delegate):
-                await self._delete_chaperon(targets[delegate.finalizer], delegate)
+                await chaperons.delete(targets[delegate.finalizer], delegate.chaperon)
             case room.PatchProxy(patch, status):
                 await self._patch(key, patch, status)
             case room.EndProxy() if view.proxy is not None:
@@ -94,18 +108,6 @@ class Feedback(Controller[Key]):
                     await self._delete_proxy(key, view.proxy)
             case _:
                 pass
-
-    async def _delete_chaperon(self, target: Target, delegate: room.Delegate) -> None:
-        metadata = delegate.chaperon["metadata"]
-        try:
-            await target.cluster.client.delete(
-                CHAPERONS, metadata["name"], metadata["namespace"], uid=metadata["uid"], propagation="Foreground"
-            )
-        except (NotFound, Conflict, Gone):
-            return
-        except Unreachable:
-            target.doubt()
-            raise
 
     async def _patch(self, key: Key, patch: dict[str, object], status: bool) -> None:
         try:

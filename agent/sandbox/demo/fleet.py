@@ -91,10 +91,7 @@ def assemble(readings: Readings) -> Fleet:
         for node in nodes
     }
     delegates = [
-        _delegate(cluster, pod, regions)
-        for cluster, pods in readings.pods.items()
-        for pod in pods
-        if is_delegate(pod)
+        _delegate(cluster, pod, regions) for cluster, pods in readings.pods.items() for pod in pods if is_delegate(pod)
     ]
     here = readings.pods[readings.source]
     proxies = tuple(_proxy(pod, delegates) for pod in sorted(here, key=_name) if is_proxy(pod))

@@ -23,16 +23,19 @@ class Clients:
 
     async def fleet(self) -> Fleet:
         """What all clusters say now. Raises KubeError if one gives no answer."""
-        source = self.source
-        pods, chaperons, nodes, targets, *workloads = await asyncio.gather(
+        pods, chaperons, nodes, targets, workloads = await asyncio.gather(
             self._everywhere(PODS),
             self._everywhere(CHAPERONS),
             self._everywhere(NODES),
-            source.list(TARGETS, NAMESPACE),
-            *(source.list(kind, NAMESPACE) for kind in (DEPLOYMENTS, REPLICA_SETS, JOBS)),
+            self.source.list(TARGETS, NAMESPACE),
+            self._workloads(),
         )
-        flat = [obj for found in workloads for obj in found]
-        return assemble(Readings(source.name, pods, chaperons, nodes, targets, flat))
+        return assemble(Readings(self.source.name, pods, chaperons, nodes, targets, workloads))
+
+    async def _workloads(self) -> Objects:
+        kinds = (DEPLOYMENTS, REPLICA_SETS, JOBS)
+        lists = await asyncio.gather(*(self.source.list(kind, NAMESPACE) for kind in kinds))
+        return [obj for found in lists for obj in found]
 
     async def _everywhere(self, kind: Kind) -> dict[str, Objects]:
         # No namespace for what has none: Kind.path leaves it out.

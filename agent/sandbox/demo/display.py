@@ -1,0 +1,136 @@
+"""What the user of the demo sees: a live table on a terminal, else plain lines."""
+
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agent.sandbox.demo.fleet import Fleet, Proxy, spread
+
+SAMPLE = 5
+"""Pods in the table that stays when a step is done."""
+LINE_SECONDS = 3.0
+"""Between two lines that tell how far a step is, where there is no terminal."""
+_FRAME = 6
+"""Lines of a terminal that the live table leaves free."""
+_COLORS = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
+
+
+class Display:
+    """Writes to one console; `say`, then for each step `begin`, `show` as often as there is news, `done` or `close`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._fleet: Fleet | None = None
+        self._app = ""
+        self._began = 0.0
+        self._last_line = 0.0
+        self._last_note = ""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the step began."""
+        return time.monotonic() - self._began
+
+    def say(self, text: str, style: str = "") -> None:
+        """A paragraph."""
+        self._console.print(Text(text, style), highlight=False)
+
+    def type(self, command: str) -> None:
+        """Something to type, in lines that can be copied: never wrapped."""
+        for line in command.splitlines():
+            self._console.print(Text(line, "cyan"), soft_wrap=True, highlight=False)
+
+    def begin(self, title: str, text: str, command: str = "", app: str = "") -> None:
+        """Say what comes."""
+        self._console.print()
+        self._console.print(Text(title, "bold"), highlight=False)
+        self.say(textwrap.fill(text, self._console.width - 1, initial_indent="  ", subsequent_indent="  "))
+        if command:
+            self._console.print(Text(f"  $ {command}", "cyan"), soft_wrap=True, highlight=False)
+        self._fleet, self._app = None, app
+        self._began = self._last_line = time.monotonic()
+        self._last_note = ""
+
+    def watch(self) -> None:
+        """Show what `show` is told until the step is done: on a terminal, live."""
+        if self._console.is_terminal:
+            self._live = Live(get_renderable=self._picture, console=self._console, transient=True)
+            self._live.start()
+
+    def show(self, fleet: Fleet) -> None:
+        """Tell how things are now."""
+        self._fleet = fleet
+        note = how_far(fleet, self._app)
+        now = time.monotonic()
+        if self._live is None and note != self._last_note and now - self._last_line >= LINE_SECONDS:
+            self._last_line, self._last_note = now, note
+            self.say(f"  {self.elapsed:5.1f} s  {note}")
+
+    def close(self) -> None:
+        """End the live table, if there is one."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def done(self, summary: str) -> None:
+        """Say that the step came true."""
+        self.close()
+        line = Text.assemble(("  ✓ ", "green"), summary, (f"  ({self.elapsed:.1f} s)", "dim"))
+        self._console.print(line, highlight=False)
+        if self._fleet is not None and (proxies := self._fleet.of(self._app)):
+            self._console.print(Padding(table(proxies, SAMPLE), (0, 0, 0, 4)))
+
+    def failed(self, title: str, reasons: Sequence[str], details: Sequence[str]) -> None:
+        """Say that a step did not come true, and why."""
+        self.close()
+        self.say(f"✗ {title}: did not come true after {self.elapsed:.1f} s", "bold red")
+        for reason in reasons[:12]:
+            self.say(f"  - {reason}", "red")
+        if len(reasons) > 12:
+            self.say(f"  - and {len(reasons) - 12} more", "red")
+        for line in details:
+            self._console.print(Text(line), soft_wrap=True, highlight=False)
+
+    def _picture(self) -> RenderableType:
+        note = f"  {self.elapsed:5.1f} s  "
+        if self._fleet is None:
+            return Text(note)
+        rows = max(self._console.size.height - _FRAME, 3)
+        line = Text(note + how_far(self._fleet, self._app))
+        proxies = self._fleet.of(self._app) if self._app else []
+        return Group(Padding(table(proxies, rows), (0, 0, 0, 4)), line) if proxies else line
+
+
+def how_far(fleet: Fleet, app: str) -> str:
+    """One line: how many pods are in which phase, and where delegates are."""
+    proxies = fleet.of(app) if app else list(fleet.proxies)
+    phases = spread("Terminating" if proxy.deleting else proxy.phase for proxy in proxies)
+    delegates = spread(delegate.cluster for delegate in fleet.delegates)
+    return f"{len(proxies)} proxy pods{f' ({phases})' if phases else ''}; delegates: {delegates or 'none'}"
+
+
+def table(proxies: Sequence[Proxy], limit: int) -> Table:
+    """Proxy pods, their virtual nodes, and where their delegates really are."""
+    picture = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("PROXY POD", "VIRTUAL NODE", "DELEGATE'S NODE", "REGION", "STATUS"):
+        picture.add_column(title, no_wrap=True)
+    for cells in _rows(proxies[:limit]):
+        picture.add_row(*cells)
+    if len(proxies) > limit:
+        picture.add_row(f"... {len(proxies) - limit} more", style="dim")
+    return picture
+
+
+def _rows(proxies: Sequence[Proxy]) -> Iterator[tuple[RenderableType, ...]]:
+    for proxy in proxies:
+        delegate = proxy.delegates[0] if proxy.delegates else None
+        status = "Terminating" if proxy.deleting else proxy.phase
+        where = (f"{delegate.cluster}/{delegate.node or '-'}", delegate.region or "-") if delegate else ("-", "-")
+        yield proxy.name, proxy.node or "-", *where, Text(status, _COLORS.get(status, "yellow"))

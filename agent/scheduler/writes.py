@@ -1,0 +1,170 @@
+"""What the proxy scheduler writes: claims, chaperons, the memory of attempts, bindings, the reason for waiting."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import set_condition
+from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters import chaperons
+from agent.clusters.target import Target
+from agent.controllers.deps import Deps
+from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, Unreachable, Unsent
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model.delegatepod import chaperon as make_chaperon
+from agent.model.errors import InvalidPod
+from agent.scheduler.gather import attempts_annotation, attempts_of
+
+log = logging.getLogger(__name__)
+
+REFUSED_RETRY_SECONDS = 30.0
+_TARGET_GONE_SECONDS = 0.1
+
+
+class Writes:
+    """Each method is one step for one proxy pod, given as a dict; methods return when to look again, in seconds.
+
+    What the process knows beyond the API objects only saves work or widens the choice; losing it loses nothing.
+    """
+
+    def __init__(self, deps: Deps, proxies: Informer) -> None:
+        self._deps = deps
+        self._client = deps.local.client
+        self._proxies = proxies
+        self.choosing: Counter[str] = Counter()
+        """Virtual nodes to claims that are on their way."""
+        self.unsent: dict[str, str] = {}
+        """UIDs of pods to the virtual node they are claimed for, as long as no chaperon can have left for it."""
+        self.bound: set[str] = set()
+        """UIDs of pods bound by us that the watch still shows without a node."""
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no target any more."""
+        self.bound.discard(uid)
+        self.unsent.pop(uid, None)
+
+    async def claim(self, proxy: dict[str, Any], node_name: str) -> float | None:
+        """Leave only one target's finalizer on the pod, guarded by its version: a deposed leader fails here."""
+        target = self._deps.targets.by_node(node_name)
+        if target is None:
+            return _TARGET_GONE_SECONDS
+        metadata = proxy["metadata"]
+        kept = [name for name in metadata.get("finalizers") or () if not name.startswith(names.PREFIX)]
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata["resourceVersion"],
+                "uid": metadata["uid"],
+                "finalizers": [*kept, target.finalizer],
+                "annotations": {names.ANNOTATION_CLAIM: node_name},
+            }
+        }
+        self.choosing[node_name] += 1
+        try:
+            raw = await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"])
+        except NotFound:
+            return None
+        finally:
+            self.choosing[node_name] -= 1
+        self.unsent[metadata["uid"]] = node_name
+        self._proxies.absorb(raw)
+        return await self.create(Object(PODS, raw).decode(), node_name)
+
+    async def create(self, proxy: dict[str, Any], node_name: str) -> float | None:
+        """Send the chaperon; an answer that it is there already is as good (ruling 2)."""
+        target = self._deps.targets.by_node(node_name)
+        if target is None:
+            return _TARGET_GONE_SECONDS
+        try:
+            manifest = make_chaperon(
+                proxy, cluster_name=self._deps.settings.cluster_name, cluster_uid=self._deps.cluster_uid
+            )
+        except InvalidPod as error:
+            await self.say(proxy, str(error))
+            return None
+        unsent = self.unsent.pop(proxy["metadata"]["uid"], None)
+        try:
+            target.chaperons.absorb(await target.cluster.client.create_raw(CHAPERONS, manifest))
+        except AlreadyExists:
+            await self._adopt(target, proxy, manifest)
+        except Unsent:
+            if unsent == node_name:
+                self.unsent[proxy["metadata"]["uid"]] = node_name
+            target.doubt()
+            raise
+        except Unreachable:
+            target.doubt()
+            raise
+        except (Forbidden, Invalid, NotFound) as error:
+            await self.say(proxy, f"{target.title}: cannot create PodChaperon: {error}")
+            return await self._remember(proxy, node_name, str(error))
+        return None
+
+    async def _adopt(self, target: Target, proxy: dict[str, Any], manifest: dict[str, Any]) -> None:
+        metadata = manifest["metadata"]
+        raw = await target.cluster.client.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
+        if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) == proxy["metadata"]["uid"]:
+            target.chaperons.absorb(raw)
+        else:
+            message = f"PodChaperon {metadata['name']} exists and belongs to another pod"
+            await self._remember(proxy, target.node_name, message)
+
+    async def _remember(self, proxy: dict[str, Any], node_name: str, reason: str) -> float:
+        """Note on the pod why a target could not take it; the pod, not the process, keeps the memory."""
+        metadata = proxy["metadata"]
+        known = attempts_of(proxy)
+        if known.get(node_name) != reason:
+            patch = {
+                "metadata": {
+                    "uid": metadata["uid"],
+                    "annotations": {names.ANNOTATION_ATTEMPTS: attempts_annotation(known, node_name, reason)},
+                }
+            }
+            self._proxies.absorb(await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"]))
+        return REFUSED_RETRY_SECONDS
+
+    async def give_up(self, proxy: dict[str, Any], chaperon: Mapping[str, Any], node_name: str, reason: str) -> None:
+        """Remember why a target could not take the pod, then delete the chaperon there."""
+        target = self._deps.targets.by_node(node_name)
+        if target is None:
+            return
+        await self._remember(proxy, node_name, reason)
+        await chaperons.delete(target, chaperon)
+
+    async def bind(self, proxy: dict[str, Any], node_name: str) -> None:
+        """Bind the pod, and no other of its name, to the virtual node."""
+        metadata = proxy["metadata"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
+        }
+        try:
+            await self._client.create_raw(PODS, binding, sub="binding")
+        except (NotFound, Conflict):
+            return
+        self.bound.add(metadata["uid"])
+        message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node_name}"
+        self._deps.recorder.event(proxy, "Normal", "Scheduled", message)
+
+    async def say(self, proxy: dict[str, Any], message: str) -> None:
+        """Tell on the pod why it waits; once, as long as the reason stays the same."""
+        conditions = (proxy.get("status") or {}).get("conditions") or []
+        current: dict[str, Any] = next((c for c in conditions if c.get("type") == "PodScheduled"), {})
+        if current.get("message") == message:
+            return
+        conditions = set_condition(
+            conditions, "PodScheduled", "False", "Unschedulable", message, self._deps.clock.now()
+        )
+        metadata = proxy["metadata"]
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": conditions}}
+        try:
+            raw = await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"], sub="status")
+        except StatusError as error:
+            log.info("condition not written: %s", error)
+            return
+        self._proxies.absorb(raw)
+        self._deps.recorder.event(proxy, "Warning", "FailedScheduling", message)

@@ -1,0 +1,86 @@
+"""`hack/bench`: run one benchmark and print what came of it. Whatever happens, its clusters are taken down."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from agent.kube.errors import KubeError
+from agent.sandbox import SandboxError
+from agent.sandbox.progress import default
+from hack.benchmarks import report
+from hack.benchmarks.burst import burst
+from hack.benchmarks.errors import BenchError
+from hack.benchmarks.idle import idle
+
+Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
+INTERRUPTED = 130
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status: 0 when it was measured, 1 when it could not be, 130 after a signal."""
+    options = parse(arguments)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    progress = default()
+    work: Work = (
+        burst(options.pods, profile=options.profile, progress=progress)
+        if options.benchmark == "burst"
+        else idle(progress)
+    )
+    try:
+        lines, figures = asyncio.run(_until_signal(work))
+    except (BenchError, SandboxError, KubeError) as error:
+        print(f"hack/bench: {error}", file=sys.stderr)
+        return 1
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        print("hack/bench: interrupted; everything started was taken down", file=sys.stderr)
+        return INTERRUPTED
+    print("\n".join(lines))
+    if options.json:
+        print(report.json_line(figures))
+    return 0
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options. Exits with usage when they make no sense."""
+    parser = argparse.ArgumentParser(prog="hack/bench", description="Measure Flotilla beside a plain cluster.")
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    bursts = benchmarks.add_parser("burst", help="N pods at once, plain in one cluster and elected over two targets")
+    bursts.add_argument("--pods", type=_count, default=200, metavar="N", help="how many pods (default 200)")
+    bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
+    idles = benchmarks.add_parser("idle", help="what an agent with 20 targets costs while nothing happens")
+    for parser_ in (bursts, idles):
+        parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
+    return parser.parse_args(arguments)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return value
+
+
+async def _until_signal(work: Work) -> tuple[list[str], dict[str, Any]]:
+    """Run; a signal cancels, so that everything is taken down. A second one does not disturb that."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            print("hack/bench: interrupted, cleaning up", file=sys.stderr)
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt)
+    return await task
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""What the design asks for, and whether a run keeps it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hack.benchmarks import counters
+from hack.benchmarks.lab import OURS, Phase
+from hack.benchmarks.latency import Latency
+from hack.benchmarks.run import Run
+
+_KIB_PER_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One line: the measured value must be `at` least or most the limit."""
+
+    name: str
+    measured: float
+    at: Literal["least", "most"]
+    limit: float
+    unit: str
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is kept."""
+        return self.measured >= self.limit if self.at == "least" else self.measured <= self.limit
+
+
+def ratios(plain: Run, elected: Run) -> dict[str, float]:
+    """Elected over plain."""
+    return {
+        "pods_per_second": elected.rate / plain.rate,
+        "creation_to_running_p50": elected.start.p50 / plain.start.p50,
+        "creation_to_running_p99": elected.start.p99 / plain.start.p99,
+        "deletion": elected.gone / plain.gone,
+    }
+
+
+def burst_budgets(plain: Run, elected: Run, latency: Latency, source: str) -> list[Budget]:
+    """The budgets that a burst is measured against; they are meant for 1,000 pods."""
+    ratio = ratios(plain, elected)
+    agent = f"{source}/agent"
+    live, idle = elected.memory[agent].rss, elected.memory_before[agent].rss
+    return [
+        Budget("pods/s to Running, elected / plain", ratio["pods_per_second"], "least", 0.4, ""),
+        Budget("p99 creation to Running, elected / plain", ratio["creation_to_running_p99"], "most", 3.0, ""),
+        Budget("API writes per pod to create", per_pod(elected.creation, elected.pods), "most", 6.5, ""),
+        Budget("API writes per pod to delete", per_pod(elected.deletion, elected.pods), "most", 3.0, ""),
+        Budget("Python CPU per pod to create", python_cpu(elected.creation) / elected.pods * 1000, "most", 8.0, "ms"),
+        Budget("source agent RSS, all pods live", live / _KIB_PER_MIB, "most", 150.0, "MiB"),
+        Budget("source agent RSS for each pod", (live - idle) / elected.pods, "most", 12.0, "KiB"),
+        Budget("status latency p50, idle", latency.sent.p50 * 1000, "most", 20.0, "ms"),
+        Budget("status latency p99, idle", latency.sent.p99 * 1000, "most", 80.0, "ms"),
+        Budget("deletion, elected / plain", ratio["deletion"], "most", 3.0, ""),
+    ]
+
+
+def idle_budgets(phase: Phase, source: str) -> list[Budget]:
+    """The budgets of a source agent with 20 targets and nothing to do."""
+    return [
+        Budget("source agent CPU, of one core", phase.cpu[f"{source}/agent"] / phase.seconds * 100, "most", 2.0, "%"),
+        Budget("API writes other than leases", float(_other_than_leases(phase.writes)), "most", 0.0, ""),
+    ]
+
+
+def per_pod(phase: Phase, pods: int) -> float:
+    """Writes of ours for each pod, events and leases apart."""
+    return counters.counted(phase.writes) / pods
+
+
+def python_cpu(phase: Phase) -> float:
+    """CPU seconds of all agents and webhooks together."""
+    return sum(seconds for key, seconds in phase.cpu.items() if key.rpartition("/")[2] in OURS)
+
+
+def _other_than_leases(writes: Mapping[str, float]) -> float:
+    return sum(count for key, count in writes.items() if counters.resource(key) != "leases")

@@ -1,0 +1,73 @@
+"""The source's agent under cProfile: start it again under the profiler, and read what that wrote."""
+
+import marshal
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.sandbox import Sandbox, process
+from agent.sandbox.bringup import start_agents
+from agent.sandbox.components import AGENT, Context
+from agent.sandbox.objects import REPOSITORY
+from hack.benchmarks.errors import BenchError
+from hack.benchmarks.report import table
+
+FILE = "agent.profile"
+TOP = 25
+_Function = tuple[str, int, str]
+"""File, line, name."""
+_Figures = tuple[int, int, float, float, Any]
+"""Calls that were not recursive, all calls, own seconds, seconds with callees, callers."""
+
+_WAITING = "select.epoll"
+"""Time spent here is time in which the agent has nothing to do."""
+
+
+async def start(sandbox: Sandbox, cluster: str) -> None:
+    """Start a cluster's agent again under the profiler. Raises SandboxError."""
+    await sandbox.stop(cluster, AGENT.name)
+    runner = sandbox[cluster].runner
+    own = AGENT.argv(Context(runner.plan, runner.cluster, runner.directory))
+    argv = [sys.executable, "-m", "cProfile", "-o", str(runner.directory / FILE), *own[1:]]
+    process.start(
+        argv,
+        process.environment(os.environ, runner.mark(AGENT.name), str(REPOSITORY)),
+        log=runner.directory / f"{AGENT.name}.log",
+        pid_file=runner.directory / f"{AGENT.name}.pid",
+        namespace=runner.cluster.namespace,
+    )
+    await start_agents(runner)
+
+
+async def finish(sandbox: Sandbox, cluster: str) -> list[str]:
+    """Stop the agent, which writes the profile; the functions that took most time of their own, as text."""
+    await sandbox.stop(cluster, AGENT.name)
+    path = sandbox[cluster].directory / FILE
+    if not path.exists():
+        raise BenchError(f"the profiler left no file {path}: the agent did not end in an orderly way")
+    return ["", *table(hot_spots(path))]
+
+
+def hot_spots(path: Path, top: int = TOP) -> list[list[str]]:
+    """The functions that took most time of their own, as rows of a table; waiting for the network apart."""
+    # The profiler's own format. `pstats` gives it typed only by bare function names, which are not unique.
+    profile: dict[_Function, _Figures] = marshal.loads(path.read_bytes())
+    working = {function: figures for function, figures in profile.items() if _WAITING not in function[2]}
+    total = sum(own for _, _, own, _, _ in working.values())
+    rows = [["function", "own s", "share", "with callees s", "calls"]]
+    for (file, line, name), (_, calls, own, cumulative, _) in sorted(working.items(), key=_own_time)[:top]:
+        place = f" {_short(file)}:{line}" if line else ""
+        share = own / total * 100 if total else 0.0
+        rows.append([name + place, f"{own:.2f}", f"{share:.1f} %", f"{cumulative:.2f}", str(calls)])
+    return rows
+
+
+def _own_time(entry: tuple[_Function, _Figures]) -> float:
+    return -entry[1][2]
+
+
+def _short(file_name: str) -> str:
+    for root in (str(REPOSITORY) + "/", sys.prefix + "/", sys.base_prefix + "/"):
+        file_name = file_name.removeprefix(root)
+    return file_name.rpartition("site-packages/")[2]

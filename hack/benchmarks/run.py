@@ -1,0 +1,135 @@
+"""One run: a Deployment of N pods until all are Running, then its deletion until nothing is left anywhere."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.api.kinds import CHAPERONS, PODS
+from agent.api.names import SCHEDULER_PROXY
+from agent.kube.client import Client
+from agent.runtime.supervisor import Supervisor
+from hack.benchmarks import stats
+from hack.benchmarks.errors import BenchError
+from hack.benchmarks.lab import Lab, Phase, phase, until
+from hack.benchmarks.manifests import APP, DEPLOYMENTS, REPLICA_SETS, deployment
+from hack.benchmarks.pods import PodTimes
+from hack.benchmarks.procfs import Usage
+
+STALL_SECONDS = 90.0
+"""No pod has changed for so long: nothing more is going to happen."""
+SETTLE_SECONDS = 2.0
+"""After each phase, before its CPU time and writes are read, so that work that lags behind counts."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to run: `pods` busybox pods in a namespace of the source."""
+
+    name: str
+    namespace: str
+    pods: int
+    elected: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of it. `running` counts from the request that creates the Deployment to the last pod seen Running,
+    `start` from a pod's first sight to Running, `gone` from the request that deletes it to nothing left anywhere."""
+
+    pods: int
+    running: float
+    start: stats.Spread
+    gone: float
+    creation: Phase
+    deletion: Phase
+    memory_before: dict[str, Usage]
+    memory: dict[str, Usage]
+    places: dict[str, int]
+
+    @property
+    def rate(self) -> float:
+        """Pods per second to Running."""
+        return self.pods / self.running
+
+
+async def run(lab: Lab, load: Load, *, settle: float = SETTLE_SECONDS) -> Run:
+    """Measure one load. Raises BenchError when it does not come to its end, KubeError when an API server refuses."""
+    before = await lab.sample()
+    times = PodTimes(lab.source, load.namespace, load.name)
+    async with Supervisor("bench") as supervisor:
+        supervisor.spawn("pods", times.informer.run)
+        await times.informer.synced.wait()
+        running = await _create(lab, load, times)
+        await asyncio.sleep(settle)
+        created = await lab.sample()
+        places = await _places(lab, load, times)
+        ready = await lab.sample()
+        gone = await _delete(lab, load, times)
+        await asyncio.sleep(settle)
+    deleted = await lab.sample()
+    return Run(
+        pods=load.pods,
+        running=running,
+        start=stats.Spread.of(times.latencies),
+        gone=gone,
+        creation=phase(before, created),
+        deletion=phase(ready, deleted),
+        memory_before=before.usage,
+        memory=created.usage,
+        places=places,
+    )
+
+
+async def _create(lab: Lab, load: Load, times: PodTimes) -> float:
+    began = times.last_change = time.monotonic()
+    await lab.source.create(DEPLOYMENTS, deployment(load.name, load.namespace, load.pods, elected=load.elected))
+    await _progress(lab, times, load, "pods Running", lambda: len(times.running))
+    return max(times.running.values()) - began
+
+
+async def _delete(lab: Lab, load: Load, times: PodTimes) -> float:
+    began = times.last_change = time.monotonic()
+    await lab.source.delete(DEPLOYMENTS, load.name, load.namespace, propagation="Background")
+    await _progress(lab, times, load, "pods gone", lambda: load.pods - times.left)
+    await until("nothing is left of the deleted Deployment", lambda: _is_empty(lab, load))
+    return time.monotonic() - began
+
+
+async def _progress(lab: Lab, times: PodTimes, load: Load, what: str, done: Callable[[], int]) -> None:
+    """Wait until all pods are done. Raises BenchError when nothing moves any more."""
+    with lab.progress as progress:
+        task = progress.task(f"{load.name}: {what}")
+        while (count := done()) < load.pods:
+            if time.monotonic() - times.last_change > STALL_SECONDS:
+                raise BenchError(
+                    f"{load.name}: {what}: {count} of {load.pods}, and nothing has moved for {STALL_SECONDS:.0f} s"
+                )
+            task.update(count, load.pods, f"{count}/{load.pods}")
+            await asyncio.sleep(0.05)
+        task.finish(f"{load.pods}/{load.pods}")
+
+
+async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
+    """How many pods run in which cluster: the delegates where they are elected. Raises BenchError unless all do."""
+    if not load.elected:
+        return {lab.names[0]: times.left}
+    strangers = [pod.name for pod in times.informer.store if pod.scheduler_name != SCHEDULER_PROXY]
+    if strangers:
+        raise BenchError(f"{len(strangers)} pods were not elected, {strangers[0]} among them: did the webhook answer?")
+    places = {target.name: len((await target.list_raw(PODS, load.namespace))[1]) for target in lab.targets}
+    if sum(places.values()) != load.pods:
+        raise BenchError(f"{load.pods} elected pods are Running, but the targets hold {places} delegates")
+    return places
+
+
+async def _is_empty(lab: Lab, load: Load) -> bool:
+    for kind in (DEPLOYMENTS, REPLICA_SETS, PODS):
+        labels = f"{APP}={load.name}" if kind is not DEPLOYMENTS else ""
+        if (await lab.source.list_raw(kind, load.namespace, labels=labels))[1]:
+            return False
+    return not load.elected or all([await _is_target_empty(target, load) for target in lab.targets])
+
+
+async def _is_target_empty(target: Client, load: Load) -> bool:
+    return not any([(await target.list_raw(kind, load.namespace))[1] for kind in (CHAPERONS, PODS)])

@@ -1,0 +1,111 @@
+"""A plain HTTP relay in front of a real API server, for faults on the way: lost replies, cut and frozen links."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+
+from agent.kube.config import Connection
+
+Choice = Callable[[str, str], bool]
+"""Says by method and path whether a request is meant."""
+
+
+class Relay:
+    """Forwards everything with the credentials of `upstream`, until it is told otherwise."""
+
+    def __init__(self, upstream: Connection) -> None:
+        self.lose_reply: Choice = lambda method, path: False
+        self.requests: list[tuple[str, str]] = []
+        self._upstream = upstream
+        self._open: set[web.Request] = set()
+        self._cut = False
+        self._frozen: Choice = lambda method, path: False
+        self._port = 0
+
+    @property
+    def connection(self) -> Connection:
+        """How to reach the API server through this relay."""
+        return Connection(f"http://127.0.0.1:{self._port}")
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, upstream: Connection) -> AsyncIterator[Self]:
+        """A relay that listens on a free port of its own."""
+        relay = cls(upstream)
+        connector = aiohttp.TCPConnector(limit=0, ssl=upstream.tls or True)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as relay._http:
+            app = web.Application(client_max_size=1 << 26)
+            app.router.add_route("*", "/{path:.*}", relay._forward)
+            runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+            await runner.setup()
+            try:
+                site = web.TCPSite(runner, "127.0.0.1", 0)
+                await site.start()
+                relay._port = runner.addresses[0][1]
+                yield relay
+            finally:
+                relay.cut()
+                await runner.cleanup()
+
+    def cut(self) -> None:
+        """Break every connection and refuse new ones."""
+        self._cut = True
+        self.break_streams()
+
+    def mend(self) -> None:
+        """Undo `cut` and `freeze`."""
+        self._cut = False
+        self._frozen = lambda method, path: False
+
+    def freeze(self, chosen: Choice = lambda method, path: True) -> None:
+        """Let the chosen requests from now on get no answer."""
+        self._frozen = chosen
+
+    def break_streams(self) -> int:
+        """Break every connection that a request is under way on; returns how many."""
+        open_now = list(self._open)
+        for request in open_now:
+            _abort(request)
+        return len(open_now)
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((request.method, request.path))
+        self._open.add(request)
+        try:
+            if self._cut:
+                _abort(request)
+            elif self._frozen(request.method, request.path):
+                await asyncio.Event().wait()
+            return await self._pass_on(request)
+        finally:
+            self._open.discard(request)
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        headers = {name: value for name, value in request.headers.items() if name not in ("Host", "Content-Length")}
+        async with self._http.request(
+            request.method,
+            self._upstream.server + request.raw_path,
+            headers=headers,
+            data=await request.read() or None,
+            skip_auto_headers=("Content-Type",),
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as answer:
+            if self.lose_reply(request.method, request.path):
+                await answer.read()
+                _abort(request)
+            told = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
+            response = web.StreamResponse(status=answer.status, headers=told)
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
