@@ -77,8 +77,8 @@ class App:
     async def lead(self) -> None:
         """Run every room until cancelled."""
         self._not_ready = lambda: "starting"
-        local = Cluster(self._connection, "local", timeout=self._settings.request_timeout, limit=128)
-        async with Supervisor("agent") as supervisor, contextlib.AsyncExitStack() as stack:
+        local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
+        async with contextlib.AsyncExitStack() as stack, Supervisor("agent") as supervisor:
             stack.push_async_callback(local.close)
             deps = await self._deps(local, supervisor)
             stack.push_async_callback(deps.targets.close)

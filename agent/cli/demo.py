@@ -1,6 +1,7 @@
 """flotilla demo: see it work, on three real clusters."""
 
 import asyncio
+import io
 import signal
 import sys
 import tempfile
@@ -25,9 +26,12 @@ def demo(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Directory of the clusters; by default a new temporary one.")
     ] = None,
-    patience: Annotated[float, typer.Option(min=1, help="Seconds that each step has to come true.")] = STEP_SECONDS,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds that each step has to come true.")] = STEP_SECONDS,
 ) -> None:
     """Run a Deployment and a Job of one cluster in two others, and check every step on the clusters."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that does not know every character is no reason to stop.
+        sys.stdout.reconfigure(errors="replace")
     place = directory or Path(tempfile.mkdtemp(prefix="flotilla-demo-"))
     work = Demo(place, Display(Console()), default(), once=once, patience=patience)
     try:

@@ -12,9 +12,9 @@ from agent.runtime.supervisor import Supervisor
 class Cluster:
     """A connection with everything that lives as long as it does."""
 
-    def __init__(self, connection: Connection, name: str, *, timeout: float = 10.0, limit: int = 64) -> None:
+    def __init__(self, connection: Connection, name: str, *, timeout: float = 10.0) -> None:
         self.name = name
-        self.client = Client(Session(connection, name=name, timeout=timeout, limit=limit))
+        self.client = Client(Session(connection, name=name, timeout=timeout))
         self.supervisor = Supervisor(name)
         self.informers = Informers(self.client, self.supervisor)
 

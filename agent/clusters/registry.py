@@ -26,6 +26,7 @@ class Targets:
         self._supervisor = supervisor
         self._targets: dict[Key, tuple[Target, str, Callable[[], object]]] = {}
         self._by_node: dict[str, Target] = {}
+        self._closing: set[Cluster] = set()
         self._attach: list[Listener] = []
         self._change: list[Listener] = []
         self._detach: list[Listener] = []
@@ -94,12 +95,19 @@ class Targets:
             listener(target)
         self._changed(target)
         if not target.is_self:
-            await target.cluster.close()
+            self._closing.add(target.cluster)
+            await self._close(target.cluster)
 
     async def close(self) -> None:
-        """Disconnect from all."""
+        """Disconnect from all; also end what a `disconnect` that was cancelled has left."""
         for key in list(self._targets):
             await self.disconnect(key)
+        for cluster in list(self._closing):
+            await self._close(cluster)
+
+    async def _close(self, cluster: Cluster) -> None:
+        await cluster.close()
+        self._closing.discard(cluster)
 
     def _changed(self, target: Target) -> None:
         for listener in self._change:

@@ -46,7 +46,7 @@ class Auth(Protocol):
 class StaticAuth:
     """A header that never changes."""
 
-    value: str | None = None
+    value: str | None = field(default=None, repr=False)
 
     async def header(self) -> str | None:
         """The header as configured."""
@@ -227,12 +227,10 @@ def _auth(
 
 def _tls(cluster: Entry, user: Entry, base: Path | None) -> ssl.SSLContext:
     authority = _material(cluster, "certificate-authority", base)
-    context = ssl.create_default_context()
-    if authority is not None:
-        try:
-            context = ssl.create_default_context(cadata=authority.decode())
-        except (ssl.SSLError, ValueError) as error:
-            raise InvalidConfig("certificate-authority is not a PEM certificate") from error
+    try:
+        context = ssl.create_default_context(cadata=authority.decode() if authority is not None else None)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidConfig("certificate-authority is not a PEM certificate") from error
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

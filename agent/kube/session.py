@@ -16,7 +16,11 @@ from agent.kube.errors import Unreachable, Unsent, from_status
 LINE_LIMIT = 4 * 1024 * 1024
 """Longest watch event in bytes; etcd's own limit for an object is 1.5 MiB."""
 
+REQUESTS_AT_ONCE = 32
+"""Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
+
 _JSON = "application/json"
+_CLOSED = "the connection to this cluster has been given up"
 _RETRY_AFTER_CAP = 5.0
 CONNECT_SECONDS = 3.0
 """How long a new connection may take; then the request counts as never sent."""
@@ -33,7 +37,9 @@ class Session:
     the credentials' source for new ones, once.
     """
 
-    def __init__(self, connection: Connection, *, name: str = "", timeout: float = 10.0, limit: int = 64) -> None:
+    def __init__(
+        self, connection: Connection, *, name: str = "", timeout: float = 10.0, limit: int = REQUESTS_AT_ONCE
+    ) -> None:
         self.connection = connection
         self.name = name
         self.timeout = timeout
@@ -95,6 +101,8 @@ class Session:
         timeout: float | None,
     ) -> bytes:
         outcome = "unreachable"
+        if self._http.closed:
+            raise Unsent(_CLOSED)
         try:
             async with self._http.request(
                 method,
@@ -127,6 +135,8 @@ class Session:
 
         `idle` is how many seconds without a line count as a dead connection. Raises Unreachable or a StatusError.
         """
+        if self._http.closed:
+            raise Unsent(_CLOSED)
         try:
             async with self._http.get(
                 self.connection.server + path,

@@ -56,12 +56,13 @@ class Quantity:
         if not self.nano:
             return "0"
         whole, rest = divmod(self.nano, _NANO)
-        if self.format == "binary" and not rest and abs(whole) >= 1024:
+        # Kubernetes writes other binary amounts without a suffix and reads that as decimal: written so, it is stable.
+        if self.format == "binary" and not rest and whole % 1024 == 0:
             power = 0
             while power < len(_BINARY) and whole % 1024 == 0:
                 whole //= 1024
                 power += 1
-            return f"{whole}{_BINARY[power - 1] if power else ''}"
+            return f"{whole}{_BINARY[power - 1]}"
         return self._decimal()
 
     def _decimal(self) -> str:

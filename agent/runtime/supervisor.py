@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -51,15 +50,16 @@ class Supervisor:
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(0.5, 30.0)
+        loop = asyncio.get_running_loop()
         while True:
-            started = time.monotonic()
+            started = loop.time()
             try:
                 await run()
                 return
             except Exception as error:
                 TASK_FAILURES.labels(name).inc()
                 self.failures[name] = f"{type(error).__name__}: {error}"
-                if time.monotonic() - started > _STEADY_SECONDS:
+                if loop.time() - started > _STEADY_SECONDS:
                     backoff.reset()
                 delay = backoff.next()
                 log.exception("%s failed; starting it again in %.1f s", name, delay)

@@ -90,6 +90,12 @@ class Runner:
                 raise SandboxError(self._epitaph(component, f"not ready within {START_SECONDS:.0f} s ({what})"))
             await asyncio.sleep(_POLL_SECONDS)
 
+    def require_alive(self) -> None:
+        """Raise SandboxError if a process has ended since it was started."""
+        for component in components(self.plan).values():
+            if self.find(component.name) is None:
+                raise SandboxError(self._epitaph(component, "ended"))
+
     def _require_free_ports(self, component: Component) -> None:
         for name in component.ports:
             port = self.cluster.ports[name]
@@ -166,6 +172,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
         raise SandboxError(f"cluster {cluster.name}: {error}") from error
     task.update(3, STEPS, "agent and webhook")
     await start_agents(runner)
+    runner.require_alive()
     task.finish(f"ready at {cluster.server}")
 
 

@@ -7,6 +7,7 @@ is still the same process, so that a reused process id is never signalled, and `
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -91,14 +92,22 @@ def find_all(identity: str) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and waits for its parent does not count."""
+    """Whether the process runs; one that has ended and waits for its parent does not count.
+
+    Its state in /proc would not do: it says so as soon as the first thread is gone, while others hold on to ports.
+    """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        descriptor = os.pidfd_open(pid)
     except OSError:
         return False
-    return state not in "ZX"
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return not poll.poll(0)
+    finally:
+        os.close(descriptor)
 
 
 def send(pid: int, mark: str, number: int) -> bool:

@@ -19,7 +19,9 @@ from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity, parse_nam
 from agent.sandbox.progress import Progress, Silent
 
 State = Literal["running", "dead"]
-STOP_SECONDS = 20.0
+KILL_SECONDS = 20.0
+STOP_SECONDS = 5.0
+"""Grace of an orderly stop: an API server would wait a minute for its watches to end."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class Sandbox:
                 await runner.wait(component, "/readyz", lambda: objects.is_ready(client))
 
     async def stop(self, cluster: str, name: str) -> None:
-        """End one process in an orderly way, or by force after 20 s."""
+        """End one process in an orderly way, or by force after 5 s."""
         runner, _ = self._component(cluster, name)
         pid = runner.find(name)
         if pid is not None:
@@ -223,7 +225,7 @@ class Sandbox:
         if pid is None or not process.send(pid, runner.mark(name), number):
             raise SandboxError(f"cluster {cluster}: {name} does not run")
         if number == signal.SIGKILL:
-            await process.wait_gone([pid], STOP_SECONDS)
+            await process.wait_gone([pid], KILL_SECONDS)
 
     async def set_link(self, cluster: str, up: bool) -> None:
         """Cut a cluster off from all others and from this machine, or connect it again (needs root)."""
@@ -268,7 +270,7 @@ class Sandbox:
         pids = process.find_all(name)
         for pid in pids:
             process.send(pid, name, signal.SIGKILL)
-        left = await process.wait_gone(pids, STOP_SECONDS)
+        left = await process.wait_gone(pids, KILL_SECONDS)
         if left:
             raise SandboxError(f"processes {left} of the sandbox do not end: take it down again")
         return await network.remove(name) or bool(pids)

@@ -44,30 +44,40 @@ async def running(
     errors = _Errors()
     logger = logging.getLogger("agent")
     logger.addHandler(errors)
-    clock = SystemClock()
-    local = Cluster(load(str(cluster.kubeconfig)), "local")
     try:
-        async with Supervisor("test") as supervisor:
-            uid = (await local.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
-            targets = Targets(local, clock, Probing(interval=0.2, timeout=2.0), supervisor)
-            deps = Deps(
-                settings=Settings(**{"cluster_name": "here", "node_address": "10.1.2.3", **settings}),
-                clock=clock,
-                local=local,
-                cluster_uid=uid,
-                targets=targets,
-                chaperons=Chaperons(targets, "here", uid),
-                recorder=Recorder(local.client, clock),
-            )
+        async with contextlib.AsyncExitStack() as stack:
+            deps, supervisor = await _deps(cluster, stack, settings)
             supervisor.spawn("events", deps.recorder.run)
             for room in [room(deps) for room in rooms]:
                 supervisor.spawn(room.name, room.run)
             yield deps
-            await targets.close()
     finally:
-        await local.close()
         logger.removeHandler(errors)
     assert errors.messages == []
+
+
+async def _deps(
+    cluster: SandboxCluster, stack: contextlib.AsyncExitStack, settings: dict[str, Any]
+) -> tuple[Deps, Supervisor]:
+    """The rooms end first, then the targets, for a room would connect them again."""
+    clock = SystemClock()
+    local = Cluster(load(str(cluster.kubeconfig)), "local")
+    stack.push_async_callback(local.close)
+    uid = (await local.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    supervisor = Supervisor("test")
+    targets = Targets(local, clock, Probing(interval=0.2, timeout=2.0), supervisor)
+    stack.push_async_callback(targets.close)
+    stack.push_async_callback(supervisor.stop)
+    deps = Deps(
+        settings=Settings(**{"cluster_name": "here", "node_address": "10.1.2.3", **settings}),
+        clock=clock,
+        local=local,
+        cluster_uid=uid,
+        targets=targets,
+        chaperons=Chaperons(targets, "here", uid),
+        recorder=Recorder(local.client, clock),
+    )
+    return deps, supervisor
 
 
 async def eventually(probe: Callable[[], Awaitable[T]]) -> T:

@@ -1,23 +1,26 @@
-"""Kubeconfigs to test with, and certificates that are made on the spot."""
+"""Kubeconfigs to test with."""
 
 import base64
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
-from agent.sandbox.certificates import Authority, client_certificate, new_authority
+import yaml
 
 SERVER = "https://192.0.2.1:6443"
 
 
-def kubeconfig(user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A kubeconfig with one context."""
-    return {
+def kubeconfig(user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None, **changes: Any) -> bytes:
+    """A kubeconfig with one context, by default with a token."""
+    document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "main",
-        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
         "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
         "users": [{"name": "u", "user": {"token": "t0ken"} if user is None else user}],
     }
+    return yaml.safe_dump(document | changes).encode()
+
+
+def data(pem: bytes | str) -> str:
+    """As the fields ending in `-data` hold it."""
+    return base64.b64encode(pem.encode() if isinstance(pem, str) else pem).decode()

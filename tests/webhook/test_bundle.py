@@ -67,7 +67,7 @@ def test_a_new_ca_is_first_trusted_then_used_and_the_old_one_then_forgotten(fres
 def test_what_is_served_is_trusted_at_every_step_of_ten_years(fresh: Bundle) -> None:
     bundle, at, known = fresh, NOW, {fresh.ca.certificate}
     while at < NOW + 3650 * DAY:
-        at += 5 * DAY
+        at += 20 * DAY
         for wait in (0, 4, 12, 24):
             moved = advance(bundle, at + wait * MINUTE)
             assert serves_under_trusted_ca(moved)

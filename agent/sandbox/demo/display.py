@@ -28,6 +28,7 @@ class Display:
         self._console = console
         self._live: Live | None = None
         self._fleet: Fleet | None = None
+        self._note = ""
         self._app = ""
         self._began = 0.0
         self._last_line = 0.0
@@ -39,22 +40,17 @@ class Display:
         return time.monotonic() - self._began
 
     def say(self, text: str, style: str = "") -> None:
-        """A paragraph."""
-        self._console.print(Text(text, style), highlight=False)
-
-    def type(self, command: str) -> None:
-        """Something to type, in lines that can be copied: never wrapped."""
-        for line in command.splitlines():
-            self._console.print(Text(line, "cyan"), soft_wrap=True, highlight=False)
+        """Something to read or to copy: lines stay as they are."""
+        self._console.print(Text(text, style), soft_wrap=True, highlight=False)
 
     def begin(self, title: str, text: str, command: str = "", app: str = "") -> None:
         """Say what comes."""
         self._console.print()
-        self._console.print(Text(title, "bold"), highlight=False)
+        self.say(title, "bold")
         self.say(textwrap.fill(text, self._console.width - 1, initial_indent="  ", subsequent_indent="  "))
         if command:
-            self._console.print(Text(f"  $ {command}", "cyan"), soft_wrap=True, highlight=False)
-        self._fleet, self._app = None, app
+            self.say(f"  $ {command}", "cyan")
+        self._fleet, self._app, self._note = None, app, ""
         self._began = self._last_line = time.monotonic()
         self._last_note = ""
 
@@ -64,14 +60,14 @@ class Display:
             self._live = Live(get_renderable=self._picture, console=self._console, transient=True)
             self._live.start()
 
-    def show(self, fleet: Fleet) -> None:
-        """Tell how things are now."""
+    def show(self, fleet: Fleet, reasons: Sequence[str]) -> None:
+        """Tell how things are now, and what the step still waits for."""
         self._fleet = fleet
-        note = how_far(fleet, self._app)
+        self._note = how_far(fleet, self._app) if self._app else "; ".join(reasons[:2])
         now = time.monotonic()
-        if self._live is None and note != self._last_note and now - self._last_line >= LINE_SECONDS:
-            self._last_line, self._last_note = now, note
-            self.say(f"  {self.elapsed:5.1f} s  {note}")
+        if self._live is None and self._note != self._last_note and now - self._last_line >= LINE_SECONDS:
+            self._last_line, self._last_note = now, self._note
+            self.say(f"  {self.elapsed:5.1f} s  {self._note}")
 
     def close(self) -> None:
         """End the live table, if there is one."""
@@ -83,9 +79,9 @@ class Display:
         """Say that the step came true."""
         self.close()
         line = Text.assemble(("  ✓ ", "green"), summary, (f"  ({self.elapsed:.1f} s)", "dim"))
-        self._console.print(line, highlight=False)
+        self._console.print(line, soft_wrap=True, highlight=False)
         if self._fleet is not None and (proxies := self._fleet.of(self._app)):
-            self._console.print(Padding(table(proxies, SAMPLE), (0, 0, 0, 4)))
+            self._console.print(_indented(table(proxies, SAMPLE)))
 
     def failed(self, title: str, reasons: Sequence[str], details: Sequence[str]) -> None:
         """Say that a step did not come true, and why."""
@@ -96,21 +92,24 @@ class Display:
         if len(reasons) > 12:
             self.say(f"  - and {len(reasons) - 12} more", "red")
         for line in details:
-            self._console.print(Text(line), soft_wrap=True, highlight=False)
+            self.say(line)
 
     def _picture(self) -> RenderableType:
-        note = f"  {self.elapsed:5.1f} s  "
-        if self._fleet is None:
-            return Text(note)
+        line = Text(f"  {self.elapsed:5.1f} s  {self._note}", no_wrap=True, overflow="ellipsis")
+        proxies = self._fleet.of(self._app) if self._fleet is not None and self._app else []
+        if not proxies:
+            return line
         rows = max(self._console.size.height - _FRAME, 3)
-        line = Text(note + how_far(self._fleet, self._app))
-        proxies = self._fleet.of(self._app) if self._app else []
-        return Group(Padding(table(proxies, rows), (0, 0, 0, 4)), line) if proxies else line
+        return Group(_indented(table(proxies, rows)), line)
+
+
+def _indented(picture: Table) -> RenderableType:
+    return Padding(picture, (0, 0, 0, 2), expand=False)
 
 
 def how_far(fleet: Fleet, app: str) -> str:
-    """One line: how many pods are in which phase, and where delegates are."""
-    proxies = fleet.of(app) if app else list(fleet.proxies)
+    """One line: how many pods of an application are in which phase, and where delegates are."""
+    proxies = fleet.of(app)
     phases = spread("Terminating" if proxy.deleting else proxy.phase for proxy in proxies)
     delegates = spread(delegate.cluster for delegate in fleet.delegates)
     return f"{len(proxies)} proxy pods{f' ({phases})' if phases else ''}; delegates: {delegates or 'none'}"
@@ -119,7 +118,7 @@ def how_far(fleet: Fleet, app: str) -> str:
 def table(proxies: Sequence[Proxy], limit: int) -> Table:
     """Proxy pods, their virtual nodes, and where their delegates really are."""
     picture = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("PROXY POD", "VIRTUAL NODE", "DELEGATE'S NODE", "REGION", "STATUS"):
+    for title in ("PROXY POD", "VIRTUAL NODE", "DELEGATE ON", "REGION", "STATUS"):
         picture.add_column(title, no_wrap=True)
     for cells in _rows(proxies[:limit]):
         picture.add_row(*cells)
@@ -132,5 +131,5 @@ def _rows(proxies: Sequence[Proxy]) -> Iterator[tuple[RenderableType, ...]]:
     for proxy in proxies:
         delegate = proxy.delegates[0] if proxy.delegates else None
         status = "Terminating" if proxy.deleting else proxy.phase
-        where = (f"{delegate.cluster}/{delegate.node or '-'}", delegate.region or "-") if delegate else ("-", "-")
+        where = (delegate.node or "-", delegate.region or "-") if delegate else ("-", "-")
         yield proxy.name, proxy.node or "-", *where, Text(status, _COLORS.get(status, "yellow"))

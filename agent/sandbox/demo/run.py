@@ -118,7 +118,7 @@ class Demo:
             try:
                 fleet = await clients.fleet()
                 reasons = step.check(fleet)
-                self._display.show(fleet)
+                self._display.show(fleet, reasons)
             except KubeError as error:
                 reasons = [f"the clusters cannot be read: {error}"]
             ended = dead(self._sandbox)
@@ -130,13 +130,15 @@ class Demo:
         cluster = self._sandbox[SOURCE]
         kubectl = Path(self._sandbox.plan.programs["kubectl"]).parent
         self._display.say("The clusters stay up until Ctrl-C. In another terminal:\n")
-        self._display.type(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
-        self._display.type(f'export PATH={shlex.quote(str(kubectl))}:"$PATH"')
-        self._display.type("kubectl get nodes,targets")
-        self._display.type(f"kubectl apply -f - <<'EOF'\n{manifests.sample()}EOF")
-        self._display.type("kubectl get pods -o wide")
-        for name in TARGETS:
-            self._display.type(f"kubectl --kubeconfig {shlex.quote(str(self._sandbox[name].kubeconfig))} get pods")
+        lines = [
+            f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}",
+            f'export PATH={shlex.quote(str(kubectl))}:"$PATH"',
+            "kubectl get nodes,targets",
+            f"kubectl apply -f - <<'EOF'\n{manifests.sample()}EOF",
+            "kubectl get pods -o wide",
+            *(f"kubectl --kubeconfig {shlex.quote(str(self._sandbox[name].kubeconfig))} get pods" for name in TARGETS),
+        ]
+        self._display.say("\n".join(lines), "cyan")
 
     async def _down(self) -> None:
         """Take the sandbox down. A Ctrl-C meant for us may end a helper program on the way: then again."""

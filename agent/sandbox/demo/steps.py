@@ -79,7 +79,7 @@ def steps(source: str, targets: Sequence[str], join: Callable[[], Awaitable[None
         ),
         Step(
             "Delete",
-            "Deployment and Job go, with their proxy pods; every delegate goes before its proxy pod.",
+            "Deployment and Job go, and with them their proxy pods here and the delegates elsewhere.",
             f"kubectl delete deployment/{DEPLOYMENT} job/{JOB}",
             _delete,
             empty,

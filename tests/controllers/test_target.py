@@ -1,0 +1,275 @@
+"""Targets on a real API server, which is both source and target."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, PODS, SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.names import LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, finalizer, virtual_node
+from agent.controllers.cleanup import CleanupRoom
+from agent.controllers.target import TargetRoom, TargetSecretRoom
+from agent.kube.client import Client
+from agent.kube.events import EVENTS_V1
+from agent.sandbox import Cluster
+from tests.controllers.rooms import empty, eventually, gone, running
+from tests.controllers.targets import add, condition, kubeconfig, rewrite, secret, target, tear_away
+
+ROOMS = (TargetRoom, TargetSecretRoom)
+CLOSED = "https://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
+    yield
+    await tear_away(client, namespace)
+
+
+def proxy(name: str, namespace: str, *targets: str, node: str = "") -> dict[str, Any]:
+    finalizers = [finalizer(namespace, target) for target in targets]
+    spec = {"schedulerName": "admiralty-proxy", "containers": [{"name": "c", "image": "busybox"}]}
+    if node:
+        spec |= {"nodeName": node, "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"name": name, "namespace": namespace, "finalizers": finalizers}, "spec": spec}
+
+
+async def events(client: Client, namespace: str, name: str) -> list[dict[str, Any]]:
+    return await client.list(EVENTS_V1, namespace, fields=f"involvedObject.name={name}")
+
+
+async def held(client: Client, kind: Any, namespace: str, name: str) -> bool:
+    return "multicluster/drain" in ((await client.get(kind, name, namespace))["metadata"].get("finalizers") or ())
+
+
+async def test_a_target_is_connected_and_kept_until_it_is_removed(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS) as deps:
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        for kind in ("Reachable", "Authorized", "Ready"):
+            await condition(client, namespace, "c1", kind, "True", "Connected")
+        assert await held(client, TARGETS, namespace, "c1")
+        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await client.delete(TARGETS, "c1", namespace)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        await eventually(lambda: unheld(client, namespace, "c1"))
+        await eventually(lambda: disconnected(deps, (namespace, "c1")))
+        assert await events(client, namespace, "c1") == []
+
+
+async def unheld(client: Client, namespace: str, name: str) -> bool:
+    metadata = (await client.get(SECRETS, name, namespace))["metadata"]
+    return not metadata.get("finalizers") and not metadata.get("labels")
+
+
+async def disconnected(deps: Any, key: tuple[str, str]) -> bool:
+    return deps.targets.get(key) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "want_reason", "want_words"),
+    [
+        pytest.param(None, "SecretNotFound", "create it with a kubeconfig under key 'config'", id="no secret"),
+        pytest.param({"other": "x"}, "KeyNotFound", "has no key 'config' (it has: other)", id="no such key"),
+        pytest.param({"config": "{"}, "InvalidKubeconfig", "neither YAML nor JSON", id="not a kubeconfig"),
+        pytest.param({"config": "{}"}, "InvalidKubeconfig", "no current-context", id="an empty kubeconfig"),
+    ],
+)
+async def test_a_target_without_usable_credentials_says_so_and_others_work(
+    cluster: Cluster,
+    client: Client,
+    namespace: str,
+    data: dict[str, str] | None,
+    want_reason: str,
+    want_words: str,
+) -> None:
+    if data is not None:
+        await client.create(SECRETS, secret("bad", namespace, **data))
+    async with running(cluster, *ROOMS):
+        await client.create(TARGETS, target("bad", namespace))
+        await add(client, namespace, "good", kubeconfig(cluster))
+        found = await condition(client, namespace, "bad", "Ready", "False", want_reason)
+        assert want_words in found["message"]
+        (event,) = await eventually(lambda: events(client, namespace, "bad"))
+        assert (event["type"], event["reason"]) == ("Warning", want_reason)
+        await condition(client, namespace, "good", "Ready", "True")
+        # What was missing appears.
+        if data is None:
+            await client.create(SECRETS, secret("bad", namespace, config=kubeconfig(cluster)))
+        else:
+            await rewrite(client, namespace, "bad", kubeconfig(cluster))
+        await condition(client, namespace, "bad", "Ready", "True")
+        for name in ("bad", "good"):
+            await client.delete(TARGETS, name, namespace)
+            await gone(lambda name=name: client.get(TARGETS, name, namespace))
+
+
+async def test_a_wrong_token_a_missing_right_and_a_closed_port_are_told_apart(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "weak", "namespace": namespace}})
+    request = {"metadata": {"name": "weak", "namespace": namespace}, "spec": {}}
+    answer = await client.create(SERVICE_ACCOUNTS, request, sub="token")
+    weak = kubeconfig(cluster, user={"token": answer["status"]["token"]})
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "wrong", kubeconfig(cluster, user={"token": "wrong"}))
+        await add(client, namespace, "weak", weak)
+        await add(client, namespace, "closed", kubeconfig(cluster, server=CLOSED))
+        found = await condition(client, namespace, "wrong", "Authorized", "False", "Unauthorized")
+        assert "renew the kubeconfig Secret" in found["message"]
+        await condition(client, namespace, "wrong", "Reachable", "True")
+        found = await condition(client, namespace, "weak", "Authorized", "False", "Forbidden")
+        assert "create a Source there" in found["message"]
+        found = await condition(client, namespace, "closed", "Reachable", "False", "Unreachable")
+        assert "127.0.0.1:1" in found["message"]
+        assert "object at" not in found["message"]
+        before = (await client.get(TARGETS, "closed", namespace))["metadata"]["resourceVersion"]
+        # None of them was ever ready: nothing can run there, and they go at once.
+        for name in ("wrong", "weak"):
+            await client.delete(TARGETS, name, namespace)
+            await gone(lambda name=name: client.get(TARGETS, name, namespace))
+        assert (await client.get(TARGETS, "closed", namespace))["metadata"]["resourceVersion"] == before
+
+
+async def test_new_credentials_are_taken_up_and_a_lost_target_says_so(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        await rewrite(client, namespace, "c1", kubeconfig(cluster, server=CLOSED))
+        await condition(client, namespace, "c1", "Reachable", "False")
+        await rewrite(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+
+
+async def test_another_secret_takes_the_place_of_the_first(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, *ROOMS) as deps:
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await client.create(SECRETS, secret("c2", namespace, other=kubeconfig(cluster)))
+        spec = {"kubeconfigSecret": {"name": "c2", "key": "other"}}
+        await client.patch(TARGETS, "c1", {"spec": spec}, namespace)
+        await eventually(lambda: held(client, SECRETS, namespace, "c2"))
+        await eventually(lambda: unheld(client, namespace, "c1"))
+        watched = [one for one in deps.local.informers if (one.kind, one.namespace) == (SECRETS, namespace)]
+        assert len(watched) == 1
+
+
+async def test_this_cluster_can_be_its_own_target(cluster: Cluster, client: Client, namespace: str) -> None:
+    manifest = target(namespace, namespace, self=True)
+    manifest["kind"] = "ClusterTarget"
+    async with running(cluster, *ROOMS) as deps:
+        await client.create(CLUSTER_TARGETS, {**manifest, "metadata": {"name": namespace}})
+        await eventually(lambda: ready(deps, ("", namespace)))
+        await client.delete(CLUSTER_TARGETS, namespace)
+        await gone(lambda: client.get(CLUSTER_TARGETS, namespace))
+
+
+async def ready(deps: Any, key: tuple[str, str]) -> bool:
+    found = deps.targets.get(key)
+    return found is not None and found.ready
+
+
+async def test_a_restarted_agent_writes_nothing(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+    before = await versions(client, namespace)
+    async with running(cluster, *ROOMS) as deps:
+        await eventually(lambda: ready(deps, (namespace, "c1")))
+        await add(client, namespace, "c2", kubeconfig(cluster))
+        await condition(client, namespace, "c2", "Ready", "True")
+        assert await versions(client, namespace) == before
+
+
+async def versions(client: Client, namespace: str) -> list[str]:
+    return [(await client.get(kind, "c1", namespace))["metadata"]["resourceVersion"] for kind in (TARGETS, SECRETS)]
+
+
+def chaperon(name: str, namespace: str, cluster_uid: str) -> dict[str, Any]:
+    labels = {LABEL_PARENT_UID: "some-uid", LABEL_PARENT_CLUSTER_UID: cluster_uid}
+    return {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": "PodChaperon",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]},
+    }
+
+
+async def test_a_target_being_removed_waits_until_it_is_drained(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS) as deps:
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))
+        await client.create(PODS, proxy("waiting", namespace, "c1", "c2"))
+        await client.create(CHAPERONS, chaperon("left", namespace, deps.cluster_uid))
+        await client.delete(TARGETS, "c1", namespace)
+        await client.delete(SECRETS, "c1", namespace)
+
+        await eventually(lambda: terminating(client, namespace, "there"))
+        await eventually(lambda: freed(client, namespace, "waiting", "c2"))
+        await condition(client, namespace, "c1", "Drained", "False", "Draining")
+        # What feedback does once the delegate is gone.
+        await client.patch(PODS, "there", {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(PODS, "there", namespace))
+        assert await held(client, TARGETS, namespace, "c1")
+        await client.delete(CHAPERONS, "left", namespace)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        await gone(lambda: client.get(SECRETS, "c1", namespace))
+        assert not (await client.get(PODS, "waiting", namespace))["metadata"].get("deletionTimestamp")
+    await client.patch(PODS, "waiting", {"metadata": {"finalizers": None}}, namespace)
+
+
+async def terminating(client: Client, namespace: str, name: str) -> bool:
+    return "deletionTimestamp" in (await client.get(PODS, name, namespace))["metadata"]
+
+
+async def freed(client: Client, namespace: str, name: str, *left: str) -> bool:
+    found = (await client.get(PODS, name, namespace))["metadata"].get("finalizers")
+    return found == [finalizer(namespace, target) for target in left]
+
+
+async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS, CleanupRoom, release_after=2.0):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))
+        await rewrite(client, namespace, "c1", kubeconfig(cluster, server=CLOSED))
+        await condition(client, namespace, "c1", "Reachable", "False")
+        await client.delete(TARGETS, "c1", namespace)
+        found = await condition(client, namespace, "c1", "Drained", "False", "Unreachable")
+        assert "may still run there" in found["message"]
+        await gone(lambda: client.get(PODS, "there", namespace))
+        assert await held(client, TARGETS, namespace, "c1")
+        annotation = {"metadata": {"annotations": {"multicluster/force-remove": "true"}}}
+        await client.patch(TARGETS, "c1", annotation, namespace)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        await eventually(lambda: unheld(client, namespace, "c1"))
+
+
+async def test_a_secret_is_released_when_its_target_was_torn_away_while_no_agent_ran(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+    await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
+    await client.delete(TARGETS, "c1", namespace)
+    async with running(cluster, *ROOMS):
+        await eventually(lambda: unheld(client, namespace, "c1"))
+
+
+async def test_a_deleted_secret_goes_when_nothing_needs_it(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await client.delete(SECRETS, "c1", namespace)
+        await gone(lambda: client.get(SECRETS, "c1", namespace))
+        await condition(client, namespace, "c1", "Ready", "False", "SecretNotFound")
+        assert await empty(client.list(PODS, namespace))

@@ -1,0 +1,144 @@
+"""What is said about targets, and how one that is removed is let go of."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agent.clusters.target import Record, State
+from agent.controllers.target.decide import (
+    Conditions,
+    DeletePod,
+    FreePod,
+    Leaving,
+    Pod,
+    became_worse,
+    conditions,
+    drain,
+    health,
+    only_words_differ,
+    settles_in,
+    unconnected,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OURS = "multicluster.admiralty.io/default-c1"
+OTHER = "multicluster.admiralty.io/default-c2"
+
+
+def told(state: State, message: str = "m") -> Conditions:
+    return conditions(None, health(Record(state, message, NOW)), 1, NOW)
+
+
+def values(found: Conditions) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in found}
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        (State.READY, ("True", "True", "True")),
+        (State.UNREACHABLE, ("False", "Unknown", "False")),
+        (State.UNAUTHORIZED, ("True", "False", "False")),
+        (State.FORBIDDEN, ("True", "False", "False")),
+        (State.NOT_INSTALLED, ("True", "True", "False")),
+        (State.FAILING, ("True", "Unknown", "False")),
+        (State.CONNECTING, ("Unknown", "Unknown", "False")),
+    ],
+)
+def test_each_state_has_its_conditions(state: State, want: tuple[str, str, str]) -> None:
+    assert tuple(values(told(state))[kind] for kind in ("Reachable", "Authorized", "Ready")) == want
+    assert {condition["reason"] for condition in told(state)} == {state.value}
+
+
+def test_a_target_that_cannot_be_tried_says_nothing_of_its_cluster() -> None:
+    found = conditions(None, unconnected("SecretNotFound", "create it"), 1, NOW)
+    assert values(found) == {"Reachable": "Unknown", "Authorized": "Unknown", "Ready": "False"}
+
+
+def test_conditions_of_others_survive() -> None:
+    other: dict[str, Any] = {"type": "AgentReady", "status": "True"}
+    assert conditions([other], unconnected("x", "y"), 1, NOW)[0] == other
+
+
+def test_an_event_is_due_when_a_target_stops_working_or_fails_in_another_way() -> None:
+    assert became_worse(None, told(State.UNREACHABLE))
+    assert became_worse(told(State.READY), told(State.UNREACHABLE))
+    assert became_worse(told(State.UNREACHABLE), told(State.UNAUTHORIZED))
+    assert not became_worse(told(State.UNREACHABLE), told(State.UNREACHABLE, "other words"))
+    assert not became_worse(told(State.UNREACHABLE), told(State.READY))
+
+
+def test_other_words_are_told_from_other_states() -> None:
+    assert only_words_differ(told(State.UNREACHABLE), told(State.UNREACHABLE, "other words"))
+    assert not only_words_differ(told(State.READY), told(State.UNREACHABLE))
+    assert not only_words_differ(None, told(State.READY))
+
+
+def test_a_target_that_is_connecting_is_given_five_seconds() -> None:
+    record = Record(State.CONNECTING, "connecting", NOW)
+    assert settles_in(record, NOW + timedelta(seconds=2)) == 3.0
+    assert settles_in(record, NOW + timedelta(seconds=9)) == 0.0
+    assert settles_in(Record(State.READY, "connected", NOW), NOW) == 0.0
+
+
+def pod(**fields: Any) -> Pod:
+    base: dict[str, Any] = {"here": False, "claimed": False, "placed": False, "deleting": False, "finalizers": (OURS,)}
+    return Pod(key=("default", "p"), uid="u", version="1", **{**base, **fields})
+
+
+def leaving(*pods: Pod, **fields: Any) -> Leaving:
+    base: dict[str, Any] = {"forced": False, "ready": True, "age": 1.0, "release_after": 10.0, "chaperons": False}
+    return Leaving(finalizer=OURS, pods=pods, **{**base, **fields})
+
+
+def test_a_target_without_pods_and_chaperons_is_drained() -> None:
+    assert drain(leaving()).drained
+
+
+def test_a_target_waits_for_its_last_chaperon() -> None:
+    step = drain(leaving(chaperons=True))
+    assert (step.drained, step.reason) == (False, "Draining")
+
+
+def test_pods_that_run_there_are_deleted() -> None:
+    for placed in (pod(here=True), pod(placed=True)):
+        step = drain(leaving(placed))
+        assert step.actions == (DeletePod(placed),)
+        assert not step.drained
+
+
+def test_a_pod_that_never_went_there_only_loses_the_finalizer() -> None:
+    waiting = pod(finalizers=(OURS, OTHER, "example.com/x"))
+    assert drain(leaving(waiting)).actions == (FreePod(waiting, (OTHER, "example.com/x")),)
+    assert drain(leaving(waiting, ready=False)).actions == (FreePod(waiting, (OTHER, "example.com/x")),)
+
+
+def test_a_claimed_pod_is_deleted_when_nobody_can_tell_whether_it_has_a_delegate() -> None:
+    claimed = pod(claimed=True)
+    assert drain(leaving(claimed, ready=False)).actions == (DeletePod(claimed),)
+    assert drain(leaving(claimed)).actions == (FreePod(claimed, ()),)
+
+
+def test_a_terminating_pod_is_left_to_feedback() -> None:
+    step = drain(leaving(pod(here=True, deleting=True)))
+    assert step.actions == ()
+    assert not step.drained
+
+
+def test_a_lost_target_stays_and_says_that_delegates_may_still_run() -> None:
+    for view in (leaving(pod(deleting=True), ready=False), leaving(ready=False, age=11.0)):
+        step = drain(view)
+        assert (step.drained, step.reason) == (False, "Unreachable")
+        assert "may still run there" in step.message
+        assert 'multicluster/force-remove="true"' in step.message
+
+
+def test_a_lost_target_without_pods_goes_before_they_could_have_been_released() -> None:
+    assert drain(leaving(ready=False, age=1.0)).drained
+
+
+def test_a_forced_removal_does_not_wait_but_deletes_the_pods() -> None:
+    step = drain(leaving(pod(here=True), forced=True, ready=False, chaperons=True))
+    assert step.drained
+    assert len(step.actions) == 1

@@ -1,0 +1,166 @@
+"""Virtual nodes on a real API server, which is both source and target."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import LEASES, NODES, PODS, TARGETS
+from agent.api.names import virtual_node
+from agent.controllers.cleanup import CleanupRoom
+from agent.controllers.deps import Deps
+from agent.controllers.summary import SummaryRoom
+from agent.controllers.target import TargetRoom
+from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, VirtualNodeRoom
+from agent.kube.client import Client
+from agent.sandbox import Cluster
+from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.targets import add, kubeconfig, rewrite, tear_away
+
+ROOMS = (TargetRoom, VirtualNodeRoom, NodeLeaseRoom, StrayPodRoom)
+CLOSED = "https://127.0.0.1:1"
+Node = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
+    yield
+    await tear_away(client, namespace)
+
+
+async def node_where(client: Client, name: str, holds: Callable[[Node], object]) -> Node:
+    """The node once something holds of it."""
+
+    async def probe() -> Node | None:
+        node = await client.get(NODES, name)
+        return node if holds(node) else None
+
+    node = await eventually(probe)
+    assert node is not None
+    return node
+
+
+def taints(node: Node) -> set[str]:
+    return {taint["key"] for taint in node["spec"].get("taints") or ()}
+
+
+def reachable(node: Node) -> str:
+    return (find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("status", "")
+
+
+def usable(node: Node) -> bool:
+    return taints(node) == {"virtual-kubelet.io/provider"} and reachable(node) == "True"
+
+
+def pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "busybox"}], **spec},
+    }
+
+
+async def test_a_target_gets_a_node_with_what_its_cluster_has(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, SummaryRoom, node_lease_renew=0.5):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        node = await node_where(client, name, lambda node: usable(node) and node["status"].get("capacity"))
+        assert node["status"]["addresses"] == [{"type": "InternalIP", "address": "10.1.2.3"}]
+        assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
+        assert node["metadata"]["labels"]["multicluster.admiralty.io/target-name"] == "c1"
+
+        lease = await eventually(lambda: client.get(LEASES, name, "kube-node-lease"))
+        assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+        await eventually(lambda: renewed(client, name, lease["spec"]["renewTime"]))
+        # Renewals are the only writes.
+        assert (await client.get(NODES, name))["metadata"]["resourceVersion"] == node["metadata"]["resourceVersion"]
+
+        changes = {"metadata": {"labels": {"team": "x", "kubernetes.io/role": "other"}}, "spec": {"unschedulable": True}}
+        await client.patch(NODES, name, changes)
+        node = await node_where(client, name, lambda node: node["metadata"]["labels"]["kubernetes.io/role"] == "cluster")
+        assert node["metadata"]["labels"]["team"] == "x"
+        assert node["spec"]["unschedulable"]
+
+        await client.patch(NODES, name, {"metadata": {"labels": {"virtual-kubelet.io/provider": None}}})
+        await node_where(client, name, lambda node: "virtual-kubelet.io/provider" in node["metadata"]["labels"])
+
+        await client.delete(NODES, name)
+        again = await node_where(client, name, usable)
+        assert again["metadata"]["uid"] != node["metadata"]["uid"]
+        await eventually(lambda: owned(client, name, again["metadata"]["uid"]))
+
+
+async def renewed(client: Client, name: str, before: str) -> bool:
+    return (await client.get(LEASES, name, "kube-node-lease"))["spec"]["renewTime"] > before
+
+
+async def owned(client: Client, name: str, uid: str) -> bool:
+    lease = await client.get(LEASES, name, "kube-node-lease")
+    return lease["metadata"]["ownerReferences"][0]["uid"] == uid
+
+
+async def test_a_lost_target_taints_its_node_until_it_is_back(cluster: Cluster, client: Client, namespace: str) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, usable)
+        await rewrite(client, namespace, "c1", kubeconfig(cluster, server=CLOSED))
+        node = await node_where(client, name, lambda node: reachable(node) == "False")
+        assert "multicluster/unreachable" in taints(node)
+        assert (find_condition(node["status"]["conditions"], "Ready") or {})["status"] == "True"
+        await rewrite(client, namespace, "c1", "not a kubeconfig")
+        await node_where(client, name, lambda node: reason(node) == "NotConnected")
+        await rewrite(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, usable)
+
+
+def reason(node: Node) -> str:
+    return (find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("reason", "")
+
+
+async def test_a_restarted_agent_leaves_nodes_alone(cluster: Cluster, client: Client, namespace: str) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        before = await node_where(client, name, usable)
+    async with running(cluster, *ROOMS) as deps:
+        await eventually(lambda: ready(deps, (namespace, "c1")))
+        await add(client, namespace, "c2", kubeconfig(cluster))
+        await node_where(client, virtual_node(namespace, "c2"), usable)
+        after = await client.get(NODES, name)
+        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def ready(deps: Deps, key: tuple[str, str]) -> bool:
+    found = deps.targets.get(key)
+    return found is not None and found.ready
+
+
+async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, client: Client, namespace: str) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, CleanupRoom):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, usable)
+        await client.create(PODS, pod("stray", name, schedulerName="other"), namespace)
+    # Torn away while no agent runs.
+    await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
+    await client.delete(TARGETS, "c1", namespace)
+    async with running(cluster, *ROOMS, CleanupRoom):
+        await gone(lambda: client.get(PODS, "stray", namespace))
+        await gone(lambda: client.get(NODES, name))
+
+
+async def test_a_terminating_pod_that_is_no_proxy_is_ended(cluster: Cluster, client: Client, namespace: str) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, usable)
+        for scheduler in ("default-scheduler", "admiralty-proxy"):
+            manifest = pod(scheduler, name, schedulerName=scheduler, terminationGracePeriodSeconds=30)
+            await client.create(PODS, manifest, namespace)
+            await client.delete(PODS, scheduler, namespace)
+        await gone(lambda: client.get(PODS, "default-scheduler", namespace))
+        assert await client.get(PODS, "admiralty-proxy", namespace)

@@ -1,0 +1,134 @@
+"""What a virtual node should look like."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.clusters.target import Record, State
+from agent.controllers.virtualnode.decide import Create, Patch, View, check_pattern, decide, settles_in
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+READY = Record(State.READY, "connected", NOW)
+LOST = Record(State.UNREACHABLE, "no answer within 3 s", NOW)
+SUMMARY: dict[str, Any] = {
+    "metadata": {"name": "singleton", "labels": {"topology.kubernetes.io/region": "eu", "secret": "x"}},
+    "capacity": {"cpu": "8"},
+    "allocatable": {"cpu": "7"},
+}
+VIEW = View(
+    key=("default", "c2"),
+    node=None,
+    record=READY,
+    draining=False,
+    summary=SUMMARY,
+    excluded=None,
+    address="10.0.0.1",
+    port=10250,
+    version="v1.36.3",
+    now=NOW,
+)
+
+
+def created(view: View = VIEW) -> dict[str, Any]:
+    """The node as the API server gives it back."""
+    action = decide(view)
+    assert isinstance(action, Create)
+    node = action.manifest
+    return {**node, "metadata": {**node["metadata"], "uid": "u", "resourceVersion": "5"}}
+
+
+def patch(view: View) -> Patch:
+    action = decide(view)
+    assert isinstance(action, Patch)
+    return action
+
+
+def test_a_node_is_made_with_everything_at_once() -> None:
+    node = created()
+    assert node["metadata"]["name"] == "admiralty-default-c2"
+    assert node["metadata"]["labels"]["topology.kubernetes.io/region"] == "eu"
+    assert node["spec"]["taints"] == [
+        {"key": "virtual-kubelet.io/provider", "value": "admiralty", "effect": "NoSchedule"}
+    ]
+    status = node["status"]
+    assert status["allocatable"] == {"cpu": "7"}
+    assert status["addresses"] == [{"type": "InternalIP", "address": "10.0.0.1"}]
+    assert status["nodeInfo"]["kubeletVersion"] == "v1.36.3"
+    assert decide(replace(VIEW, node=node)) is None
+
+
+def test_a_target_that_was_never_connected_gets_no_node() -> None:
+    assert decide(replace(VIEW, record=None)) is None
+
+
+def test_a_lost_target_leaves_its_node_ready_and_capable_but_tainted() -> None:
+    node = created()
+    first = patch(replace(VIEW, node=node, record=LOST, summary=None))
+    assert first.sub is None
+    assert first.body["metadata"] == {"resourceVersion": "5"}
+    assert {"key": "multicluster/unreachable", "effect": "NoSchedule"} in first.body["spec"]["taints"]
+    node["spec"] = first.body["spec"]
+    second = patch(replace(VIEW, node=node, record=LOST, summary=None))
+    assert second.sub == "status"
+    conditions = second.body["status"].pop("conditions")
+    assert second.body["status"] == {}
+    ready, reachable = (find_condition(conditions, kind) or {} for kind in ("Ready", "TargetReachable"))
+    assert (ready["status"], reachable["status"]) == ("True", "False")
+    assert reachable["message"] == "no answer within 3 s"
+
+
+def test_the_taint_goes_when_the_target_is_back() -> None:
+    node = created(replace(VIEW, record=LOST))
+    body = patch(replace(VIEW, node=node)).body
+    assert [taint["key"] for taint in body["spec"]["taints"]] == ["virtual-kubelet.io/provider"]
+
+
+def test_a_target_whose_credentials_went_is_away() -> None:
+    body = patch(replace(VIEW, node=created(), record=None, summary=None)).body
+    assert body["spec"]["taints"][-1]["key"] == "multicluster/unreachable"
+
+
+def test_a_target_being_removed_takes_no_new_pods() -> None:
+    body = patch(replace(VIEW, node=created(), draining=True)).body
+    assert body["spec"]["taints"][-1] == {"key": "multicluster/draining", "effect": "NoSchedule"}
+
+
+def test_what_users_did_to_the_node_survives() -> None:
+    node = created()
+    node["metadata"]["labels"]["team"] = "x"
+    node["metadata"]["annotations"]["note"] = "y"
+    node["spec"]["unschedulable"] = True
+    node["spec"]["taints"] = [{"key": "mine", "effect": "NoExecute"}, *node["spec"]["taints"]]
+    assert decide(replace(VIEW, node=node)) is None
+    body = patch(replace(VIEW, node=node, record=LOST)).body
+    assert body["spec"]["taints"][0] == {"key": "mine", "effect": "NoExecute"}
+    assert set(body) == {"metadata", "spec"}
+
+
+def test_excluded_labels_are_left_off_and_taken_away() -> None:
+    assert "secret" not in created(replace(VIEW, excluded="^secret="))["metadata"]["labels"]
+    body = patch(replace(VIEW, node=created(), excluded="^secret=")).body
+    assert body["metadata"]["labels"] == {"secret": None}
+
+
+def test_labels_of_the_target_stay_while_its_summary_cannot_be_read() -> None:
+    assert decide(replace(VIEW, node=created(), summary=None)) is None
+
+
+def test_labels_that_the_target_no_longer_has_go() -> None:
+    fewer = {**SUMMARY, "metadata": {"name": "singleton", "labels": {"secret": "x"}}}
+    body = patch(replace(VIEW, node=created(), summary=fewer)).body
+    assert body["metadata"]["labels"] == {"topology.kubernetes.io/region": None}
+
+
+def test_a_wrong_regular_expression_is_explained() -> None:
+    assert check_pattern("^a=") is None
+    assert check_pattern(None) is None
+    assert (check_pattern("(") or "").startswith("spec.excludedLabelsRegexp:")
+
+
+def test_a_target_that_is_connecting_is_given_five_seconds() -> None:
+    connecting = Record(State.CONNECTING, "connecting", NOW)
+    assert settles_in(connecting, NOW + timedelta(seconds=1)) == 4.0
+    assert settles_in(READY, NOW) == settles_in(None, NOW) == 0.0

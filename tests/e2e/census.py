@@ -1,0 +1,96 @@
+"""The census: every delegate pod that has ever been, in all clusters, and whether one proxy pod ever had two."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agent.api.kinds import PODS
+from agent.api.names import LABEL_PARENT_UID
+from agent.kube.client import Client
+from agent.kube.errors import KubeError, NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """One delegate pod by its UID."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    parent_uid: str
+
+
+@dataclass
+class Census:
+    """Watches the delegates of all clusters from the beginning to the end of a session.
+
+    A watch of one cluster may be behind that of another: what looks like two delegates of one pod counts only if both
+    API servers say that they exist.
+    """
+
+    clients: dict[str, Client]
+    living: dict[str, Delegate] = field(default_factory=dict)
+    born: dict[str, Delegate] = field(default_factory=dict)
+    gone: dict[str, Delegate] = field(default_factory=dict)
+    duplicates: list[str] = field(default_factory=list)
+    _by_parent: dict[str, set[Delegate]] = field(default_factory=lambda: defaultdict(set))
+    _suspects: asyncio.Queue[tuple[Delegate, ...]] = field(default_factory=asyncio.Queue)
+
+    async def run(self) -> None:
+        """Count until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._check())
+            for name, client in self.clients.items():
+                informer = Informer(client, PODS, labels=LABEL_PARENT_UID)
+                informer.subscribe(lambda old, new, cluster=name: self._changed(cluster, old, new))
+                group.create_task(informer.run())
+
+    def of(self, namespace: str, records: Iterable[Delegate] | None = None) -> list[Delegate]:
+        """Living delegates (or those among `records`) of a namespace."""
+        return [each for each in (self.living.values() if records is None else records) if each.namespace == namespace]
+
+    def check(self, namespace: str, *, at_most: int | None = None, may_end: bool = False) -> None:
+        """No pod ever had two delegates; unless `may_end` none has ended; and no more than `at_most` were made."""
+        assert self.duplicates == []
+        if not may_end:
+            assert self.of(namespace, self.gone.values()) == [], "delegates ended although nobody deleted their pods"
+        if at_most is not None:
+            born = self.of(namespace, self.born.values())
+            assert len(born) <= at_most, f"{len(born)} delegates were made of {at_most} pods"
+
+    def _changed(self, cluster: str, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        delegate = Delegate(cluster, obj.namespace, obj.name, obj.uid, obj.labels[LABEL_PARENT_UID])
+        if old is not None and (new is None or new.uid != old.uid):
+            before = self.living.pop(old.uid)
+            self._by_parent[before.parent_uid].discard(before)
+            self.gone[before.uid] = before
+        if new is not None and new.uid not in self.living:
+            self.living[new.uid] = self.born[new.uid] = delegate
+            siblings = self._by_parent[delegate.parent_uid]
+            siblings.add(delegate)
+            if len(siblings) > 1:
+                self._suspects.put_nowait(tuple(siblings))
+
+    async def _check(self) -> None:
+        while True:
+            siblings = await self._suspects.get()
+            alive = [each for each in siblings if await self._exists(each)]
+            if len(alive) > 1:
+                self.duplicates.append(" and ".join(f"{each.cluster}/{each.name}" for each in alive))
+
+    async def _exists(self, delegate: Delegate) -> bool:
+        while True:
+            try:
+                pod = await self.clients[delegate.cluster].get(PODS, delegate.name, delegate.namespace)
+            except NotFound:
+                return False
+            except KubeError:
+                await asyncio.sleep(0.2)
+            else:
+                return bool(pod["metadata"]["uid"] == delegate.uid)

@@ -1,0 +1,71 @@
+"""What the ten promises share: one fleet of three clusters with agents and webhooks, and a census of all delegates."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from agent.sandbox import Sandbox
+from tests.e2e.fleet import Fleet
+
+AGENT_FLAGS = (
+    "--lease-duration=4",
+    "--lease-renew=3",
+    "--lease-retry=0.5",
+    "--probe-interval=1",
+    "--probe-timeout=1",
+    "--release-after=3",
+)
+TIMEOUT_SECONDS = 240
+_HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here share one event loop, because they share clients and a watch over everything."""
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@contextlib.asynccontextmanager
+async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
+    """A fleet in a sandbox, with its census under way."""
+    async with sandbox:
+        fleet = Fleet(sandbox)
+        counting = asyncio.ensure_future(fleet.census.run())
+        try:
+            yield fleet
+        finally:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            await fleet.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """Source cd, targets us and eu; agents that notice within seconds what takes others minutes."""
+    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "one", ("cd", "us", "eu"), agent_flags=AGENT_FLAGS)
+    async with fleet_of(sandbox) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace of the test's own with the targets us and eu."""
+    async with fleet.namespace() as name:
+        yield name
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def no_duplicates(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """No test may ever see two delegates of one pod."""
+    yield
+    if "fleet" in request.fixturenames:
+        fleet: Fleet = request.getfixturevalue("fleet")
+        assert fleet.census.duplicates == []

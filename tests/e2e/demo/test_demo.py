@@ -1,0 +1,89 @@
+"""`flotilla demo` as a user runs it: a process of its own, judged by its exit status and by what it leaves behind."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import process
+from agent.sandbox.objects import REPOSITORY
+from agent.sandbox.plan import identity
+
+pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+async def start(directory: Path, *arguments: str) -> Process:
+    command = (sys.executable, "-m", "agent.cli", "demo", "--dir", str(directory), *arguments)
+    return await asyncio.create_subprocess_exec(*command, cwd=REPOSITORY, stdout=PIPE, stderr=STDOUT)
+
+
+async def read_until(demo: Process, text: str) -> str:
+    """Output up to the line with this text; fails when it ends before."""
+    assert demo.stdout is not None
+    told = ""
+    async for line in demo.stdout:
+        told += line.decode()
+        if text in told:
+            return told
+    pytest.fail(f"{text!r} does not appear in:\n{told}")
+
+
+def left_behind(directory: Path) -> list[str]:
+    name = identity(directory)
+    links = [link.name for link in Path("/sys/class/net").glob(f"flt{name}*")]
+    return [*map(str, process.find_all(name)), *links, *([str(directory)] if directory.exists() else [])]
+
+
+async def test_once_comes_true_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    demo = await start(directory, "--once")
+    output, _ = await demo.communicate()
+    assert demo.returncode == 0, output.decode()
+    assert b"Every step came true" in output
+    assert left_behind(directory) == []
+
+
+async def test_a_step_that_does_not_come_true_is_named_and_the_exit_status_says_so(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    demo = await start(directory, "--once", "--patience", "0")
+    output, _ = await demo.communicate()
+    assert demo.returncode == 1, output.decode()
+    assert b"2. Join them: did not come true" in output
+    assert b"virtual node admiralty-default-us is not ready" in output
+    assert b"agent.log" in output
+    assert left_behind(directory) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("flotilla sandbox down", id="while clusters come up"),
+        pytest.param("kubectl apply -f web.yaml", id="while pods come up"),
+    ],
+)
+async def test_sigterm_takes_everything_down(tmp_path: Path, moment: str) -> None:
+    directory = tmp_path / "demo"
+    demo = await start(directory)
+    await read_until(demo, moment)
+    demo.send_signal(signal.SIGTERM)
+    output, _ = await demo.communicate()
+    assert demo.returncode == 130, output.decode()
+    assert left_behind(directory) == []
+
+
+async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_printed(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    demo = await start(directory)
+    told = await read_until(demo, "eu/kubeconfig get pods")
+    commands = told.partition("In another terminal:")[2]
+    shell = await asyncio.create_subprocess_exec("bash", "-euc", commands, stdout=PIPE, stderr=STDOUT)
+    output, _ = await shell.communicate()
+    assert shell.returncode == 0, output.decode()
+    assert b"deployment.apps/mine created" in output
+    demo.send_signal(signal.SIGINT)
+    output, _ = await demo.communicate()
+    assert demo.returncode == 0, output.decode()
+    assert left_behind(directory) == []

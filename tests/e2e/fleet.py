@@ -1,0 +1,228 @@
+"""A fleet: source and targets with agents, what a test asks of it, and what it says when something never comes true."""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from agent.api.kinds import (
+    CHAPERONS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SOURCES,
+    TARGETS,
+    Kind,
+)
+from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, virtual_node
+from agent.kube.client import Client
+from agent.kube.errors import KubeError, NotFound
+from agent.sandbox import Sandbox, faults, kubeconfig
+from agent.sandbox.objects import apply, connect
+from tests.e2e import manifests
+from tests.e2e.census import Census
+from tests.e2e.report import report
+
+Raw = dict[str, Any]
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+
+class Fleet:
+    """`clients` has one with all rights for each cluster; `source` is the first."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.names = [cluster.name for cluster in sandbox.clusters]
+        self.clients = {each.name: connect(each.kubeconfig, name=each.name) for each in sandbox.clusters}
+        self.source = self.clients[self.names[0]]
+        self.census = Census(self.clients)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for client in self.clients.values():
+            await client.session.close()
+
+    async def until(
+        self, what: str, probe: Callable[[], Awaitable[T]], *, about: str = "", seconds: float = PATIENCE_SECONDS
+    ) -> T:
+        """What the probe gives as soon as it is true. `about` is a namespace to describe if that never happens."""
+        deadline = time.monotonic() + seconds
+        while True:
+            last: object
+            try:
+                value = await probe()
+                if value:
+                    return value
+                last = value
+            except KubeError as error:
+                last = error
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what}: not within {seconds:g} s ({last})\n{await report(self, about)}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def gone(self, kind: Kind, name: str, namespace: str | None = None, *, source: str = "") -> None:
+        """Wait until an object does not exist any more."""
+        client = self.clients[source] if source else self.source
+
+        async def missing() -> bool:
+            try:
+                await client.get(kind, name, namespace)
+            except NotFound:
+                return True
+            return False
+
+        await self.until(f"{kind.name} {name} is gone", missing, about=namespace or "")
+
+    @contextlib.asynccontextmanager
+    async def namespace(
+        self, targets: Sequence[str] = ("us", "eu"), *, source: str = "", name: str = "", enabled: bool = True
+    ) -> AsyncIterator[str]:
+        """A namespace in every cluster, whose pods may be elected and run in some targets; in the end it is empty.
+
+        That it goes by itself, with all its pods and Targets, is part of every test.
+        """
+        source = source or self.names[0]
+        name = name or f"e2e-{secrets.token_hex(3)}"
+        for cluster, client in self.clients.items():
+            with contextlib.suppress(KubeError):
+                await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled and cluster == source))
+        for client in self.clients.values():
+            await self.until(f"{client.name} is ready for pods", lambda c=client: c.get(SERVICE_ACCOUNTS, "default", name))
+        for target in targets:
+            await self.join(name, target, source=source)
+        yield name
+        with contextlib.suppress(NotFound):
+            await self.clients[source].delete(NAMESPACES, name)
+        await self.gone(NAMESPACES, name, source=source)
+        await self.until(f"no delegates are left in {name}", lambda: self.is_empty(name), about=name)
+        for client in self.clients.values():
+            with contextlib.suppress(NotFound):
+                await client.delete(NAMESPACES, name)
+
+    async def join(
+        self, namespace: str, target: str, *, source: str = "", server: str = "", authority: bytes = b"", name: str = ""
+    ) -> None:
+        """Make `target` a Target of a namespace, by another `server` than its own where one is given; wait for it."""
+        source = source or self.names[0]
+        name = name or target
+        text = await self.kubeconfig(namespace, target, source, server=server, authority=authority)
+        client = self.clients[source]
+        await apply(client, SECRETS, manifests.secret(name, namespace, text))
+        spec = {"kubeconfigSecret": {"name": name}}
+        await apply(client, TARGETS, manifests.ours("Target", name, namespace, spec))
+        await self.ready(namespace, name, source=source)
+
+    async def kubeconfig(
+        self, namespace: str, target: str, source: str = "", *, server: str = "", authority: bytes = b""
+    ) -> str:
+        """A kubeconfig by which the source may run pods of a namespace in a target."""
+        source = source or self.names[0]
+        client = self.clients[target]
+        await apply(client, SOURCES, manifests.ours("Source", source, namespace, {"serviceAccountName": source}))
+        await self.until("the Source's service account", lambda: client.get(SERVICE_ACCOUNTS, source, namespace))
+        own = (self.sandbox.directory / target / "pki" / "ca.crt").read_bytes()
+        cluster = self.sandbox[target]
+        token = await token_of(client, source, namespace)
+        return kubeconfig.render(target, server or cluster.server, authority or own, token=token)
+
+    async def ready(self, namespace: str | None, name: str, *, kind: Kind = TARGETS, source: str = "") -> None:
+        """Wait until a target is Ready and has its virtual node."""
+        client = self.clients[source] if source else self.source
+
+        async def is_ready() -> bool:
+            await client.get(NODES, virtual_node(namespace or "", name))
+            return condition(await client.get(kind, name, namespace), "Ready").get("status") == "True"
+
+        await self.until(f"Target {name} is ready", is_ready, about=namespace or "")
+
+    async def pods(self, namespace: str, app: str = "", *, source: str = "") -> list[Raw]:
+        """Proxy pods of a namespace that are not terminating."""
+        client = self.clients[source] if source else self.source
+        pods = await client.list(PODS, namespace, labels=f"app={app}" if app else "")
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    async def delegates(self, namespace: str) -> dict[str, tuple[str, Raw]]:
+        """All delegates of a namespace with their cluster, by the UID of their proxy pod; there must not be two."""
+        found: dict[str, tuple[str, Raw]] = {}
+        for name, client in self.clients.items():
+            for pod in await client.list(PODS, namespace, labels=LABEL_PARENT_UID):
+                parent = pod["metadata"]["labels"][LABEL_PARENT_UID]
+                assert parent not in found, f"two delegates of one pod: {found.get(parent)} and {pod}"
+                found[parent] = (name, pod)
+        return found
+
+    async def running(
+        self, namespace: str, app: str, count: int, *, source: str = "", seconds: float = PATIENCE_SECONDS
+    ) -> list[Raw]:
+        """Wait until an app has exactly so many pods, all Running, and return them."""
+
+        async def all_run() -> list[Raw]:
+            pods = await self.pods(namespace, app, source=source)
+            return pods if len(pods) == count and all(p["status"]["phase"] == "Running" for p in pods) else []
+
+        return await self.until(f"{count} pods of {app} run", all_run, about=namespace, seconds=seconds)
+
+    async def agree(self, namespace: str, *, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until the status of every proxy pod is what its delegate's is, and no delegate is left over."""
+
+        async def compare() -> bool:
+            proxies = {pod["metadata"]["uid"]: pod for pod in await self.proxies(namespace)}
+            delegates = await self.delegates(namespace)
+            return proxies.keys() == delegates.keys() and all(
+                told(proxies[uid]) == told(delegate) for uid, (_, delegate) in delegates.items()
+            )
+
+        await self.until("proxy pods say what delegates say", compare, about=namespace, seconds=seconds)
+
+    async def proxies(self, namespace: str) -> list[Raw]:
+        """All proxy pods of a namespace in all clusters."""
+        listed = [await client.list(PODS, namespace) for client in self.clients.values()]
+        return [pod for pods in listed for pod in pods if pod["spec"]["schedulerName"] == "admiralty-proxy"]
+
+    async def is_empty(self, namespace: str) -> bool:
+        """Whether no cluster has a proxy pod, a chaperon or a delegate of a namespace."""
+        for client in self.clients.values():
+            if await client.list(CHAPERONS, namespace):
+                return False
+        return not await self.proxies(namespace) and not await self.delegates(namespace)
+
+    async def kubectl(self, cluster: str, *arguments: str) -> str:
+        """Run kubectl inside a cluster, which works while its link is cut."""
+        each = self.sandbox[cluster]
+        program = self.sandbox.plan.programs["kubectl"]
+        return await faults.kubectl(each.runner.cluster, program, each.directory, *arguments)
+
+
+async def token_of(client: Client, account: str, namespace: str) -> str:
+    """A token of a service account."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
+    path = SERVICE_ACCOUNTS.path(namespace, account, "token")
+    answer = json.loads(await client.session.request("POST", path, body=json.dumps(request).encode()))
+    return str(answer["status"]["token"])
+
+
+def condition(obj: Raw, kind: str) -> Raw:
+    """A condition of an object, {} when it has none of this type."""
+    conditions: list[Raw] = obj.get("status", {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def told(pod: Raw) -> Raw:
+    """What a proxy pod and its delegate have to agree on."""
+    status = pod["status"]
+    fields = ("phase", "reason", "podIP", "podIPs", "hostIP", "startTime", "containerStatuses", "initContainerStatuses")
+    conditions = {each["type"]: (each["status"], each.get("reason")) for each in status.get("conditions") or ()}
+    return {"conditions": conditions, **{field: status[field] for field in fields if field in status}}
+
+
+def on_virtual_node(pod: Raw) -> bool:
+    """Whether a pod is bound to a node that stands for a target."""
+    return bool(pod["spec"].get("nodeName", "").startswith("admiralty-") and PROVIDER_KEY in pod["spec"]["nodeSelector"])

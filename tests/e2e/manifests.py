@@ -1,0 +1,110 @@
+"""Objects that users of a fleet create."""
+
+from typing import Any
+
+from agent.api.kinds import Kind
+from agent.api.names import GROUP, PREFIX, VERSION
+
+Raw = dict[str, Any]
+
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
+REPLICASETS = Kind("apps", "v1", "replicasets", "ReplicaSet")
+STATEFULSETS = Kind("apps", "v1", "statefulsets", "StatefulSet")
+DAEMONSETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
+JOBS = Kind("batch", "v1", "jobs", "Job")
+
+ELECT = PREFIX + "elect"
+REGION = "topology.kubernetes.io/region"
+
+
+def pod_spec(**more: Any) -> Raw:
+    """A container that asks for little."""
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}},
+    }
+    return {"containers": [container], "terminationGracePeriodSeconds": 5, **more}
+
+
+def pod(name: str, *, elect: str | None = ELECT, annotations: Raw | None = None, **spec: Any) -> Raw:
+    """A single pod, elected unless `elect` is None."""
+    marks = {**({elect: ""} if elect else {}), **(annotations or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}, "annotations": marks},
+        "spec": pod_spec(**spec),
+    }
+
+
+def template(app: str, **spec: Any) -> Raw:
+    """The template of elected pods."""
+    return {"metadata": {"labels": {"app": app}, "annotations": {ELECT: ""}}, "spec": pod_spec(**spec)}
+
+
+def deployment(name: str, replicas: int, **spec: Any) -> Raw:
+    """A Deployment of elected pods."""
+    return workload(DEPLOYMENTS, name, spec, replicas=replicas)
+
+
+def stateful_set(name: str, replicas: int) -> Raw:
+    """A StatefulSet of elected pods."""
+    return workload(STATEFULSETS, name, {}, replicas=replicas, serviceName=name, podManagementPolicy="Parallel")
+
+
+def workload(kind: Kind, name: str, spec: Raw, **more: Any) -> Raw:
+    """Anything of `apps` with a pod template."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(name, **spec), **more},
+    }
+
+
+def job(name: str, completions: int, **spec: Any) -> Raw:
+    """A Job of elected pods."""
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.name,
+        "metadata": {"name": name},
+        "spec": {
+            "completions": completions,
+            "parallelism": completions,
+            "template": template(name, restartPolicy="Never", **spec),
+        },
+    }
+
+
+def ours(kind: str, name: str, namespace: str | None, spec: Raw) -> Raw:
+    """A Target, Source or the like."""
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def secret(name: str, namespace: str, config: str) -> Raw:
+    """A Secret with a kubeconfig."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"config": config}}
+
+
+def namespace(name: str, *, enabled: bool = False) -> Raw:
+    """A namespace, with the label that lets its pods be elected or without."""
+    labels = {"multicluster-scheduler": "enabled"} if enabled else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def manual_node(name: str, region: str) -> Raw:
+    """A node without any kubelet, not even a fake one: the test itself says what happens on it."""
+    size = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"e2e/node": "manual", REGION: region}},
+        "status": {
+            "capacity": size,
+            "allocatable": size,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Manual", "message": "for a test"}],
+        },
+    }

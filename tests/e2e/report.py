@@ -1,0 +1,73 @@
+"""What a namespace looks like in all clusters, for the message of a test that waited in vain."""
+
+from typing import TYPE_CHECKING, Any
+
+from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, PODS, TARGETS, Kind
+from agent.kube.client import Client
+from agent.kube.errors import KubeError
+from agent.kube.events import EVENTS_V1
+
+if TYPE_CHECKING:
+    from tests.e2e.fleet import Fleet
+
+Raw = dict[str, Any]
+
+_LOG_BYTES = 16_384
+_LOG_LINES = 12
+_OBJECTS = 15
+
+
+async def report(fleet: "Fleet", namespace: str) -> str:
+    """Objects with their conditions, events, and the end of the agents' and webhooks' logs."""
+    lines = []
+    for name, client in fleet.clients.items():
+        lines.append(f"--- cluster {name}")
+        for kind in (TARGETS, CLUSTER_TARGETS, CHAPERONS, PODS):
+            lines += await _objects(client, kind, namespace)
+        lines += await _events(client, namespace)
+        for process in ("agent", "webhook"):
+            lines.append(f"{process}.log:")
+            lines += [f"    {line}" for line in _tail(fleet, name, process)]
+    return "\n".join(lines)
+
+
+async def _objects(client: Client, kind: Kind, namespace: str) -> list[str]:
+    try:
+        objects = await client.list(kind, namespace if kind.namespaced else None)
+    except KubeError as error:
+        return [f"  {kind}: {error}"]
+    shown = [f"  {kind.name} {_line(each)}" for each in objects[:_OBJECTS]]
+    more = len(objects) - len(shown)
+    return [*shown, f"  ... and {more} more"] if more else shown
+
+
+def _line(obj: Raw) -> str:
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    parts = [metadata["name"], status.get("phase", ""), obj.get("spec", {}).get("nodeName", "")]
+    if "deletionTimestamp" in metadata:
+        parts.append(f"terminating, finalizers {metadata.get('finalizers')}")
+    parts += [
+        f"{each['type']}={each['status']} {each.get('reason', '')} {each.get('message', '')}".strip()
+        for each in status.get("conditions") or ()
+        if each["status"] != "True"
+    ]
+    return " | ".join(part for part in parts if part)
+
+
+async def _events(client: Client, namespace: str) -> list[str]:
+    try:
+        events = await client.list(EVENTS_V1, namespace, fields="type=Warning")
+    except KubeError as error:
+        return [f"  events: {error}"]
+    return [
+        f"  Event {each['involvedObject']['kind']} {each['involvedObject'].get('name')}:"
+        f" {each.get('reason')} {each.get('message')}"
+        for each in events[-_OBJECTS:]
+    ]
+
+
+def _tail(fleet: "Fleet", cluster: str, process: str) -> list[str]:
+    path = fleet.sandbox[cluster].log(process)
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-_LOG_LINES:]

@@ -1,0 +1,105 @@
+import asyncio
+from collections import Counter
+from typing import ClassVar
+
+import pytest
+
+from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
+from agent.runtime.controller import Controller
+
+
+class Room(Controller[str]):
+    """Does what the script of a key says, one outcome for each reconciliation."""
+
+    name: ClassVar[str] = "test"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script: dict[str, list[Exception | float | None]] = {}
+        self.times: dict[str, list[float]] = {}
+        self.busy: Counter[str] = Counter()
+
+    async def reconcile(self, key: str) -> float | None:
+        self.times.setdefault(key, []).append(asyncio.get_running_loop().time())
+        self.busy[key] += 1
+        assert self.busy[key] == 1
+        await asyncio.sleep(0)
+        self.busy[key] -= 1
+        outcomes = self.script.get(key) or [None]
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def pauses(self, key: str) -> list[float]:
+        times = self.times[key]
+        return [after - before for before, after in zip(times, times[1:], strict=False)]
+
+
+async def run_for(room: Room, seconds: float) -> None:
+    task = asyncio.create_task(room.run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.looptime
+async def test_a_key_comes_back_when_its_reconciliation_says_so() -> None:
+    room = Room()
+    room.script["a"] = [30.0, 5.0, None]
+    room.queue.add("a")
+    await run_for(room, 1000)
+    assert room.pauses("a") == pytest.approx([30, 5], abs=0.01)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "error",
+    [Unreachable("no answer"), KubeError("other"), Conflict(409, "Conflict", ""), RuntimeError("a bug of ours")],
+    ids=["no answer", "another error", "a conflict", "a bug"],
+)
+async def test_a_failure_comes_back_after_growing_delays_and_success_forgets_it(error: Exception) -> None:
+    room = Room()
+    room.script["a"] = [error] * 6 + [100.0, error]
+    room.queue.add("a")
+    await run_for(room, 1000)
+    pauses = room.pauses("a")
+    assert all(0.025 * 2**n <= pause <= 0.05 * 2**n + 0.001 for n, pause in enumerate(pauses[:6]))
+    assert pauses[6] == pytest.approx(100, abs=0.01)
+    assert pauses[7] < 0.06
+
+
+@pytest.mark.looptime
+async def test_what_the_server_finds_invalid_is_not_sent_again_soon() -> None:
+    room = Room()
+    room.script["a"] = [Invalid(422, "Invalid", "no")]
+    room.queue.add("a")
+    await run_for(room, 1000)
+    assert room.pauses("a") == pytest.approx([300], abs=0.01)
+
+
+@pytest.mark.looptime
+async def test_one_key_that_fails_holds_back_no_other() -> None:
+    room = Room()
+    room.script["bad"] = [RuntimeError("broken")] * 1000
+    for key in ("bad", *map(str, range(100))):
+        room.queue.add(key)
+    await run_for(room, 1)
+    assert all(str(number) in room.times for number in range(100))
+
+
+async def test_a_room_that_is_stopped_in_the_middle_can_run_again() -> None:
+    class Slow(Room):
+        async def reconcile(self, key: str) -> float | None:
+            self.times.setdefault(key, []).append(0)
+            if len(self.times[key]) == 1:
+                await asyncio.Event().wait()
+            return None
+
+    room = Slow()
+    room.queue.add("a")
+    await run_for(room, 0.01)
+    room.queue.add("a")
+    await run_for(room, 0.01)
+    assert len(room.times["a"]) == 2
+    assert room.queue.statistics() == (0, 0, 0, 0)

@@ -1,0 +1,55 @@
+import asyncio
+import os
+import signal
+
+import pytest
+
+from agent.runtime import process
+from agent.runtime.process import run_until_signal
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_cancels_main_which_may_then_release_what_it_holds(number: int) -> None:
+    released: list[bool] = []
+
+    async def main() -> None:
+        os.kill(os.getpid(), number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            released.append(True)
+
+    run_until_signal(main())
+    assert released == [True]
+
+
+def test_an_error_of_main_is_raised() -> None:
+    async def main() -> None:
+        raise OSError("port taken")
+
+    with pytest.raises(OSError, match="port taken"):
+        run_until_signal(main())
+
+
+def test_main_may_end_by_itself() -> None:
+    ended: list[bool] = []
+
+    async def main() -> None:
+        ended.append(True)
+
+    run_until_signal(main())
+    assert ended == [True]
+
+
+def test_a_main_that_does_not_end_after_the_signal_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.05)
+
+    async def main() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(3600)
+
+    run_until_signal(main())

@@ -1,0 +1,107 @@
+import asyncio
+
+import pytest
+
+from agent.base.metrics import TASK_FAILURES
+from agent.runtime.supervisor import Supervisor
+
+
+@pytest.mark.looptime
+async def test_a_task_that_fails_starts_again_after_growing_delays(looptime: float) -> None:
+    starts: list[float] = []
+
+    async def fails() -> None:
+        starts.append(looptime + 0)
+        raise RuntimeError("broken")
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("fails", fails)
+        await asyncio.sleep(300)
+    pauses = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+    assert all(0.5 * min(30, 0.5 * 2**n) <= pause <= min(30, 0.5 * 2**n) for n, pause in enumerate(pauses))
+    assert len(pauses) >= 12
+
+
+@pytest.mark.looptime
+async def test_a_task_that_ran_long_before_it_failed_starts_again_soon(looptime: float) -> None:
+    starts: list[float] = []
+
+    async def fails() -> None:
+        starts.append(looptime + 0)
+        await asyncio.sleep(100 if len(starts) > 8 else 0)
+        raise RuntimeError("broken")
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("fails", fails)
+        await asyncio.sleep(400)
+    assert starts[9] - starts[8] < 101
+
+
+@pytest.mark.looptime
+async def test_what_waits_to_be_started_again_is_named_with_its_reason_and_counted() -> None:
+    before = TASK_FAILURES.labels("flaky")._value.get()
+    done = asyncio.Event()
+    tries = 0
+
+    async def flaky() -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RuntimeError("broken")
+        done.set()
+        await asyncio.Event().wait()
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("flaky", flaky)
+        await asyncio.sleep(0.1)
+        assert supervisor.failures == {"flaky": "RuntimeError: broken"}
+        await done.wait()
+        assert supervisor.failures == {}
+    assert TASK_FAILURES.labels("flaky")._value.get() == before + 1
+
+
+@pytest.mark.looptime
+async def test_a_task_that_returns_is_finished() -> None:
+    runs = 0
+
+    async def once() -> None:
+        nonlocal runs
+        runs += 1
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("once", once)
+        await asyncio.sleep(1000)
+    assert runs == 1
+
+
+async def test_the_end_of_the_block_ends_all_tasks_and_waits_for_their_tidying_up() -> None:
+    tidied: list[str] = []
+
+    async def tidy() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            tidied.append("done")
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("one", tidy)
+        supervisor.spawn("two", tidy)
+        await asyncio.sleep(0)
+    assert tidied == ["done", "done"]
+
+
+async def test_one_task_can_be_stopped_without_the_others() -> None:
+    ended = asyncio.Event()
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with Supervisor() as supervisor:
+        stop = supervisor.spawn("stopped", waits)
+        await asyncio.sleep(0)
+        stop()
+        await asyncio.wait_for(ended.wait(), 5)
