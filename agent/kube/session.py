@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+from aiohttp.http_exceptions import LineTooLong
 
 from agent.base.metrics import REQUESTS
 from agent.kube.config import Connection
@@ -50,7 +51,7 @@ class Session:
             auto_decompress=True,
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "flotilla"},
             skip_auto_headers=("Content-Type",),
-            read_bufsize=LINE_LIMIT,
+            read_bufsize=LINE_LIMIT // 2,
         )
 
     async def __aenter__(self) -> Self:
@@ -192,7 +193,7 @@ class Stream:
         while True:
             try:
                 line = await self._response.content.readline()
-            except ValueError as error:
+            except (ValueError, LineTooLong) as error:
                 raise Unreachable(f"an event is longer than {LINE_LIMIT} bytes") from error
             if not line.endswith(b"\n"):
                 # The end; what a connection cut off in the middle of an event is told again after resuming.

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -34,8 +34,8 @@ class Health:
     async def serve(self) -> None:
         """Serve until cancelled. Raises OSError when the port is taken."""
         app = web.Application()
-        app.router.add_get("/healthz", lambda request: _answer(self._live))
-        app.router.add_get("/readyz", lambda request: _answer(self._ready))
+        app.router.add_get("/healthz", _answers(self._live))
+        app.router.add_get("/readyz", _answers(self._ready))
         app.router.add_get("/metrics", _metrics)
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
@@ -46,11 +46,14 @@ class Health:
             await runner.cleanup()
 
 
-async def _answer(checks: dict[str, Check]) -> web.Response:
-    failed = {name: reason for name, check in checks.items() if (reason := check())}
-    if not failed:
-        return web.Response(text="ok\n")
-    return web.Response(status=503, text="".join(f"{name}: {reason}\n" for name, reason in sorted(failed.items())))
+def _answers(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        failed = {name: reason for name, check in checks.items() if (reason := check())}
+        if not failed:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="".join(f"{name}: {reason}\n" for name, reason in sorted(failed.items())))
+
+    return answer
 
 
 async def _metrics(request: web.Request) -> web.Response:

@@ -166,7 +166,7 @@ async def _exclusive(progress: Progress) -> AsyncIterator[None]:
             with progress:
                 task = progress.task("waiting for another download or build")
                 while not _try_lock(lock):
-                    task.update(0)
+                    progress.tick()
                     await asyncio.sleep(0.2)
                 task.finish()
         _remove_leftovers()

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agent.sandbox.progress import Progress
+from agent.sandbox.progress import Progress, ticking
 
 TEMPORARY = ".build-"
 
@@ -40,7 +40,8 @@ async def control_plane(source: Path, out: Path, progress: Progress) -> None:
         task = progress.task("compiling the control plane")
         task.update(0, None, "reading the modules")
         packages: list[str] = []
-        await _run([go, "list", "-deps", "."], cwd=source, line=packages.append, line_from="stdout")
+        listing = _run([go, "list", "-deps", "."], cwd=source, line=packages.append, line_from="stdout")
+        await ticking(progress, listing)
         compiled: list[str] = []
 
         def show(line: str) -> None:
@@ -48,7 +49,7 @@ async def control_plane(source: Path, out: Path, progress: Progress) -> None:
                 compiled.append(line)
                 task.update(len(compiled), len(packages), f"{len(compiled)} of {len(packages)} packages")
 
-        await _run([str(script), str(out)], cwd=source, line=show)
+        await ticking(progress, _run([str(script), str(out)], cwd=source, line=show))
         task.finish()
 
 
@@ -65,7 +66,8 @@ async def helm(version: str, out: Path, progress: Progress) -> None:
 
         environment = {"GOBIN": folder, "CGO_ENABLED": "0"}
         flags = ["-v", "-trimpath", f"-ldflags=-s -w -X helm.sh/helm/v3/internal/version.version={version}"]
-        await _run([go, "install", *flags, f"helm.sh/helm/v3/cmd/helm@{version}"], env=environment, line=show)
+        argv = [go, "install", *flags, f"helm.sh/helm/v3/cmd/helm@{version}"]
+        await ticking(progress, _run(argv, env=environment, line=show))
         _place(Path(folder, "helm"), out)
         task.finish()
 

@@ -1,14 +1,17 @@
 """What is going on, for whoever waits: bars where somebody watches a terminal, else a line every few seconds."""
 
+import asyncio
 import sys
-import threading
 import time
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+
+Result = TypeVar("Result")
 
 QUIET_SECONDS = 2.0
 """Steps shorter than this are not worth a line."""
@@ -34,6 +37,10 @@ class Progress(Protocol):
         """Begin a step."""
         ...
 
+    def tick(self) -> None:
+        """Time has passed: say again what is under way, where nothing moves by itself."""
+        ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -44,9 +51,10 @@ class Progress(Protocol):
 class Lines:
     """Progress as plain lines, for logs."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream
-        self.lock = threading.Lock()
+        self.clock = clock
+        self._open: list[_LineTask] = []
 
     def __enter__(self) -> Self:
         return self
@@ -54,36 +62,52 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to end."""
+        self._open.clear()
 
     def task(self, title: str) -> Task:
         """Begin a step."""
-        return _LineTask(self, title)
+        task = _LineTask(self, title)
+        self._open.append(task)
+        return task
+
+    def tick(self) -> None:
+        """Repeat what is under way, if it is time."""
+        for task in self._open:
+            task.repeat()
+
+    def end(self, task: "_LineTask") -> None:
+        """Forget a step."""
+        if task in self._open:
+            self._open.remove(task)
 
     def write(self, text: str) -> None:
         """Print one line."""
-        with self.lock:
-            self.stream.write(text + "\n")
-            self.stream.flush()
+        self.stream.write(text + "\n")
+        self.stream.flush()
 
 
 class _LineTask:
     def __init__(self, lines: Lines, title: str) -> None:
         self._lines = lines
         self._title = title
-        self._began = time.monotonic()
+        self._began = lines.clock()
         self._last = self._began - LINE_SECONDS + QUIET_SECONDS
+        self._state = ""
 
     def update(self, done: float, total: float | None = None, note: str = "") -> None:
-        now = time.monotonic()
-        if now - self._last < LINE_SECONDS:
-            return
-        self._last = now
         share = f" {100 * min(done / total, 1):.0f} %" if total else ""
-        self._lines.write(f"{self._title}:{share}{' ' + note if note else ''}")
+        self._state = f"{share}{' ' + note if note else ''}"
+        self.repeat()
+
+    def repeat(self) -> None:
+        now = self._lines.clock()
+        if now - self._last >= LINE_SECONDS:
+            self._last = now
+            self._lines.write(f"{self._title}:{self._state} ({now - self._began:.0f} s)")
 
     def finish(self, note: str = "done") -> None:
-        seconds = time.monotonic() - self._began
+        self._lines.end(self)
+        seconds = self._lines.clock() - self._began
         if seconds >= QUIET_SECONDS:
             self._lines.write(f"{self._title}: {note} ({seconds:.1f} s)")
 
@@ -102,6 +126,9 @@ class Silent:
     def task(self, title: str) -> Task:
         """Begin a step that nobody sees."""
         return self
+
+    def tick(self) -> None:
+        """Say nothing."""
 
     def update(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say nothing."""
@@ -144,6 +171,9 @@ class Bars:
         """Begin a step."""
         return _BarTask(self._progress, self._progress.add_task(title, total=None, note=""))
 
+    def tick(self) -> None:
+        """Bars move by themselves."""
+
 
 class _BarTask:
     def __init__(self, progress: "RichProgress", identity: "TaskID") -> None:
@@ -155,6 +185,19 @@ class _BarTask:
 
     def finish(self, note: str = "done") -> None:
         self._progress.update(self._identity, completed=1, total=1, note=note)
+
+
+async def ticking(progress: Progress, work: Coroutine[Any, Any, Result]) -> Result:
+    """Await some work and keep the display alive meanwhile; when cancelled, cancel it and wait for its end."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=1.0)
+            progress.tick()
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def default() -> Progress:

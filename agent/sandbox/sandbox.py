@@ -16,7 +16,7 @@ from agent.sandbox.errors import SandboxError
 from agent.sandbox.join import join_source, join_target
 from agent.sandbox.layout import Network, Request, lay_out
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions
-from agent.sandbox.progress import Progress, Silent
+from agent.sandbox.progress import Progress, Silent, ticking
 
 State = Literal["running", "dead"]
 KILL_SECONDS = 20.0
@@ -262,7 +262,7 @@ class Sandbox:
     async def _start_all(self) -> None:
         with self._progress as progress:
             waits = [bring_up(cluster.runner, progress.task(f"cluster {cluster.name}")) for cluster in self.clusters]
-            await _all(waits)
+            await ticking(progress, _all(waits))
 
     async def _sweep(self) -> bool:
         """End all processes and remove the network, by names and marks alone: the record may be lost."""

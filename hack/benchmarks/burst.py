@@ -42,6 +42,7 @@ async def burst(pods: int, *, profile: bool, progress: Progress) -> tuple[list[s
             *report.writes(elected),
             *report.latency_lines(latency),
             *report.budget_lines(budgets, _note(pods, profile=profile)),
+            *report.disturbance((plain.creation, plain.deletion, elected.creation, elected.deletion)),
         ]
         if profile:
             lines += await profiled.finish(lab.sandbox, CLUSTERS[0])

@@ -37,10 +37,12 @@ async def idle(progress: Progress) -> tuple[list[str], dict[str, Any]]:
         "targets": TARGET_COUNT,
         "seconds": found.seconds,
         "cpu_seconds": found.cpu,
+        "strangers_cpu_seconds": found.strangers,
         "writes": found.writes,
         "budgets": report.budget_figures(budgets),
     }
-    return [*report.idle_lines(found, TARGET_COUNT), *report.budget_lines(budgets)], figures
+    lines = [*report.idle_lines(found, TARGET_COUNT), *report.budget_lines(budgets), *report.disturbance([found])]
+    return lines, figures
 
 
 async def _wait(lab: Lab, what: str, seconds: float) -> None:

@@ -32,6 +32,7 @@ class Sample:
     """One look at everything: usage by `CLUSTER/PROCESS`, writes as in `counters`."""
 
     moment: float
+    machine: float
     usage: dict[str, procfs.Usage]
     pids: dict[str, int]
     writes: dict[str, float]
@@ -39,10 +40,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Phase:
-    """What happened between two samples: CPU seconds by `CLUSTER/PROCESS`, writes that came to be."""
+    """What happened between two samples: CPU seconds by `CLUSTER/PROCESS`, writes that came to be.
+
+    `strangers` are CPU seconds of whatever else ran on the machine: they take from what is measured.
+    """
 
     seconds: float
     cpu: dict[str, float]
+    strangers: float
     writes: dict[str, float]
 
 
@@ -88,12 +93,12 @@ class Lab:
             usage = {key: procfs.usage(pid) for key, pid in pids.items()}
         except OSError as error:
             raise BenchError(f"a process ended during the benchmark: {error}") from error
-        return Sample(time.monotonic(), usage, pids, await self._writes())
+        return Sample(time.monotonic(), procfs.machine(), usage, pids, await self._writes())
 
     async def _writes(self) -> dict[str, float]:
         total: dict[str, float] = {}
         for cluster in self.sandbox.clusters:
-            for process in OURS:
+            for process in OURS if self.sandbox.plan.agents else ():
                 url = f"http://{cluster.address}:{cluster.ports[f'{process}-health']}/metrics"
                 role = "source" if cluster.name == self.names[0] else "target"
                 try:
@@ -112,7 +117,8 @@ def phase(before: Sample, after: Sample) -> Phase:
     if changed:
         raise BenchError(f"started again during the benchmark: {', '.join(changed)}")
     cpu = {key: usage.cpu - before.usage[key].cpu for key, usage in after.usage.items()}
-    return Phase(after.moment - before.moment, cpu, stats.grown(before.writes, after.writes))
+    strangers = max(0.0, after.machine - before.machine - sum(cpu.values()))
+    return Phase(after.moment - before.moment, cpu, strangers, stats.grown(before.writes, after.writes))
 
 
 @contextlib.asynccontextmanager

@@ -35,3 +35,14 @@ def parse(stat: str, status: str) -> Usage:
 
 def _kib(lines: dict[str, str], name: str) -> int:
     return int(lines.get(name, "0 kB").split()[0])
+
+
+def machine() -> float:
+    """CPU seconds that all processors of the machine have worked since it started, for whomever."""
+    return parse_machine(Path("/proc/stat").read_text())
+
+
+def parse_machine(stat: str) -> float:
+    """The same from the text of /proc/stat: all but idle time, waiting for disks, and time of guests (in user time)."""
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = (int(word) for word in stat.split()[1:9])
+    return (user + nice + system + interrupts + soft_interrupts + stolen) / _TICKS_PER_SECOND

@@ -1,5 +1,6 @@
 """Results as text and as one JSON object. Pure."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +14,8 @@ from hack.benchmarks.latency import Latency
 from hack.benchmarks.run import Run
 
 _DIGITS = 4
+DISTURBED = 0.1
+"""Share of the machine's processors that other programs may use."""
 
 
 def comparison(plain: Run, elected: Run, ratios: Mapping[str, float]) -> list[str]:
@@ -42,6 +45,7 @@ def processors(plain: Run, elected: Run) -> list[str]:
         rows.append([key, *(f"{phase.cpu[key]:.2f}" for phase in phases), peak])
     rows.append(["all", *(f"{sum(phase.cpu.values()):.2f}" for phase in phases), ""])
     rows.append(["agents and webhooks", *(f"{python_cpu(phase):.2f}" for phase in phases), ""])
+    rows.append(["strangers on this machine", *(f"{phase.strangers:.2f}" for phase in phases), ""])
     rows.append(["wall", *(f"{phase.seconds:.2f}" for phase in phases), ""])
     return ["", *table(rows)]
 
@@ -79,6 +83,19 @@ def idle_lines(phase: Phase, targets: int) -> list[str]:
     rows.append(["API writes", "", ""])
     rows += [[f"  {key}", f"{count:.0f}", ""] for key, count in counters.by_resource(phase.writes).items()]
     return ["", *table(rows)]
+
+
+def disturbance(phases: Iterable[Phase]) -> list[str]:
+    """A warning when strangers used so much of the machine that the figures say little."""
+    found = list(phases)
+    share = max(phase.strangers / (phase.seconds * (os.cpu_count() or 1)) for phase in found)
+    if share < DISTURBED:
+        return []
+    return [
+        "",
+        f"CAUTION: other programs took up to {share * 100:.0f} % of this machine in a phase: plain and elected run are"
+        " hardly comparable, run it again on a quiet machine",
+    ]
 
 
 def budget_lines(budgets: Iterable[Budget], note: str = "") -> list[str]:
@@ -133,6 +150,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 def _phase_figures(phase: Phase, pods: int) -> dict[str, Any]:
     return {
         "seconds": phase.seconds,
+        "strangers_cpu_seconds": phase.strangers,
         "cpu_seconds": phase.cpu,
         "python_cpu_ms_per_pod": python_cpu(phase) / pods * 1000,
         "writes_per_pod": per_pod(phase, pods),

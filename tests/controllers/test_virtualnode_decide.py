@@ -128,7 +128,9 @@ def test_a_wrong_regular_expression_is_explained() -> None:
     assert (check_pattern("(") or "").startswith("spec.excludedLabelsRegexp:")
 
 
-def test_a_target_that_is_connecting_is_given_five_seconds() -> None:
+def test_a_target_that_is_connecting_or_not_yet_connected_is_given_five_seconds() -> None:
     connecting = Record(State.CONNECTING, "connecting", NOW)
-    assert settles_in(connecting, NOW + timedelta(seconds=1)) == 4.0
-    assert settles_in(READY, NOW) == settles_in(None, NOW) == 0.0
+    assert settles_in(connecting, None, NOW + timedelta(seconds=1)) == 4.0
+    assert settles_in(None, NOW, NOW + timedelta(seconds=2)) == 3.0
+    assert settles_in(None, NOW, NOW + timedelta(seconds=9)) == 0.0
+    assert settles_in(READY, None, NOW) == 0.0

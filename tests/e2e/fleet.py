@@ -95,7 +95,9 @@ class Fleet:
             with contextlib.suppress(KubeError):
                 await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled and cluster == source))
         for client in self.clients.values():
-            await self.until(f"{client.name} is ready for pods", lambda c=client: c.get(SERVICE_ACCOUNTS, "default", name))
+            await self.until(
+                f"{client.name} is ready for pods", lambda c=client: c.get(SERVICE_ACCOUNTS, "default", name)
+            )
         for target in targets:
             await self.join(name, target, source=source)
         yield name
@@ -225,4 +227,6 @@ def told(pod: Raw) -> Raw:
 
 def on_virtual_node(pod: Raw) -> bool:
     """Whether a pod is bound to a node that stands for a target."""
-    return bool(pod["spec"].get("nodeName", "").startswith("admiralty-") and PROVIDER_KEY in pod["spec"]["nodeSelector"])
+    return bool(
+        pod["spec"].get("nodeName", "").startswith("admiralty-") and PROVIDER_KEY in pod["spec"]["nodeSelector"]
+    )

@@ -78,7 +78,10 @@ async def test_a_proxy_pod_runs_on_the_virtual_node_of_its_target(fleet: Fleet, 
 
 
 async def test_other_pods_and_other_namespaces_are_untouched(fleet: Fleet, namespace: str) -> None:
-    not_elected = [manifests.pod("a", elect=None), manifests.pod("b", elect=None, annotations={SHORT + "elect": "false"})]
+    not_elected = [
+        manifests.pod("a", elect=None),
+        manifests.pod("b", elect=None, annotations={SHORT + "elect": "false"}),
+    ]
     for pod in not_elected:
         left_alone(await create(fleet, namespace, pod, dry_run=True), pod)
     elected = manifests.pod("c")

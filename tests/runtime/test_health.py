@@ -19,6 +19,7 @@ class Served:
     def __init__(self) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self.health = Health(self.address)
+        self.task: asyncio.Task[None] | None = None
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as http:
@@ -27,6 +28,8 @@ class Served:
                     async with http.get(f"http://{self.address}{path}") as response:
                         return response.status, await response.text()
                 except aiohttp.ClientConnectorError:
+                    assert self.task is not None
+                    assert not self.task.done(), self.task
                     await asyncio.sleep(0.01)
 
 
@@ -34,6 +37,7 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     served = Served()
     task = asyncio.create_task(served.health.serve())
+    served.task = task
     yield served
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -24,10 +24,13 @@ from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from agent.kube.informer import Informer
 
 VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 _RETIRE_SECONDS = 1.0
+_UNSYNCED_SECONDS = 0.1
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -45,6 +48,7 @@ class VirtualNodeRoom(Controller[Key]):
         self._client = deps.local.client
         self._address = deps.settings.node_address or os.environ.get("VKUBELET_POD_IP", "")
         self._versions: dict[Key, str] = {}
+        self._missing_since: dict[Key, datetime] = {}
         self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self._targets = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
@@ -60,14 +64,20 @@ class VirtualNodeRoom(Controller[Key]):
         target = self._targets[_kind(key)].store.get(key)
         node = self._nodes.store.get(("", names.virtual_node(*key)))
         if target is None:
+            self._missing_since.pop(key, None)
             return await self._retire(key, node) if node is not None else None
         connected = self._deps.targets.get(key)
         if connected is not None and connected.ready and key not in self._versions:
             await self._ask_version(connected)
         view = self._view(key, target, node)
-        wait = settles_in(view.record, view.now)
+        if view.record is not None:
+            self._missing_since.pop(key, None)
+        missing_since = self._missing_since.setdefault(key, view.now) if view.record is None else None
+        wait = settles_in(view.record, missing_since, view.now)
         if wait > 0:
             return wait
+        if node is None and self._summary_is_coming(key):
+            return _UNSYNCED_SECONDS
         await self._apply(view)
         return None
 
@@ -91,6 +101,14 @@ class VirtualNodeRoom(Controller[Key]):
             version=self._versions.get(key, ""),
             now=self._deps.clock.now(),
         )
+
+    def _summary_is_coming(self, key: Key) -> bool:
+        """A node that is made together with its capacity takes one write instead of two."""
+        connected = self._deps.targets.get(key)
+        if connected is None or not connected.ready:
+            return False
+        informer = self._summaries[key][0]
+        return not informer.synced.is_set() and informer.error is None
 
     async def _apply(self, view: View) -> None:
         """Write; the store takes the answer, which brings the key back for what is left to do."""

@@ -59,11 +59,12 @@ class Patch:
 Action = Create | Patch
 
 
-def settles_in(record: Record | None, now: datetime) -> float:
-    """In how many seconds a target that is connecting has taken too long, 0 for any other state."""
-    if record is None or record.state is not State.CONNECTING:
-        return 0.0
-    return max(0.0, SETTLE_SECONDS - (now - record.since).total_seconds())
+def settles_in(record: Record | None, missing_since: datetime | None, now: datetime) -> float:
+    """In how many seconds a target that is connecting, or has no connection yet, has taken too long; 0: it has."""
+    since = missing_since
+    if record is not None:
+        since = record.since if record.state is State.CONNECTING else None
+    return max(0.0, SETTLE_SECONDS - (now - since).total_seconds()) if since is not None else 0.0
 
 
 def decide(view: View) -> Action | None:

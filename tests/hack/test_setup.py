@@ -1,0 +1,83 @@
+"""hack/setup on machines that lack something. The whole way is proven by every run of hack/test."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parents[2] / "hack" / "setup"
+TOOLS = ("bash", "cat", "cp", "dirname", "flock", "id", "mkdir", "mktemp", "rm", "sha256sum", "sleep", "tail")
+
+MAKES_VENV = '*-m\\ venv*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/flotilla;;'
+
+
+class Machine:
+    """A copy of the script in a project of its own, on a PATH with the barest tools."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "project"
+        self.tools = directory / "bin"
+        (self.directory / "hack").mkdir(parents=True)
+        (self.directory / "pyproject.toml").write_text("")
+        shutil.copy(SETUP, self.directory / "hack" / "setup")
+        self.tools.mkdir()
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            assert found is not None
+            (self.tools / tool).symlink_to(found)
+
+    def program(self, name: str, script: str) -> None:
+        path = self.tools / name
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": str(self.tools), "HOME": str(self.directory), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
+        return subprocess.run([self.directory / "hack" / "setup"], env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_without_python_it_says_what_to_install(machine: Machine) -> None:
+    result = machine.run()
+    assert result.returncode == 1
+    assert "Python 3.11 or newer is missing" in result.stderr
+    assert "apt-get install python3" in result.stderr
+
+
+def test_a_python_that_is_too_old_does_not_count(machine: Machine) -> None:
+    machine.program("python3", "exit 1")
+    assert "Python 3.11 or newer is missing" in machine.run().stderr
+
+
+def test_without_the_venv_module_it_says_which_package_has_it(machine: Machine) -> None:
+    machine.program("python3", 'case "$*" in *ensurepip*) exit 1;; esac')
+    result = machine.run()
+    assert result.returncode == 1
+    assert "apt-get install python3-venv" in result.stderr
+
+
+def test_when_pip_fails_its_last_words_are_shown_and_the_next_run_tries_again(machine: Machine) -> None:
+    machine.program("python3", f'case "$*" in {MAKES_VENV} *install*) echo no index >&2; exit 1;; esac')
+    for _ in range(2):
+        result = machine.run()
+        assert result.returncode == 1
+        assert "no index" in result.stderr
+        assert "package index" in result.stderr
+
+
+def test_when_all_is_done_it_does_nothing_until_the_project_changes(machine: Machine) -> None:
+    log = machine.directory / "log"
+    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} esac')
+    assert machine.run().returncode == 0
+    assert log.read_text().count("pip install") == 1
+    assert machine.run().returncode == 0
+    assert log.read_text().count("pip install") == 1
+    (machine.directory / "pyproject.toml").write_text("[project]")
+    assert machine.run().returncode == 0
+    assert log.read_text().count("pip install") == 2

@@ -1,0 +1,32 @@
+"""What tests of the API client share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.kube import config
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.session import Session
+from agent.sandbox import Cluster
+from tests.kube.relay import Relay
+
+
+@pytest.fixture
+def connection(cluster: Cluster) -> Connection:
+    """How to reach the shared cluster with all rights."""
+    return config.load(str(cluster.kubeconfig))
+
+
+@pytest.fixture
+async def relay(connection: Connection) -> AsyncIterator[Relay]:
+    """A relay in front of the shared cluster."""
+    async with Relay.started(connection) as relay:
+        yield relay
+
+
+@pytest.fixture
+async def relayed(relay: Relay) -> AsyncIterator[Client]:
+    """A client that goes through the relay."""
+    async with Session(relay.connection, name="relayed", timeout=2.0) as session:
+        yield Client(session)

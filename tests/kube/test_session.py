@@ -1,0 +1,237 @@
+"""Sessions against servers that misbehave; what a real API server answers is in test_client.py."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agent.api.kinds import CONFIGMAPS
+from agent.kube.client import Client
+from agent.kube.config import Connection, FileAuth
+from agent.kube.errors import InvalidConfig, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable, Unsent
+from agent.kube.session import Session
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    runner = web.ServerRunner(web.Server(handler, access_log=None), handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def raw_server(answer: bytes | None) -> AsyncIterator[str]:
+    """A TCP server that says `answer` to whoever connects and hangs up, or (None) keeps silent."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        if answer is not None:
+            await reader.read(1)
+            writer.write(answer)
+            writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        for writer in writers:
+            writer.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_server_that_never_answers_costs_the_timeout_and_no_more() -> None:
+    async with raw_server(None) as url, Session(Connection(url), timeout=0.1) as session:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+            await session.request("GET", "/api")
+        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+            await session.request("GET", "/api", timeout=0.05)
+
+
+async def test_a_request_that_may_have_arrived_does_not_count_as_unsent() -> None:
+    async with raw_server(None) as url, Session(Connection(url), timeout=0.1) as session:
+        with pytest.raises(Unreachable) as caught:
+            await session.request("POST", "/api", body=b"{}")
+    assert not isinstance(caught.value, Unsent)
+
+
+async def test_a_refused_connection_means_that_nothing_was_sent() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        async with Session(Connection(url)) as session:
+            with pytest.raises(Unsent, match="[Cc]onnect"):
+                await session.request("POST", "/api", body=b"{}")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"],
+    ids=["hangs up", "another protocol", "breaks off"],
+)
+async def test_an_answer_that_is_none_is_no_answer(answer: bytes) -> None:
+    async with raw_server(answer) as url, Session(Connection(url), timeout=2) as session:
+        with pytest.raises(Unreachable):
+            await session.request("GET", "/api")
+
+
+async def test_a_name_that_does_not_resolve_is_unreachable() -> None:
+    async with Session(Connection("https://nowhere.invalid")) as session:
+        with pytest.raises(Unreachable):
+            await session.request("GET", "/api")
+
+
+async def test_a_login_page_is_told_apart_from_an_api_server() -> None:
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text="<html>log in</html>")
+
+    async with serving(page) as url, Session(Connection(url)) as session:
+        with pytest.raises(Unreachable, match="no Kubernetes API server"):
+            await Client(session).list(CONFIGMAPS)
+        with pytest.raises(Unreachable, match="no Kubernetes API server"):
+            await Client(session).get(CONFIGMAPS, "a", "default")
+
+
+async def test_redirects_are_not_followed_with_our_credentials() -> None:
+    async def elsewhere(request: web.Request) -> web.Response:
+        raise web.HTTPFound("http://127.0.0.1:1/")
+
+    async with serving(elsewhere) as url, Session(Connection(url)) as session:
+        with pytest.raises(StatusError, match="HTTP status 302"):
+            await session.request("GET", "/api")
+
+
+class Counting:
+    """Refuses some requests, then accepts."""
+
+    def __init__(self, status: int, refusals: int, headers: dict[str, str] | None = None) -> None:
+        self.left = refusals
+        self.seen: list[str | None] = []
+        self._status = status
+        self._headers = headers or {}
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        self.seen.append(request.headers.get("Authorization"))
+        self.left -= 1
+        if self.left >= 0:
+            return web.Response(status=self._status, headers=self._headers)
+        return web.Response(text="{}")
+
+
+async def test_429_is_answered_by_waiting_and_trying_again() -> None:
+    server = Counting(429, 1, {"Retry-After": "1"})
+    async with serving(server) as url, Session(Connection(url)) as session:
+        started = asyncio.get_running_loop().time()
+        assert await session.request("GET", "/api") == b"{}"
+        assert asyncio.get_running_loop().time() - started >= 1
+    assert len(server.seen) == 2
+
+
+async def test_a_server_that_stays_too_busy_is_told_after_four_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.kube.session._RETRY_AFTER_CAP", 0.01)
+    server = Counting(429, 100, {"Retry-After": "3600"})
+    async with serving(server) as url, Session(Connection(url)) as session:
+        with pytest.raises(TooManyRequests):
+            await session.request("GET", "/api")
+    assert len(server.seen) == 4
+
+
+async def test_401_is_tried_once_more_with_the_token_that_was_rotated_meanwhile(tmp_path: Any) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    server = Counting(401, 1)
+    async with serving(server) as url, Session(Connection(url, auth=FileAuth(token))) as session:
+        await session.connection.auth.header()
+        token.write_text("new")
+        assert await session.request("GET", "/api") == b"{}"
+    assert server.seen == ["Bearer old", "Bearer new"]
+
+
+async def test_wrong_credentials_are_told_after_the_second_try() -> None:
+    server = Counting(401, 100)
+    async with serving(server) as url, Session(Connection(url)) as session:
+        with pytest.raises(Unauthorized):
+            await session.request("GET", "/api")
+    assert len(server.seen) == 2
+
+
+async def test_errors_of_the_server_are_not_repeated_by_the_session() -> None:
+    server = Counting(503, 100)
+    async with serving(server) as url, Session(Connection(url)) as session:
+        with pytest.raises(ServerError):
+            await session.request("POST", "/api", body=b"{}")
+    assert len(server.seen) == 1
+
+
+async def test_no_more_requests_are_under_way_than_the_limit_allows() -> None:
+    under_way = most = 0
+
+    async def slow(request: web.Request) -> web.Response:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return web.Response(text="{}")
+
+    async with serving(slow) as url, Session(Connection(url), limit=3) as session:
+        await asyncio.gather(*(session.request("GET", "/api") for _ in range(12)))
+    assert most == 3
+
+
+async def test_a_watch_of_a_silent_server_ends_after_the_idle_time() -> None:
+    async with raw_server(None) as url, Session(Connection(url)) as session:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+            async with session.stream("/api", idle=0.1):
+                pass
+
+
+async def test_lines_of_a_watch_come_whole_and_an_unfinished_one_is_left_out() -> None:
+    async def events(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"a"', b":1}\n", b'{"b":', b"2}\n{", b'"c"'):
+            await response.write(part)
+            await asyncio.sleep(0.001)
+        await response.write_eof()
+        return response
+
+    async with serving(events) as url, Session(Connection(url)) as session, session.stream("/api") as stream:
+        assert [line async for line in stream] == [b'{"a":1}\n', b'{"b":2}\n']
+
+
+async def test_an_event_that_is_too_long_ends_the_watch_rather_than_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent.kube.session.LINE_LIMIT", 1 << 12)
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 4096)
+        return response
+
+    async with serving(endless) as url, Session(Connection(url)) as session:
+        with pytest.raises(Unreachable, match="longer than 4096 bytes"):
+            async with session.stream("/api") as stream:
+                async for _ in stream:
+                    pass
+
+
+async def test_credentials_that_cannot_be_had_are_an_error_of_the_configuration(tmp_path: Any) -> None:
+    async with Session(Connection("http://127.0.0.1:1", auth=FileAuth(tmp_path / "gone"))) as session:
+        with pytest.raises(InvalidConfig):
+            await session.request("GET", "/api")
