@@ -10,10 +10,10 @@ from agent.api.kinds import NAMESPACES
 from agent.base.clock import Clock, SystemClock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
 from agent.controllers import build
-from agent.controllers.deps import Deps
 from agent.kube.client import Client
 from agent.kube.config import SERVICE_ACCOUNT, Connection, load
 from agent.kube.errors import KubeError

@@ -145,5 +145,5 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
         print(f"flotilla: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print("flotilla: interrupted; everything started was taken down", file=sys.stderr)
+        print("flotilla: interrupted", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
-from agent.controllers.deps import Deps
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.summary.controller import SummaryRoom

@@ -26,7 +26,7 @@ Subscriber = Callable[[Object | None, Object | None], None]
 """Called with the object before and after a change; None where it does not exist."""
 
 IDLE_SECONDS = 100.0
-"""API servers send a bookmark about once a minute: a stream that is silent for longer is dead."""
+"""API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
 _STREAM_SECONDS = (300, 600)
 _SHORT_STREAM_SECONDS = 1.0
 
@@ -145,14 +145,25 @@ class Informer:
         }
         started = time.monotonic()
         path = self.kind.path(self.namespace)
+        try:
+            await self._read(path, params)
+        except Unreachable:
+            if time.monotonic() - started < IDLE_SECONDS:
+                raise
+            # Silence is no failure: of a kind that has not changed since it started, an API server sends no bookmarks.
+            # Whether the link is dead shows at the next try, which comes at once.
+            self._restarted("silent")
+            return
+        self._restarted("ended")
+        if time.monotonic() - started < _SHORT_STREAM_SECONDS:
+            await asyncio.sleep(self._backoff.next())
+
+    async def _read(self, path: str, params: dict[str, str]) -> None:
         async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS) as stream:
             self.error = None
             self._backoff.reset()
             async for line in stream:
                 self._event(line)
-        self._restarted("ended")
-        if time.monotonic() - started < _SHORT_STREAM_SECONDS:
-            await asyncio.sleep(self._backoff.next())
 
     def _event(self, line: bytes) -> None:
         try:

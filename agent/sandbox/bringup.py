@@ -2,10 +2,9 @@
 
 import asyncio
 import datetime
-import functools
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import aiohttp
@@ -32,6 +31,7 @@ START_SECONDS = 120.0
 """Patience with one step: twelve clusters that start at once on two cores need a good part of it."""
 STEPS = 5
 _POLL_SECONDS = 0.05
+_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _LOW_DISK_BYTES = 16 << 20
 
 
@@ -69,30 +69,36 @@ class Runner:
         )
 
     async def started(self, component: Component) -> int:
-        """Start a component and wait until it listens on its ports."""
+        """Start a component, wait until it listens on its ports, and until it says it is ready if it can say so."""
         pid = self.start(component)
         ports = [self.cluster.ports[name] for name in component.ports]
 
         async def listens() -> bool:
             return all(process.is_listening(pid, port) for port in ports)
 
-        await self.wait(component, "listens", listens)
+        await self.wait("listens", listens, component)
+        if component.health:
+            url = f"http://{self.cluster.address}:{self.cluster.ports[component.health]}/readyz"
+            async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT) as session:
+                await self.wait(url, lambda: _answers(session, url), component)
         return pid
 
-    async def wait(self, component: Component, what: str, probe: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a probe holds. Raises SandboxError with the end of the log if the process ends or time is up."""
+    async def wait(self, what: str, probe: Callable[[], Awaitable[bool]], *needed: Component) -> None:
+        """Wait until a probe holds that needs these components; the first one is to blame if time is up.
+
+        Raises SandboxError with the end of the log of whatever ended.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_SECONDS
         while not await probe():
-            if self.find(component.name) is None:
-                raise SandboxError(self._epitaph(component, "ended"))
+            self.require(needed)
             if loop.time() > deadline:
-                raise SandboxError(self._epitaph(component, f"not ready within {START_SECONDS:.0f} s ({what})"))
+                raise SandboxError(self._epitaph(needed[0], f"not ready within {START_SECONDS:.0f} s ({what})"))
             await asyncio.sleep(_POLL_SECONDS)
 
-    def require_alive(self) -> None:
-        """Raise SandboxError if a process has ended since it was started."""
-        for component in components(self.plan).values():
+    def require(self, needed: Iterable[Component]) -> None:
+        """Raise SandboxError if one of these components, which were started, has ended."""
+        for component in needed:
             if self.find(component.name) is None:
                 raise SandboxError(self._epitaph(component, "ended"))
 
@@ -156,23 +162,23 @@ async def bring_up(runner: Runner, task: Task) -> None:
         runner.start(APISERVER)
         client = objects.connect(runner.directory / "kubeconfig", name=cluster.name)
         async with client.session:
-            await runner.wait(APISERVER, "/readyz", lambda: objects.is_ready(client))
+            await runner.wait("/readyz", lambda: objects.is_ready(client), APISERVER, ETCD)
             task.update(2, STEPS, "nodes")
             runner.start(KWOK)
             runner.start(SCHEDULER)
             await objects.apply_definitions(client)
-            await runner.wait(APISERVER, "CRDs established", lambda: objects.is_served(client))
+            await runner.wait("CRDs established", lambda: objects.is_served(client), APISERVER, ETCD)
             # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
             runner.start(CONTROLLER_MANAGER)
             await objects.apply_nodes(client, cluster, f"v{runner.plan.kubernetes}.0")
-            for component in (CONTROLLER_MANAGER, KWOK):
-                await runner.wait(component, "nodes ready", lambda: objects.is_usable(client, cluster))
+            needed = (CONTROLLER_MANAGER, KWOK, SCHEDULER, APISERVER, ETCD)
+            await runner.wait("nodes ready", lambda: objects.is_usable(client, cluster), *needed)
             await runner.started(SCHEDULER)
     except KubeError as error:
         raise SandboxError(f"cluster {cluster.name}: {error}") from error
     task.update(3, STEPS, "agent and webhook")
     await start_agents(runner)
-    runner.require_alive()
+    runner.require(components(runner.plan).values())
     task.finish(f"ready at {cluster.server}")
 
 
@@ -181,10 +187,8 @@ async def start_agents(runner: Runner) -> None:
     wanted = [component for component in (WEBHOOK, AGENT) if component.name in components(runner.plan)]
     for component in wanted:
         runner.start(component)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-        for component in wanted:
-            url = f"http://{runner.cluster.address}:{runner.cluster.ports[component.health]}/readyz"
-            await runner.wait(component, url, functools.partial(_answers, session, url))
+    for component in wanted:
+        await runner.started(component)
 
 
 async def _answers(session: aiohttp.ClientSession, url: str) -> bool:

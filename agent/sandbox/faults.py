@@ -54,11 +54,10 @@ class LossyProxy:
             self._serving.load_cert_chain(file.name)
         self._listener: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._serving_tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(
-            self._serve, self._address, 0, ssl=self._serving, limit=_HEAD_LIMIT
-        )
+        self._listener = await asyncio.start_server(self._serve, self._address, 0, ssl=self._serving, limit=_HEAD_LIMIT)
         self.url = f"https://{self._address}:{self._listener.sockets[0].getsockname()[1]}"
         return self
 
@@ -69,11 +68,14 @@ class LossyProxy:
         self._listener.close()
         for writer in self._writers:
             writer.transport.abort()
-        while self._writers:
-            await asyncio.sleep(0.01)
+        await asyncio.gather(*self._serving_tasks, return_exceptions=True)
         await self._listener.wait_closed()
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving_tasks.add(task)
+        task.add_done_callback(self._serving_tasks.discard)
         self._writers.add(client_out)
         server_out: asyncio.StreamWriter | None = None
         try:

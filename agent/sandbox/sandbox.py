@@ -204,7 +204,7 @@ class Sandbox:
         if component is APISERVER:
             client = objects.connect(self[cluster].kubeconfig, name=cluster)
             async with client.session:
-                await runner.wait(component, "/readyz", lambda: objects.is_ready(client))
+                await runner.wait("/readyz", lambda: objects.is_ready(client), component)
 
     async def stop(self, cluster: str, name: str) -> None:
         """End one process in an orderly way, or by force after 5 s."""

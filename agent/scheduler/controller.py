@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import NODES, PODS
-from agent.controllers.deps import Deps
+from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller

@@ -9,8 +9,8 @@ from agent.api import names
 from agent.api.conditions import set_condition
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
+from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.deps import Deps
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, Unreachable, Unsent
 from agent.kube.informer import Informer
 from agent.kube.store import Object

@@ -93,8 +93,8 @@ def disturbance(phases: Iterable[Phase]) -> list[str]:
         return []
     return [
         "",
-        f"CAUTION: other programs took up to {share * 100:.0f} % of this machine in a phase: plain and elected run are"
-        " hardly comparable, run it again on a quiet machine",
+        f"CAUTION: other programs took up to {share * 100:.0f} % of this machine in a phase, so the plain and the",
+        "elected run are hardly comparable: run it again on a quiet machine",
     ]
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hack.benchmarks.procfs import parse, usage
+from hack.benchmarks.procfs import parse, parse_machine, usage
 
 STATUS = "Name:\tpython\nVmPeak:\t  500 kB\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\n"
 
@@ -37,3 +37,8 @@ def test_a_process_that_is_gone_is_an_error() -> None:
     os.waitpid(child, 0)
     with pytest.raises(OSError, match=str(child)):
         usage(child)
+
+
+def test_the_machine_works_when_it_neither_idles_nor_waits_for_disks() -> None:
+    stat = "cpu  100 20 30 999 888 4 5 6 777 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n"
+    assert parse_machine(stat) == 165 / os.sysconf("SC_CLK_TCK")

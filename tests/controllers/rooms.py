@@ -10,9 +10,9 @@ from agent.api.kinds import NAMESPACES
 from agent.base.clock import SystemClock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
-from agent.controllers.deps import Deps
 from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.kube.events import Recorder
@@ -80,7 +80,7 @@ async def _deps(
     return deps, supervisor
 
 
-async def eventually(probe: Callable[[], Awaitable[T]]) -> T:
+async def eventually(probe: Callable[[], Awaitable[T | None]]) -> T:
     """What the probe gives as soon as it gives something true; NotFound counts as false."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:

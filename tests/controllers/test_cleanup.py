@@ -51,7 +51,7 @@ def alien_spec() -> dict[str, Any]:
 
 
 async def carries(client: Client, namespace: str, want: list[str]) -> bool:
-    return (await client.get(PODS, "mixed", namespace))["metadata"].get("finalizers") == want
+    return bool((await client.get(PODS, "mixed", namespace))["metadata"].get("finalizers") == want)
 
 
 async def test_a_target_being_removed_gives_up_its_pods_when_it_cannot_be_reached(

@@ -1,12 +1,13 @@
 """Targets on a real API server, which is both source and target."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, PODS, SECRETS, SERVICE_ACCOUNTS, TARGETS
-from agent.api.names import LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, finalizer, virtual_node
+from agent.api.names import ANNOTATION_PARENT_NAME, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, finalizer, virtual_node
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
@@ -27,7 +28,7 @@ async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
 
 def proxy(name: str, namespace: str, *targets: str, node: str = "") -> dict[str, Any]:
     finalizers = [finalizer(namespace, target) for target in targets]
-    spec = {"schedulerName": "admiralty-proxy", "containers": [{"name": "c", "image": "busybox"}]}
+    spec: dict[str, Any] = {"schedulerName": "admiralty-proxy", "containers": [{"name": "c", "image": "busybox"}]}
     if node:
         spec |= {"nodeName": node, "terminationGracePeriodSeconds": 0}
     return {"metadata": {"name": name, "namespace": namespace, "finalizers": finalizers}, "spec": spec}
@@ -101,7 +102,7 @@ async def test_a_target_without_usable_credentials_says_so_and_others_work(
         await condition(client, namespace, "bad", "Ready", "True")
         for name in ("bad", "good"):
             await client.delete(TARGETS, name, namespace)
-            await gone(lambda name=name: client.get(TARGETS, name, namespace))
+            await gone(partial(client.get, TARGETS, name, namespace))
 
 
 async def test_a_wrong_token_a_missing_right_and_a_closed_port_are_told_apart(
@@ -127,7 +128,7 @@ async def test_a_wrong_token_a_missing_right_and_a_closed_port_are_told_apart(
         # None of them was ever ready: nothing can run there, and they go at once.
         for name in ("wrong", "weak"):
             await client.delete(TARGETS, name, namespace)
-            await gone(lambda name=name: client.get(TARGETS, name, namespace))
+            await gone(partial(client.get, TARGETS, name, namespace))
         assert (await client.get(TARGETS, "closed", namespace))["metadata"]["resourceVersion"] == before
 
 
@@ -230,7 +231,7 @@ async def terminating(client: Client, namespace: str, name: str) -> bool:
 
 async def freed(client: Client, namespace: str, name: str, *left: str) -> bool:
     found = (await client.get(PODS, name, namespace))["metadata"].get("finalizers")
-    return found == [finalizer(namespace, target) for target in left]
+    return bool(found == [finalizer(namespace, target) for target in left])
 
 
 async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced(
@@ -251,6 +252,22 @@ async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced
         await client.patch(TARGETS, "c1", annotation, namespace)
         await gone(lambda: client.get(TARGETS, "c1", namespace))
         await eventually(lambda: unheld(client, namespace, "c1"))
+
+
+async def test_a_target_does_not_wait_for_pods_of_another_target_of_the_same_cluster(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS) as deps:
+        for name in ("c1", "c2"):
+            await add(client, namespace, name, kubeconfig(cluster))
+            await condition(client, namespace, name, "Ready", "True")
+        await client.create(PODS, proxy("there", namespace, "c2", node=virtual_node(namespace, "c2")))
+        manifest = chaperon("of-c2", namespace, deps.cluster_uid)
+        manifest["metadata"]["annotations"] = {ANNOTATION_PARENT_NAME: "there"}
+        await client.create(CHAPERONS, manifest)
+        await client.delete(TARGETS, "c1", namespace)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        assert not await terminating(client, namespace, "there")
 
 
 async def test_a_secret_is_released_when_its_target_was_torn_away_while_no_agent_ran(

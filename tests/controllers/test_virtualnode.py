@@ -8,8 +8,8 @@ import pytest
 from agent.api.conditions import find_condition
 from agent.api.kinds import LEASES, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
+from agent.clusters.deps import Deps
 from agent.controllers.cleanup import CleanupRoom
-from agent.controllers.deps import Deps
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, VirtualNodeRoom
@@ -46,7 +46,7 @@ def taints(node: Node) -> set[str]:
 
 
 def reachable(node: Node) -> str:
-    return (find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("status", "")
+    return str((find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("status"))
 
 
 def usable(node: Node) -> bool:
@@ -96,13 +96,17 @@ async def test_a_target_gets_a_node_with_what_its_cluster_has(cluster: Cluster, 
         await eventually(lambda: owned(client, name, again["metadata"]["uid"]))
 
 
+def role(node: Node) -> object:
+    return node["metadata"]["labels"].get("kubernetes.io/role")
+
+
 async def renewed(client: Client, name: str, before: str) -> bool:
-    return (await client.get(LEASES, name, "kube-node-lease"))["spec"]["renewTime"] > before
+    return bool((await client.get(LEASES, name, "kube-node-lease"))["spec"]["renewTime"] > before)
 
 
 async def owned(client: Client, name: str, uid: str) -> bool:
     lease = await client.get(LEASES, name, "kube-node-lease")
-    return lease["metadata"]["ownerReferences"][0]["uid"] == uid
+    return bool(lease["metadata"]["ownerReferences"][0]["uid"] == uid)
 
 
 async def test_a_lost_target_taints_its_node_until_it_is_back(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -121,7 +125,7 @@ async def test_a_lost_target_taints_its_node_until_it_is_back(cluster: Cluster, 
 
 
 def reason(node: Node) -> str:
-    return (find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("reason", "")
+    return str((find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("reason"))
 
 
 async def test_a_restarted_agent_leaves_nodes_alone(cluster: Cluster, client: Client, namespace: str) -> None:

@@ -1,6 +1,7 @@
 """The census: every delegate pod that has ever been, in all clusters, and whether one proxy pod ever had two."""
 
 import asyncio
+import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ class Census:
             group.create_task(self._check())
             for name, client in self.clients.items():
                 informer = Informer(client, PODS, labels=LABEL_PARENT_UID)
-                informer.subscribe(lambda old, new, cluster=name: self._changed(cluster, old, new))
+                informer.subscribe(functools.partial(self._changed, name))
                 group.create_task(informer.run())
 
     def of(self, namespace: str, records: Iterable[Delegate] | None = None) -> list[Delegate]:

@@ -27,7 +27,7 @@ _HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests here share one event loop, because they share clients and a watch over everything."""
     for item in items:
-        if _HERE in item.path.parents:
+        if item.path.parent == _HERE:
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
@@ -41,6 +41,7 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
         counting = asyncio.ensure_future(fleet.census.run())
         try:
             yield fleet
+            await fleet.all_gone()
         finally:
             counting.cancel()
             await asyncio.gather(counting, return_exceptions=True)

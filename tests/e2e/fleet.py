@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import secrets
 import time
@@ -44,6 +45,7 @@ class Fleet:
         self.clients = {each.name: connect(each.kubeconfig, name=each.name) for each in sandbox.clusters}
         self.source = self.clients[self.names[0]]
         self.census = Census(self.clients)
+        self._leaving: list[tuple[str, str]] = []
 
     async def close(self) -> None:
         """End all connections."""
@@ -79,15 +81,15 @@ class Fleet:
                 return True
             return False
 
-        await self.until(f"{kind.name} {name} is gone", missing, about=namespace or "")
+        await self.until(f"{kind.name} {name} is gone", missing, about=namespace or name)
 
     @contextlib.asynccontextmanager
     async def namespace(
         self, targets: Sequence[str] = ("us", "eu"), *, source: str = "", name: str = "", enabled: bool = True
     ) -> AsyncIterator[str]:
-        """A namespace in every cluster, whose pods may be elected and run in some targets; in the end it is empty.
+        """A namespace in every cluster, whose pods may be elected and run in some targets.
 
-        That it goes by itself, with all its pods and Targets, is part of every test.
+        It is deleted with whatever is in it, and `all_gone` sees to it that nothing is left.
         """
         source = source or self.names[0]
         name = name or f"e2e-{secrets.token_hex(3)}"
@@ -95,19 +97,20 @@ class Fleet:
             with contextlib.suppress(KubeError):
                 await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled and cluster == source))
         for client in self.clients.values():
-            await self.until(
-                f"{client.name} is ready for pods", lambda c=client: c.get(SERVICE_ACCOUNTS, "default", name)
-            )
+            probe = functools.partial(client.get, SERVICE_ACCOUNTS, "default", name)
+            await self.until(f"{client.name} is ready for pods", probe)
         for target in targets:
             await self.join(name, target, source=source)
         yield name
         with contextlib.suppress(NotFound):
             await self.clients[source].delete(NAMESPACES, name)
-        await self.gone(NAMESPACES, name, source=source)
-        await self.until(f"no delegates are left in {name}", lambda: self.is_empty(name), about=name)
-        for client in self.clients.values():
-            with contextlib.suppress(NotFound):
-                await client.delete(NAMESPACES, name)
+        self._leaving.append((source, name))
+
+    async def all_gone(self) -> None:
+        """Wait until every namespace that tests have left behind is gone, and its delegates with it."""
+        for source, name in self._leaving:
+            await self.gone(NAMESPACES, name, source=source)
+            await self.until(f"no delegates are left in {name}", functools.partial(self.is_empty, name), about=name)
 
     async def join(
         self, namespace: str, target: str, *, source: str = "", server: str = "", authority: bytes = b"", name: str = ""

@@ -14,6 +14,10 @@ Choice = Callable[[str, str], bool]
 """Says by method and path whether a request is meant."""
 
 
+_CANCEL = {"handler_cancellation": True}
+"""A client that is gone ends what is done for it."""
+
+
 class Relay:
     """Forwards everything with the credentials of `upstream`, until it is told otherwise."""
 
@@ -21,7 +25,7 @@ class Relay:
         self.lose_reply: Choice = lambda method, path: False
         self.requests: list[tuple[str, str]] = []
         self._upstream = upstream
-        self._open: set[web.Request] = set()
+        self._open: dict[int, web.Request] = {}
         self._cut = False
         self._frozen: Choice = lambda method, path: False
         self._port = 0
@@ -40,7 +44,7 @@ class Relay:
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as relay._http:
             app = web.Application(client_max_size=1 << 26)
             app.router.add_route("*", "/{path:.*}", relay._forward)
-            runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+            runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1, **_CANCEL)
             await runner.setup()
             try:
                 site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -67,22 +71,22 @@ class Relay:
 
     def break_streams(self) -> int:
         """Break every connection that a request is under way on; returns how many."""
-        open_now = list(self._open)
+        open_now = list(self._open.values())
         for request in open_now:
             _abort(request)
         return len(open_now)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path))
-        self._open.add(request)
+        self._open[id(request)] = request
         try:
             if self._cut:
-                _abort(request)
-            elif self._frozen(request.method, request.path):
+                return _abort(request)
+            if self._frozen(request.method, request.path):
                 await asyncio.Event().wait()
             return await self._pass_on(request)
         finally:
-            self._open.discard(request)
+            del self._open[id(request)]
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         headers = {name: value for name, value in request.headers.items() if name not in ("Host", "Content-Length")}
@@ -96,7 +100,7 @@ class Relay:
         ) as answer:
             if self.lose_reply(request.method, request.path):
                 await answer.read()
-                _abort(request)
+                return _abort(request)
             told = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
             response = web.StreamResponse(status=answer.status, headers=told)
             await response.prepare(request)
@@ -106,6 +110,7 @@ class Relay:
             return response
 
 
-def _abort(request: web.Request) -> None:
+def _abort(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
+    return web.Response(status=502)

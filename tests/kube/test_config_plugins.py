@@ -15,6 +15,7 @@ from agent.kube.errors import Forbidden, InvalidConfig, Unauthorized
 from agent.kube.session import Session
 from agent.sandbox import Cluster
 from tests.kube.kubeconfigs import kubeconfig
+from tests.waiting import until
 
 API = "client.authentication.k8s.io/v1"
 
@@ -65,9 +66,12 @@ async def test_a_program_that_does_not_exist_is_named() -> None:
 
 
 async def test_a_plugin_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "PLUGIN_SECONDS", 0.2)
-    with pytest.raises(InvalidConfig, match=r"no answer within 0\.2 s"):
-        await parse(plugin(tmp_path, "exec sleep 2"), plugins=True).auth.header()
+    monkeypatch.setattr(config, "PLUGIN_SECONDS", 0.1)
+    with pytest.raises(InvalidConfig, match=r"no answer within 0\.1 s"):
+        await parse(plugin(tmp_path, f"sleep 0.3; touch {tmp_path}/ended"), plugins=True).auth.header()
+    # asyncio wants to see the end of the process that nobody waits for.
+    await until((tmp_path / "ended").exists)
+    await asyncio.sleep(0.1)
 
 
 @pytest.mark.cluster

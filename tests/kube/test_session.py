@@ -12,7 +12,15 @@ from aiohttp import web
 from agent.api.kinds import CONFIGMAPS
 from agent.kube.client import Client
 from agent.kube.config import Connection, FileAuth
-from agent.kube.errors import InvalidConfig, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable, Unsent
+from agent.kube.errors import (
+    InvalidConfig,
+    ServerError,
+    StatusError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    Unsent,
+)
 from agent.kube.session import Session
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -9,8 +9,8 @@ import time
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
-from agent.controllers.deps import Deps
 from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import delegate

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
 from agent.base.clock import parse
+from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.cleanup.decide import Known, decide
-from agent.controllers.deps import Deps
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller

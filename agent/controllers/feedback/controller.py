@@ -10,8 +10,8 @@ import logging
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
+from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.deps import Deps
 from agent.controllers.feedback import decide as room
 from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agent.api import conditions
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
 from agent.api.names import ANNOTATION_SOURCE, LABEL_SOURCE
-from agent.controllers.deps import Deps
+from agent.clusters.deps import Deps
 from agent.controllers.source import decide
 from agent.controllers.source.decide import Action, Create, Delete, Key, Patch, Raw, Roles, View
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError

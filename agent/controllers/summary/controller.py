@@ -8,7 +8,7 @@ import time
 
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
-from agent.controllers.deps import Deps
+from agent.clusters.deps import Deps
 from agent.controllers.summary.decide import decide, substance
 from agent.kube.store import Object
 from agent.runtime.controller import Controller

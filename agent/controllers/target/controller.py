@@ -16,7 +16,7 @@ from agent.api import names
 from agent.api.conditions import set_condition
 from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
 from agent.base.clock import parse
-from agent.controllers.deps import Deps
+from agent.clusters.deps import Deps
 from agent.controllers.target import decide, gather
 from agent.controllers.target.gather import Problem, Raw, Reference
 from agent.kube.errors import Conflict, NotFound
@@ -67,7 +67,7 @@ class TargetRoom(Controller[Key]):
         informer = self._secrets[place.secret][0] if place else None
         if informer is not None and not informer.synced.is_set() and informer.error is None:
             return _UNSYNCED_SECONDS
-        problem = await self._connect(key, place, informer)
+        problem = await self._connect(key, target, informer)
         again = await self._drain(obj) if obj.deleting else await self._report(key, target, problem)
         if informer is not None and not informer.synced.is_set():
             return _UNREADABLE_SECONDS
@@ -98,9 +98,11 @@ class TargetRoom(Controller[Key]):
     def _users(self, secret: Object) -> Iterable[Key]:
         return [key for key, reference in self._references.items() if reference == secret.key]
 
-    async def _connect(self, key: Key, place: Reference | None, informer: Informer | None) -> Problem | None:
+    async def _connect(self, key: Key, target: Raw, informer: Informer | None) -> Problem | None:
         """Have the connection that the Target asks for. Returns what keeps us from it."""
+        place = gather.reference(target)
         try:
+            gather.check(target)
             if place is None:
                 await self._deps.targets.connect(key, None, gather.fingerprint(None, b""))
                 return None
@@ -192,6 +194,8 @@ class TargetRoom(Controller[Key]):
         parents = set(self._deps.chaperons.parents(connected)) if connected else set()
         held = self._pods.store.by_index("finalizer", finalizer) + self._pods.store.by_index("node", node)
         pods = {pod.key: pod for pod in held}
+        # Another Target may stand for the same cluster: what runs for that one is not ours to wait for.
+        left = [parent for parent in parents if parent in pods or self._pods.store.get(parent) is None]
         deleted_at = parse(obj.head.metadata.deletion_timestamp or "")
         return decide.Leaving(
             finalizer=finalizer,
@@ -212,7 +216,7 @@ class TargetRoom(Controller[Key]):
                 )
                 for pod in pods.values()
             ),
-            chaperons=bool(parents),
+            chaperons=bool(left),
         )
 
     async def _apply(self, action: decide.DeletePod | decide.FreePod) -> None:

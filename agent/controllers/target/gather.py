@@ -57,6 +57,13 @@ def reference(target: Raw) -> Reference | None:
     return Reference((namespace, secret["name"]), secret.get("key") or "config", secret.get("context") or "")
 
 
+def check(target: Raw) -> None:
+    """Raises Problem unless the Target names exactly one cluster; CRDs other than ours let it name none or two."""
+    spec = target.get("spec") or {}
+    if bool(spec.get("self")) == bool((spec.get("kubeconfigSecret") or {}).get("name")):
+        raise Problem("InvalidSpec", "set either spec.self: true (this cluster) or spec.kubeconfigSecret, and not both")
+
+
 def secret_of(target: Object) -> Key | None:
     """The Secret that a Target refers to."""
     found = reference(target.decode())

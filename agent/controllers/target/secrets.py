@@ -9,8 +9,8 @@ import contextlib
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
+from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.deps import Deps
 from agent.controllers.target import gather
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key, Object
@@ -65,9 +65,6 @@ class TargetSecretRoom(Controller[Key]):
         return connected is not None and connected.ready
 
     def _has_pods(self, target: Object) -> bool:
-        connected = self._deps.targets.get(target.key)
-        if connected is not None and self._deps.chaperons.parents(connected):
-            return True
         return self._pods.store.count("finalizer", names.finalizer(*target.key)) > 0
 
     async def _put(self, key: Key) -> None:

@@ -16,8 +16,8 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, PODS, TARGETS, Kind
+from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.deps import Deps
 from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from agent.kube.store import Key, Object

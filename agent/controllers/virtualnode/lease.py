@@ -11,7 +11,7 @@ import time
 from agent.api import names
 from agent.api.kinds import LEASES, NODES
 from agent.base.clock import micro_stamp
-from agent.controllers.deps import Deps
+from agent.clusters.deps import Deps
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import KubeError, NotFound
 from agent.kube.store import Key, Object

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.kinds import NODES, PODS
-from agent.controllers.deps import Deps
+from agent.clusters.deps import Deps
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object

@@ -24,16 +24,15 @@ _IMAGE = "busybox:1.37"
 
 def deployment(replicas: int, name: str = DEPLOYMENT) -> Manifest:
     """A Deployment like any other, but for one annotation."""
-    labels = {"app": name}
-    template = _template(labels, {"containers": [_container(["sleep", "infinity"])]})
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    template = _template(name, {"containers": [_container(["sleep", "infinity"])]})
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return _object(DEPLOYMENTS, name, spec)
 
 
 def job(completions: int, parallelism: int) -> Manifest:
     """A Job whose pods end by themselves."""
     pod = {"restartPolicy": "Never", "containers": [_container(["true"])]}
-    spec = {"completions": completions, "parallelism": parallelism, "template": _template({"app": JOB}, pod)}
+    spec = {"completions": completions, "parallelism": parallelism, "template": _template(JOB, pod)}
     return _object(JOBS, JOB, spec)
 
 
@@ -53,8 +52,8 @@ def sample() -> str:
     return text
 
 
-def _template(labels: dict[str, str], spec: Manifest) -> Manifest:
-    return {"metadata": {"labels": labels, "annotations": {PREFIX + ELECT: ""}}, "spec": spec}
+def _template(app: str, spec: Manifest) -> Manifest:
+    return {"metadata": {"labels": {"app": app}, "annotations": {PREFIX + ELECT: ""}}, "spec": spec}
 
 
 def _container(command: list[str]) -> Manifest:

@@ -11,3 +11,4 @@ def test_pods_of_the_deployment_and_of_the_job_are_elected() -> None:
 
 def test_the_sample_can_be_applied_as_it_is_printed() -> None:
     assert yaml.safe_load(manifests.sample()) == manifests.deployment(3, "mine")
+    assert "&" not in manifests.sample()

@@ -1,0 +1,104 @@
+"""Promise 5: a Target that cannot be used says so itself, and disturbs no other."""
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.names import virtual_node
+from agent.kube.errors import Invalid
+from agent.kube.events import EVENTS_V1
+from agent.sandbox import kubeconfig
+from agent.sandbox.objects import apply
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, condition, token_of
+from tests.e2e.manifests import DEPLOYMENTS
+
+Raw = dict[str, Any]
+
+BROKEN = {
+    "no-secret": ("SecretNotFound", "create it"),
+    "broken": ("InvalidKubeconfig", "Secret"),
+    "wrong-token": ("Unauthorized", "renew the kubeconfig Secret"),
+    "silent": ("Unreachable", ""),
+    "no-source": ("Forbidden", "create a Source there"),
+}
+"""Names of Targets, the reason of their condition, and a word of its message."""
+
+
+def silent_address(fleet: Fleet) -> str:
+    """An address in the clusters' own network that nobody has."""
+    return str(ipaddress.IPv4Network(fleet.sandbox.plan.subnet)[250])
+
+
+async def break_targets(fleet: Fleet, namespace: str) -> None:
+    """One Target of every broken sort in a namespace."""
+    us = fleet.sandbox["us"]
+    authority = (us.directory / "pki" / "ca.crt").read_bytes()
+    good = await fleet.kubeconfig(namespace, "us")
+    await fleet.clients["us"].create(
+        SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}, namespace
+    )
+    nobody = await token_of(fleet.clients["us"], "nobody", namespace)
+    texts = {
+        "broken": "clusters: [",
+        "wrong-token": kubeconfig.render("us", us.server, authority, token="wrong"),
+        "silent": good.replace(us.server, f"https://{silent_address(fleet)}:6443"),
+        "no-source": kubeconfig.render("us", us.server, authority, token=nobody),
+    }
+    for name, text in texts.items():
+        await apply(fleet.source, SECRETS, manifests.secret(name, namespace, text))
+    for name in BROKEN:
+        spec = {"kubeconfigSecret": {"name": name}}
+        await apply(fleet.source, TARGETS, manifests.ours("Target", name, namespace, spec))
+
+
+async def test_each_broken_target_says_what_is_wrong_and_the_others_get_the_pods(fleet: Fleet, namespace: str) -> None:
+    await break_targets(fleet, namespace)
+    for name, (reason, remedy) in BROKEN.items():
+        await says(fleet, namespace, name, reason, remedy)
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 30), namespace)
+    await fleet.running(namespace, "web", 30)
+    fleet.census.check(namespace, at_most=30)
+    assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
+    # Nobody has even tried a broken target: pods carry the memory of those that could not take them.
+    for pod in await fleet.pods(namespace, "web"):
+        assert "multicluster/attempts" not in pod["metadata"]["annotations"]
+    for name, (reason, _) in BROKEN.items():
+        ready = condition(await fleet.source.get(TARGETS, name, namespace), "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", reason)
+    for name in ("us", "eu"):
+        assert condition(await fleet.source.get(TARGETS, name, namespace), "Ready")["status"] == "True"
+
+
+async def says(fleet: Fleet, namespace: str, name: str, reason: str, remedy: str) -> None:
+    """Wait until a Target's condition and an event about it give the reason."""
+
+    async def told() -> bool:
+        ready = condition(await fleet.source.get(TARGETS, name, namespace), "Ready")
+        events = await fleet.source.list(EVENTS_V1, namespace, fields=f"involvedObject.name={name},type=Warning")
+        return (
+            (ready.get("status"), ready.get("reason")) == ("False", reason)
+            and remedy in ready["message"]
+            and reason in {event["reason"] for event in events}
+        )
+
+    await fleet.until(f"Target {name} says {reason}", told, about=namespace)
+
+
+async def test_a_broken_target_that_is_mended_takes_pods(fleet: Fleet, namespace: str) -> None:
+    spec = {"kubeconfigSecret": {"name": "late"}}
+    await apply(fleet.source, TARGETS, manifests.ours("Target", "late", namespace, spec))
+    await says(fleet, namespace, "late", *BROKEN["no-secret"])
+    await fleet.join(namespace, "eu", name="late")
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
+    pods = await fleet.running(namespace, "web", 12)
+    late = virtual_node(namespace, "late")
+    assert late in {pod["spec"]["nodeName"] for pod in pods}
+
+
+@pytest.mark.parametrize("spec", [{}, {"self": True, "kubeconfigSecret": {"name": "x"}}, {"self": False}], ids=str)
+async def test_neither_or_both_of_self_and_secret_are_refused(fleet: Fleet, namespace: str, spec: Raw) -> None:
+    with pytest.raises(Invalid, match=r"self.*kubeconfigSecret|kubeconfigSecret.*self"):
+        await fleet.source.create(TARGETS, manifests.ours("Target", "odd", namespace, spec))

@@ -1,0 +1,88 @@
+"""Promise 6: an agent killed at any moment, or a reply that never comes, loses, repeats and deletes nothing."""
+
+import asyncio
+import json
+import random
+import secrets
+
+import pytest
+
+from agent.api.kinds import CHAPERONS
+from agent.sandbox import faults
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+
+BURST = 200
+KILLS = 3
+
+
+@pytest.mark.parametrize("victim", ["cd", "us"])
+async def test_an_agent_killed_several_times_during_a_burst(fleet: Fleet, namespace: str, victim: str) -> None:
+    seed = secrets.randbits(32)
+    print(f"moments of the kills: random.Random({seed})")
+    moments = random.Random(seed)
+    uids = await burst(fleet, namespace)
+    for _ in range(KILLS):
+        await asyncio.sleep(moments.uniform(0.2, 2.5))
+        await fleet.sandbox.kill(victim, "agent")
+        await asyncio.sleep(moments.uniform(0.0, 1.0))
+        await fleet.sandbox.start(victim, "agent")
+        # The next replica waits for the lease of the dead one: let it get to work before it dies, too.
+        await asyncio.sleep(4.0)
+    pods = await fleet.running(namespace, "web", BURST, seconds=120)
+    assert {pod["metadata"]["uid"] for pod in pods} == uids, "a proxy pod was deleted"
+    await fleet.agree(namespace)
+    fleet.census.check(namespace, at_most=BURST)
+
+
+async def burst(fleet: Fleet, namespace: str) -> set[str]:
+    """Create a burst of pods; returns the UIDs of its proxy pods as soon as all are there."""
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BURST), namespace)
+
+    async def all_there() -> set[str]:
+        pods = await fleet.pods(namespace, "web")
+        return {pod["metadata"]["uid"] for pod in pods} if len(pods) >= BURST // 4 else set()
+
+    await fleet.until("the burst is under way", all_there, about=namespace)
+    return await everyone(fleet, namespace)
+
+
+async def everyone(fleet: Fleet, namespace: str) -> set[str]:
+    """UIDs of all proxy pods of a burst."""
+
+    async def complete() -> set[str]:
+        uids = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "web")}
+        return uids if len(uids) == BURST else set()
+
+    return await fleet.until("all pods of the burst exist", complete, about=namespace)
+
+
+async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
+    seen: set[str] = set()
+
+    def first_of_each(method: str, path: str, body: bytes) -> bool:
+        if method != "POST" or not path.endswith(f"/{CHAPERONS.plural}"):
+            return False
+        name = json.loads(body)["metadata"]["name"]
+        first = name not in seen
+        seen.add(name)
+        return first
+
+    us = fleet.sandbox["us"]
+    authority = (us.directory / "pki" / "ca.crt").read_bytes()
+    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    async with (
+        faults.LossyProxy(us.server, authority, gateway, first_of_each) as proxy,
+        fleet.namespace(targets=()) as namespace,
+    ):
+        await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority)
+        await fleet.join(namespace, "eu")
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 40), namespace)
+        await fleet.running(namespace, "web", 40)
+        await fleet.agree(namespace)
+        assert proxy.lost >= 10, "the test has lost no replies"
+        assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
+        fleet.census.check(namespace, at_most=40)
+        await fleet.source.delete(DEPLOYMENTS, "web", namespace, propagation="Foreground")
+        await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)

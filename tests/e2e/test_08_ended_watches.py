@@ -1,0 +1,84 @@
+"""Promise 8: watches that end, API servers that die and versions that are compacted away lose no event."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.sandbox import faults
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+
+Raw = dict[str, Any]
+
+BURST = 100
+
+
+@pytest.mark.parametrize("cluster", ["cd", "us"])
+async def test_an_api_server_killed_and_started_again_during_a_burst(
+    fleet: Fleet, namespace: str, cluster: str
+) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BURST), namespace)
+    for pause in (0.7, 1.5):
+        await asyncio.sleep(pause)
+        await fleet.sandbox.kill(cluster, "kube-apiserver")
+        await fleet.sandbox.start(cluster, "kube-apiserver")
+    await fleet.running(namespace, "web", BURST, seconds=120)
+    await fleet.agree(namespace)
+    fleet.census.check(namespace)
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 10}}, namespace)
+    await fleet.running(namespace, "web", 10)
+    await fleet.agree(namespace)
+
+
+async def test_a_version_compacted_away_while_the_link_is_cut(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 20), namespace)
+    await fleet.running(namespace, "web", 20)
+    delegates = [pod for cluster, pod in (await fleet.delegates(namespace)).values() if cluster == "us"]
+    expired = await restarts(fleet, "expired")
+    await fleet.sandbox.set_link("us", up=False)
+    try:
+        for pod in delegates[:5]:
+            await inside_us(fleet, pod, {"status": {"reason": "Changed", "message": "while nobody looked"}}, "status")
+        await inside_us(fleet, delegates[5], {"metadata": {"annotations": {"seen": "late"}}})
+        us = fleet.sandbox["us"].runner.cluster
+        raw = await fleet.kubectl(
+            "us", "get", "pods", "--namespace=default", "--output=jsonpath={.metadata.resourceVersion}"
+        )
+        await faults.compact(us, int(raw))
+        # What an API server remembers of recent versions it forgets with its life.
+        await fleet.sandbox.kill("us", "kube-apiserver")
+    finally:
+        await fleet.sandbox.set_link("us", up=True)
+        await fleet.sandbox.start("us", "kube-apiserver")
+    await fleet.agree(namespace)
+    uids = {pod["metadata"]["labels"]["multicluster.admiralty.io/parent-uid"] for pod in delegates[:5]}
+    proxies = {pod["metadata"]["uid"]: pod for pod in await fleet.pods(namespace)}
+    assert {proxies[uid]["status"].get("reason") for uid in uids} == {"Changed"}
+
+    async def annotated() -> bool:
+        return [p for p in await fleet.pods(namespace) if p["metadata"]["annotations"].get("seen") == "late"] != []
+
+    await fleet.until("the annotation is home", annotated, about=namespace)
+    assert await restarts(fleet, "expired") > expired, "the test has brought about no 410"
+    fleet.census.check(namespace, at_most=20)
+
+
+async def inside_us(fleet: Fleet, pod: Raw, patch: Raw, sub: str = "") -> None:
+    """Change a pod from within the cluster that is cut off."""
+    where = (pod["metadata"]["name"], f"--namespace={pod['metadata']['namespace']}")
+    flags = (f"--subresource={sub}",) if sub else ()
+    await fleet.kubectl("us", "patch", "pod", *where, "--type=merge", f"--patch={json.dumps(patch)}", *flags)
+
+
+async def restarts(fleet: Fleet, reason: str) -> float:
+    """How many watches the source's agent has started again for a reason."""
+    source = fleet.sandbox["cd"]
+    url = f"http://{source.address}:{source.ports['agent-health']}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        lines = (await response.text()).splitlines()
+    counters = [line for line in lines if line.startswith("flotilla_watch_restarts_total{")]
+    return sum(float(line.rpartition(" ")[2]) for line in counters if f'reason="{reason}"' in line)

@@ -1,0 +1,56 @@
+"""Informers that run as long as a test looks at them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from agent.api.kinds import Kind
+from agent.kube.client import Client
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+
+
+class Follower:
+    """What a subscriber knows that only listens; checks that each change fits what it was told before."""
+
+    def __init__(self, informer: Informer) -> None:
+        self.known: dict[Key, str] = {}
+        self.told = 0
+        informer.subscribe(self._changed)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        self.told += 1
+        key = (new or old).key  # type: ignore[union-attr]
+        assert self.known.get(key) == (old.version if old else None)
+        if new is None:
+            del self.known[key]
+        else:
+            assert old is None or int(new.version) > int(old.version)
+            self.known[key] = new.version
+
+
+@asynccontextmanager
+async def running(informer: Informer) -> AsyncIterator[Follower]:
+    """Run an informer, wait until it has synced."""
+    follower = Follower(informer)
+    task = asyncio.create_task(informer.run())
+    try:
+        waits = {task, asyncio.create_task(informer.synced.wait())}
+        await asyncio.wait(waits, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        assert informer.synced.is_set()
+        yield follower
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def versions(informer: Informer) -> dict[Key, str]:
+    """What the store holds."""
+    return {obj.key: obj.version for obj in informer.store}
+
+
+async def listed(client: Client, kind: Kind, namespace: str) -> dict[Key, str]:
+    """What the API server holds."""
+    found = await client.list(kind, namespace)
+    return {(obj["metadata"]["namespace"], obj["metadata"]["name"]): obj["metadata"]["resourceVersion"] for obj in found}
