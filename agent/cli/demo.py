@@ -24,7 +24,7 @@ INTERRUPTED = 130
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Take everything down at the end, rather than stay up.")] = False,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Directory of the clusters; by default a new temporary one.")
+        Path | None, typer.Option("--dir", help="Directory to make for the clusters; by default a temporary one.")
     ] = None,
     patience: Annotated[float, typer.Option(min=0, help="Seconds that each step has to come true.")] = STEP_SECONDS,
 ) -> None:
@@ -32,19 +32,32 @@ def demo(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that does not know every character is no reason to stop.
         sys.stdout.reconfigure(errors="replace")
-    place = directory or Path(tempfile.mkdtemp(prefix="flotilla-demo-"))
-    work = Demo(place, Display(Console()), default(), once=once, patience=patience)
+    work: Demo | None = None
     try:
+        work = Demo(_place(directory), Display(Console()), default(), once=once, patience=patience)
         asyncio.run(_guarded(work))
     except (SandboxError, KubeError) as error:
         print(f"flotilla: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
-        if not work.finished:
+        if work is None or not work.finished:
             print("flotilla: interrupted; everything started was taken down", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
     if not work.finished:
         raise typer.Exit(1)
+
+
+def _place(directory: Path | None) -> Path:
+    """A directory of our own: what is removed in the end must not have been there before."""
+    if directory is None:
+        return Path(tempfile.mkdtemp(prefix="flotilla-demo-"))
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:
+        raise SandboxError(f"{directory} exists, and the demo would remove it: choose another --dir") from None
+    except OSError as error:
+        raise SandboxError(f"cannot make {directory}: {error.strerror}") from error
+    return directory
 
 
 async def _guarded(work: Demo) -> None:

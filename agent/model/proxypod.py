@@ -133,8 +133,23 @@ def _proxy_spec(spec: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     result["tolerations"] = [*TOLERATIONS, *wanted.get("tolerations", ())]
     result.update({key: wanted[key] for key in ("affinity", "topologySpreadConstraints") if wanted.get(key)})
     result["schedulerName"] = names.SCHEDULER_PROXY
-    result["terminationGracePeriodSeconds"] = 0
+    result["terminationGracePeriodSeconds"] = _longest_sleep(spec)
     return result
+
+
+def _longest_sleep(spec: Mapping[str, Any]) -> int:
+    """Seconds of the longest sleep among the lifecycle hooks, 0 for most pods.
+
+    The API server refuses a pod whose hook sleeps longer than its grace period. No kubelet waits for a proxy pod:
+    the agent ends it when its delegate is gone.
+    """
+    hooks = (
+        hook
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        for hook in (container.get("lifecycle") or {}).values()
+        if isinstance(hook, Mapping)
+    )
+    return max(((hook.get("sleep") or {}).get("seconds") or 0 for hook in hooks), default=0)
 
 
 def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict[str, Any]:

@@ -129,6 +129,7 @@ def _kwok(context: Context) -> list[str]:
         f"--kubeconfig={context.pki('kwok.kubeconfig')}",
         f"--config={Path(__file__).with_name('stages.yaml')}",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=40",
         f"--node-ip={context.cluster.address}",
         f"--cidr={context.cluster.pod_range}",
     ]

@@ -114,8 +114,8 @@ class ProxyScheduler(Controller[Key]):
             case steps.Wait(message):
                 if message or view.chaperon is None:
                     self._waiting.add((proxy["metadata"]["namespace"], proxy["metadata"]["name"]))
-                    reasons = {**demand.attempts, view.claim: message} if message else demand.attempts
-                    await self._writes.say(proxy, explain(view.ranking, reasons))
+                    claim = {view.claim: message} if message else {}
+                    await self._writes.say(proxy, explain(view.ranking, demand.attempts, claim))
             case _:
                 pass
         return None

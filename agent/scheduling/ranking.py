@@ -24,8 +24,8 @@ class Ranking:
     """Targets the pod may go to, best first; those that it has not tried yet before the others."""
     untried: int
     """How many of them, from the first, it has not tried."""
-    refused: Mapping[str, Verdict]
-    """Title of a target to why not."""
+    refused: tuple[tuple[Place, Verdict], ...]
+    """The others, and why not."""
 
 
 def rank(demand: Demand, places: Iterable[Place], loads: Mapping[str, Load]) -> Ranking:
@@ -35,17 +35,17 @@ def rank(demand: Demand, places: Iterable[Place], loads: Mapping[str, Load]) -> 
     twice the room gets twice the pods.
     """
     feasible: list[Place] = []
-    refused: dict[str, Verdict] = {}
+    refused: list[tuple[Place, Verdict]] = []
     for place in places:
         verdict = refuse(demand, place)
         if verdict is None:
             feasible.append(place)
         elif verdict.reason != "OtherNamespace":
-            refused[place.title] = verdict
+            refused.append((place, verdict))
     feasible.sort(key=lambda place: _cost(demand, place, loads.get(place.node_name, Load(0))))
     untried = [place for place in feasible if place.node_name not in demand.attempts]
     tried = [place for place in feasible if place.node_name in demand.attempts]
-    return Ranking((*untried, *tried), len(untried), refused)
+    return Ranking((*untried, *tried), len(untried), tuple(refused))
 
 
 def _cost(demand: Demand, place: Place, load: Load) -> tuple[int, float]:
@@ -54,17 +54,17 @@ def _cost(demand: Demand, place: Place, load: Load) -> tuple[int, float]:
     return (-affinity, load.pods / room)
 
 
-def explain(ranking: Ranking, reasons_by_node: Mapping[str, str]) -> str:
+def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]) -> str:
     """One line that says why the pod waits: `0/3 targets are available: eu: ..., us: ...`.
 
-    `reasons_by_node` is why targets that pass the filters could not take it, by virtual node.
+    By virtual node: `tried` is why targets that pass the filters could not take it; `claim` is what the one target that
+    it is claimed by has to say, which counts more than a filter's verdict.
     """
-    reasons = {title: verdict.message for title, verdict in ranking.refused.items()}
-    for place in ranking.order:
-        if place.node_name in reasons_by_node:
-            reasons[place.title] = reasons_by_node[place.node_name]
+    known = {**tried, **claim}
+    reasons = [(place.title, claim.get(place.node_name, verdict.message)) for place, verdict in ranking.refused]
+    reasons += [(place.title, known[place.node_name]) for place in ranking.order if place.node_name in known]
     count = len(ranking.refused) + len(ranking.order)
     if not count:
         return "0/0 targets are available: create a Target in this namespace, or a ClusterTarget"
-    listed = ", ".join(f"{title}: {message}" for title, message in sorted(reasons.items()))
+    listed = ", ".join(f"{title}: {message}" for title, message in sorted(reasons))
     return f"0/{count} targets are available: {listed}"

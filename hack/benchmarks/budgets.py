@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hack.benchmarks import counters
-from hack.benchmarks.lab import OURS, Phase
+from hack.benchmarks.lab import BENCH, OURS, Phase
 from hack.benchmarks.latency import Latency
 from hack.benchmarks.run import Run
 
@@ -35,6 +35,8 @@ def ratios(plain: Run, elected: Run) -> dict[str, float]:
         "creation_to_running_p50": elected.start.p50 / plain.start.p50,
         "creation_to_running_p99": elected.start.p99 / plain.start.p99,
         "deletion": elected.gone / plain.gone,
+        "cpu_to_create": total_cpu(elected.creation) / total_cpu(plain.creation),
+        "cpu_to_delete": total_cpu(elected.deletion) / total_cpu(plain.deletion),
     }
 
 
@@ -73,6 +75,11 @@ def per_pod(phase: Phase, pods: int) -> float:
 def python_cpu(phase: Phase) -> float:
     """CPU seconds of all agents and webhooks together."""
     return sum(seconds for key, seconds in phase.cpu.items() if key.rpartition("/")[2] in OURS)
+
+
+def total_cpu(phase: Phase) -> float:
+    """CPU seconds of all processes of the clusters; on saturated processors this decides the speed."""
+    return sum(seconds for key, seconds in phase.cpu.items() if key != BENCH)
 
 
 def _other_than_leases(writes: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""The source's agent under cProfile: start it again under the profiler, and read what that wrote."""
+"""The source's agent under the profiler: start it again with the launcher, and read what that wrote."""
 
 import marshal
 import os
@@ -15,13 +15,12 @@ from hack.benchmarks.report import table
 
 FILE = "agent.profile"
 TOP = 25
+LAUNCHER = "hack.benchmarks.launcher"
+
 _Function = tuple[str, int, str]
 """File, line, name."""
 _Figures = tuple[int, int, float, float, Any]
 """Calls that were not recursive, all calls, own seconds, seconds with callees, callers."""
-
-_WAITING = "select.epoll"
-"""Time spent here is time in which the agent has nothing to do."""
 
 
 async def start(sandbox: Sandbox, cluster: str) -> None:
@@ -29,7 +28,8 @@ async def start(sandbox: Sandbox, cluster: str) -> None:
     await sandbox.stop(cluster, AGENT.name)
     runner = sandbox[cluster].runner
     own = AGENT.argv(Context(runner.plan, runner.cluster, runner.directory))
-    argv = [sys.executable, "-m", "cProfile", "-o", str(runner.directory / FILE), *own[1:]]
+    python, _, *rest = own
+    argv = [python, "-m", LAUNCHER, str(runner.directory / FILE), *rest]
     process.start(
         argv,
         process.environment(os.environ, runner.mark(AGENT.name), str(REPOSITORY)),
@@ -50,13 +50,12 @@ async def finish(sandbox: Sandbox, cluster: str) -> list[str]:
 
 
 def hot_spots(path: Path, top: int = TOP) -> list[list[str]]:
-    """The functions that took most time of their own, as rows of a table; waiting for the network apart."""
+    """The functions that took most CPU time of their own, as rows of a table."""
     # The profiler's own format. `pstats` gives it typed only by bare function names, which are not unique.
     profile: dict[_Function, _Figures] = marshal.loads(path.read_bytes())
-    working = {function: figures for function, figures in profile.items() if _WAITING not in function[2]}
-    total = sum(own for _, _, own, _, _ in working.values())
-    rows = [["function", "own s", "share", "with callees s", "calls"]]
-    for (file, line, name), (_, calls, own, cumulative, _) in sorted(working.items(), key=_own_time)[:top]:
+    total = sum(own for _, _, own, _, _ in profile.values())
+    rows = [["function", "own CPU s", "share", "with callees s", "calls"]]
+    for (file, line, name), (_, calls, own, cumulative, _) in sorted(profile.items(), key=_own_time)[:top]:
         place = f" {_short(file)}:{line}" if line else ""
         share = own / total * 100 if total else 0.0
         rows.append([name + place, f"{own:.2f}", f"{share:.1f} %", f"{cumulative:.2f}", str(calls)])

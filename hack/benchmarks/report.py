@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hack.benchmarks import counters
-from hack.benchmarks.budgets import Budget, per_pod, python_cpu
+from hack.benchmarks.budgets import Budget, per_pod, python_cpu, total_cpu
 from hack.benchmarks.lab import OURS, Phase
 from hack.benchmarks.latency import Latency
 from hack.benchmarks.run import Run
@@ -27,6 +27,11 @@ def comparison(plain: Run, elected: Run, ratios: Mapping[str, float]) -> list[st
         _times("creation to Running p99", plain.start.p99, elected.start.p99, ratios["creation_to_running_p99"]),
         _times("deletion", plain.gone, elected.gone, ratios["deletion"]),
     ]
+    for name, key, first, second in (
+        ("CPU of all clusters to create", "cpu_to_create", plain.creation, elected.creation),
+        ("CPU of all clusters to delete", "cpu_to_delete", plain.deletion, elected.deletion),
+    ):
+        rows.append(_times(name, total_cpu(first), total_cpu(second), ratios[key]))
     where = ", ".join(f"{count} in {name}" for name, count in elected.places.items())
     notes = [
         "measured by one watch and the local clock: pods/s from the request that creates the Deployment to the last",
@@ -93,8 +98,8 @@ def disturbance(phases: Iterable[Phase]) -> list[str]:
         return []
     return [
         "",
-        f"CAUTION: other programs took up to {share * 100:.0f} % of this machine in a phase, so the plain and the",
-        "elected run are hardly comparable: run it again on a quiet machine",
+        f"CAUTION: other programs took up to {share * 100:.0f} % of this machine in a phase:",
+        "run it again on a quiet machine before you believe the figures",
     ]
 
 

@@ -1,43 +1,49 @@
 """Hot spots from a profile that the profiler really wrote."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hack.benchmarks.profiled import hot_spots
+from agent.sandbox.objects import REPOSITORY
+from hack.benchmarks.profiled import LAUNCHER, hot_spots
 
 SCRIPT = """
-import select
+import sys
+import time
 def busy():
     return sum(i * i for i in range(200_000))
 def rest():
-    with select.epoll() as waiting:
-        waiting.poll(0.3)
+    time.sleep(5 * time.thread_time())
 for _ in range(3):
     busy()
 rest()
+sys.exit(7)
 """
 
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    (tmp_path / "program.py").write_text(SCRIPT)
     path = tmp_path / "out.profile"
-    subprocess.run([sys.executable, "-m", "cProfile", "-o", str(path), str(script)], check=True)
+    environment = os.environ | {"PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
+    ended = subprocess.run([sys.executable, "-m", LAUNCHER, str(path), "program"], env=environment)
+    assert ended.returncode == 7
     return path
 
 
 def test_functions_come_in_the_order_of_their_own_time_with_file_and_line(profile: Path) -> None:
     _, first, *_ = hot_spots(profile)
     assert first[0].startswith("<genexpr>")
-    assert first[0].endswith("script.py:4")
+    assert first[0].endswith("program.py:5")
 
 
 def test_waiting_is_not_work(profile: Path) -> None:
-    assert not any("epoll" in row[0] and "poll'" in row[0] for row in hot_spots(profile, top=1000))
+    rows = hot_spots(profile, top=1000)
+    waiting = next(row for row in rows if "time.sleep" in row[0])
+    assert float(waiting[1]) < float(rows[1][1])
 
 
 def test_only_as_many_functions_as_asked_for_are_told(profile: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from hack.benchmarks import report
-from hack.benchmarks.budgets import Budget, burst_budgets, idle_budgets, per_pod, python_cpu, ratios
+from hack.benchmarks.budgets import Budget, burst_budgets, idle_budgets, per_pod, python_cpu, ratios, total_cpu
 from hack.benchmarks.lab import Phase
 from hack.benchmarks.latency import Latency
 from hack.benchmarks.procfs import Usage
@@ -55,11 +55,17 @@ def test_ratios_are_elected_over_plain() -> None:
         "creation_to_running_p50": 2.0,
         "creation_to_running_p99": 4.0,
         "deletion": 2.5,
+        "cpu_to_create": 1.0,
+        "cpu_to_delete": 1.0,
     }
 
 
 def test_python_cpu_is_that_of_agents_and_webhooks() -> None:
     assert python_cpu(PHASE) == 3.5
+
+
+def test_the_cpu_of_the_clusters_is_without_the_benchmark_itself() -> None:
+    assert total_cpu(PHASE) == 12.5
 
 
 def test_writes_per_pod_are_without_events_and_leases_but_with_those_refused() -> None:

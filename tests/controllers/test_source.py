@@ -36,7 +36,6 @@ async def ready(client: Client, kind: Kind, name: str, namespace: str | None, st
         return dict(condition) if condition and condition["status"] == status else None
 
     condition = await eventually(probe)
-    assert condition is not None
     return condition
 
 

@@ -37,7 +37,6 @@ async def node_where(client: Client, name: str, holds: Callable[[Node], object])
         return node if holds(node) else None
 
     node = await eventually(probe)
-    assert node is not None
     return node
 
 

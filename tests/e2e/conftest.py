@@ -12,8 +12,8 @@ from agent.sandbox import Sandbox
 from tests.e2e.fleet import Fleet
 
 AGENT_FLAGS = (
-    "--lease-duration=4",
-    "--lease-renew=3",
+    "--lease-duration=5",
+    "--lease-renew=4",
     "--lease-retry=0.5",
     "--probe-interval=1",
     "--probe-timeout=1",

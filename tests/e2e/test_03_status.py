@@ -8,7 +8,7 @@ import pytest_asyncio
 from agent.api.kinds import NODES, PODS
 from agent.kube.client import Client
 from tests.e2e import manifests
-from tests.e2e.fleet import Fleet, condition
+from tests.e2e.fleet import Fleet, condition, told
 from tests.e2e.manifests import DEPLOYMENTS, JOBS, REPLICASETS
 
 Raw = dict[str, Any]
@@ -67,10 +67,11 @@ def running(count: int = 0) -> Raw:
     }
 
 
-async def say(client: Client, pod: Raw, status: Raw) -> None:
-    """Be the kubelet."""
+async def say(client: Client, pod: Raw, status: Raw) -> Raw:
+    """Be the kubelet; returns the status as the API server stores it."""
     metadata = pod["metadata"]
-    await client.patch(PODS, metadata["name"], {"status": status}, metadata["namespace"], sub="status")
+    patched = await client.patch(PODS, metadata["name"], {"status": status}, metadata["namespace"], sub="status")
+    return dict(patched["status"])
 
 
 async def proxy_says(fleet: Fleet, namespace: str, name: str, fields: Raw) -> Raw:
@@ -86,12 +87,12 @@ async def proxy_says(fleet: Fleet, namespace: str, name: str, fields: Raw) -> Ra
 async def test_status_and_annotations_come_home_word_for_word(fleet: Fleet, namespace: str, node: str) -> None:
     delegate = await started(fleet, namespace, "a")
     target = fleet.clients["us"]
-    status = running()
-    await say(target, delegate, status)
+    status = await say(target, delegate, running())
     fields = ("phase", "hostIP", "hostIPs", "podIP", "podIPs", "startTime", "containerStatuses")
     proxy = await proxy_says(fleet, namespace, "a", {field: status[field] for field in fields})
-    told = {each["type"]: (each["status"], each["lastTransitionTime"]) for each in proxy["status"]["conditions"]}
-    assert told == {each["type"]: (each["status"], NOW) for each in status["conditions"]}
+    assert told(proxy)["podIPs"] == running()["podIPs"]
+    conditions = {each["type"]: (each["status"], each["lastTransitionTime"]) for each in proxy["status"]["conditions"]}
+    assert conditions == {each["type"]: (each["status"], NOW) for each in running()["conditions"]}
 
     name = delegate["metadata"]["name"]
     await target.patch(PODS, name, {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/status": "[]"}}}, namespace)
@@ -104,8 +105,9 @@ async def test_status_and_annotations_come_home_word_for_word(fleet: Fleet, name
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
     crashed = running(3)
     crashed["containerStatuses"][0] |= {"state": waiting, "ready": False, "started": False}
-    await say(target, delegate, crashed)
-    await proxy_says(fleet, namespace, "a", {"containerStatuses": crashed["containerStatuses"]})
+    status = await say(target, delegate, crashed)
+    assert status["containerStatuses"][0]["state"] == waiting
+    await proxy_says(fleet, namespace, "a", {"containerStatuses": status["containerStatuses"]})
 
 
 async def test_a_pod_that_fails_fails_at_home_with_its_exit_code(fleet: Fleet, namespace: str, node: str) -> None:

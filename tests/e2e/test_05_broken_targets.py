@@ -87,15 +87,15 @@ async def says(fleet: Fleet, namespace: str, name: str, reason: str, remedy: str
     await fleet.until(f"Target {name} says {reason}", told, about=namespace)
 
 
-async def test_a_broken_target_that_is_mended_takes_pods(fleet: Fleet, namespace: str) -> None:
-    spec = {"kubeconfigSecret": {"name": "late"}}
-    await apply(fleet.source, TARGETS, manifests.ours("Target", "late", namespace, spec))
-    await says(fleet, namespace, "late", *BROKEN["no-secret"])
-    await fleet.join(namespace, "eu", name="late")
-    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
-    pods = await fleet.running(namespace, "web", 12)
-    late = virtual_node(namespace, "late")
-    assert late in {pod["spec"]["nodeName"] for pod in pods}
+async def test_a_broken_target_that_is_mended_takes_pods(fleet: Fleet) -> None:
+    async with fleet.namespace(targets=("us",)) as namespace:
+        spec = {"kubeconfigSecret": {"name": "late"}}
+        await apply(fleet.source, TARGETS, manifests.ours("Target", "late", namespace, spec))
+        await says(fleet, namespace, "late", *BROKEN["no-secret"])
+        await fleet.join(namespace, "eu", name="late")
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
+        pods = await fleet.running(namespace, "web", 12)
+        assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, each) for each in ("us", "late")}
 
 
 @pytest.mark.parametrize("spec", [{}, {"self": True, "kubeconfigSecret": {"name": "x"}}, {"self": False}], ids=str)

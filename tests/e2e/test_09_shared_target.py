@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import NAMESPACES, PODS
+from agent.api.names import virtual_node
 from agent.sandbox import Sandbox
 from tests.e2e import manifests
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
@@ -70,3 +71,16 @@ async def test_what_one_source_deletes_leaves_the_other_alone(two_sources: Fleet
     ended = fleet.census.of(SHARED, fleet.census.gone.values())
     assert not of_b & {delegate.parent_uid for delegate in ended}
     assert len(ended) == 10
+
+
+async def test_two_targets_that_lead_to_one_cluster_leave_each_others_pods_alone(fleet: Fleet) -> None:
+    async with fleet.namespace(targets=("eu",)) as namespace:
+        await fleet.join(namespace, "eu", name="twin")
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
+        pods = await fleet.running(namespace, "web", 12)
+        assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, each) for each in ("eu", "twin")}
+        await fleet.sandbox.restart("cd", "agent")
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 14}}, namespace)
+        await fleet.running(namespace, "web", 14)
+        await fleet.agree(namespace)
+        fleet.census.check(namespace, at_most=14)

@@ -80,6 +80,13 @@ def test_the_proxy_pod_differs_from_the_source_pod_in_exactly_these_fields() -> 
     assert proxy == want
 
 
+def test_the_grace_period_is_as_long_as_the_longest_sleep_of_a_hook_because_the_api_server_demands_it() -> None:
+    source = pod()
+    source["spec"]["containers"][0]["lifecycle"] = {"stopSignal": "SIGINT", "preStop": {"sleep": {"seconds": 3}}}
+    source["spec"]["initContainers"] = [{"name": "side", "lifecycle": {"postStart": {"sleep": {"seconds": 5}}}}]
+    assert proxy_pod(source, FINALIZERS)["spec"]["terminationGracePeriodSeconds"] == 5
+
+
 def test_the_given_pod_is_not_changed() -> None:
     source = pod({CONSTRAINTS: "nodeSelector: {a: b}"})
     before = copy.deepcopy(source)

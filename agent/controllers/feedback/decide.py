@@ -83,12 +83,26 @@ def decide(view: View) -> list[Action]:
         return actions + _delete(view, mine, certain=True) + _release(view, proxy, mine)
     if not view.home:
         return actions
-    strays = tuple(delegate for delegate in mine if delegate.finalizer != view.home)
-    actions += _delete(view, strays, certain=True)
+    actions += _delete(view, _strays(view, mine), certain=True)
     if proxy["spec"].get("nodeName"):
         here = next((delegate for delegate in mine if delegate.finalizer == view.home), None)
         actions += _bound(view, proxy, here)
     return actions
+
+
+def _strays(view: View, mine: tuple[Delegate, ...]) -> tuple[Delegate, ...]:
+    """Delegates elsewhere than at home.
+
+    Two Targets may lead to the same cluster: what home shows, too, is no stray, and while home cannot tell, nothing is.
+    """
+    if view.home not in view.settled:
+        return ()
+    here = {delegate.chaperon["metadata"].get("uid") for delegate in mine if delegate.finalizer == view.home}
+    return tuple(
+        delegate
+        for delegate in mine
+        if delegate.finalizer != view.home and delegate.chaperon["metadata"].get("uid") not in here
+    )
 
 
 def _delete(view: View, delegates: tuple[Delegate, ...], *, certain: bool = False) -> list[Action]:

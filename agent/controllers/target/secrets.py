@@ -8,7 +8,7 @@ Writes   finalizer and label of Secrets: put when a Target that refers to one is
 import contextlib
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, PODS, SECRETS, TARGETS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.target import gather
@@ -49,7 +49,7 @@ class TargetSecretRoom(Controller[Key]):
             return None
         if names.FINALIZER_DRAIN not in held.finalizers and users and not held.deleting:
             await self._put(key)
-        elif not users or (held.deleting and not any(self._has_pods(user) for user in users)):
+        elif not users or (held.deleting and not await self._is_needed(key, users)):
             await self._take(held)
         elif held.deleting:
             return _AGAIN_SECONDS
@@ -66,6 +66,22 @@ class TargetSecretRoom(Controller[Key]):
 
     def _has_pods(self, target: Object) -> bool:
         return self._pods.store.count("finalizer", names.finalizer(*target.key)) > 0
+
+    async def _is_needed(self, key: Key, users: list[Object]) -> bool:
+        """Whether a Secret that somebody deletes has to stay for now.
+
+        A namespace that goes takes Secret and Targets in any order: without the Secret its Targets could not be
+        drained any more by an agent that starts meanwhile.
+        """
+        if any(self._has_pods(user) for user in users):
+            return True
+        if not any(names.FINALIZER_DRAIN in user.finalizers for user in users):
+            return False
+        try:
+            namespace = await self._client.get(NAMESPACES, key[0])
+        except (NotFound, Forbidden):
+            return False
+        return "deletionTimestamp" in namespace["metadata"]
 
     async def _put(self, key: Key) -> None:
         try:

@@ -98,3 +98,12 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
     output, _ = await demo.communicate()
     assert demo.returncode == 0, output.decode()
     assert left_behind(directory) == []
+
+
+async def test_a_directory_that_exists_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    demo = await start(tmp_path, "--once")
+    output, _ = await demo.communicate()
+    assert demo.returncode == 1
+    assert b"choose another --dir" in output
+    assert (tmp_path / "mine").exists()

@@ -1,0 +1,150 @@
+"""The room that makes delegates, on a real API server whose fake node runs them."""
+
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS, SERVICE_ACCOUNTS
+from agent.controllers.chaperon.controller import Chaperon
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.kube.events import EVENTS_V1
+from agent.sandbox import Cluster
+from tests.controllers.rooms import eventually, gone, running
+
+pytestmark = pytest.mark.cluster
+
+
+def chaperon(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "metadata": {"name": name, "labels": {names.LABEL_PARENT_UID: "P"}, "annotations": {"team": "x"}},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], **spec},
+    }
+
+
+async def status(client: Client, namespace: str, name: str, **wanted: Any) -> dict[str, Any]:
+    async def probe() -> dict[str, Any] | None:
+        found = await client.get(CHAPERONS, name, namespace)
+        return found if wanted.items() <= found.get("status", {}).items() else None
+
+    return await eventually(probe)
+
+
+async def test_a_chaperon_gets_its_pod_and_shows_how_it_fares(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Chaperon):
+        made = await client.create(CHAPERONS, chaperon("web"), namespace)
+        told = await status(client, namespace, "web", phase="Running")
+        pod = await client.get(PODS, "web", namespace)
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == (made["metadata"]["uid"], True)
+    assert pod["metadata"]["annotations"]["team"] == "x"
+    assert told["status"]["podIP"] == pod["status"]["podIP"]
+
+
+async def test_what_the_targets_pod_is_annotated_with_comes_to_the_chaperon(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web"), namespace)
+        await status(client, namespace, "web", phase="Running")
+        await client.patch(PODS, "web", {"metadata": {"annotations": {"cni": "ip", "team": None}}}, namespace)
+
+        async def carried() -> bool:
+            annotations = (await client.get(CHAPERONS, "web", namespace))["metadata"].get("annotations", {})
+            return annotations.get("cni") == "ip" and "team" not in annotations
+
+        await eventually(carried)
+
+
+async def test_a_lost_pod_is_noted_and_after_its_time_made_again(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Chaperon, pod_missing=1.5):
+        await client.create(CHAPERONS, chaperon("web"), namespace)
+        await status(client, namespace, "web", phase="Running")
+        first = await client.get(PODS, "web", namespace)
+        await client.delete(PODS, "web", namespace, grace=0)
+
+        async def noted() -> bool:
+            found = await client.get(CHAPERONS, "web", namespace)
+            return names.ANNOTATION_POD_MISSING_SINCE in found["metadata"]["annotations"]
+
+        await eventually(noted)
+
+        async def made_again() -> bool:
+            return bool((await client.get(PODS, "web", namespace))["metadata"]["uid"] != first["metadata"]["uid"])
+
+        await eventually(made_again)
+
+        async def forgotten() -> bool:
+            return not await noted()
+
+        await eventually(forgotten)
+
+
+async def test_a_foreign_pod_in_the_way_is_left_alone_and_reported(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    foreign = {"metadata": {"name": "web"}, "spec": chaperon("web")["spec"]}
+    before = await client.create(PODS, foreign, namespace)
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web"), namespace)
+
+        async def refusal() -> str | None:
+            conditions = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions", [])
+            return next((each["message"] for each in conditions if each["reason"] == "Refused"), None)
+
+        assert await eventually(refusal) == 'resource "web" already exists and is not managed by PodChaperon'
+
+        async def told() -> bool:
+            return any(event["reason"] == "ErrResourceExists" for event in await client.list(EVENTS_V1, namespace))
+
+        await eventually(told)
+        after = await client.get(PODS, "web", namespace)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "ownerReferences" not in after["metadata"]
+
+
+async def test_a_pod_that_the_server_refuses_is_told_and_made_once_it_is_let(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.controllers.chaperon.controller._REFUSED_SECONDS", 0.3)
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web", serviceAccountName="later"), namespace)
+
+        async def refusal() -> str | None:
+            conditions = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions", [])
+            return next((each["message"] for each in conditions if each["reason"] == "Refused"), None)
+
+        assert "later" in (await eventually(refusal) or "")
+        with pytest.raises(NotFound):
+            await client.get(PODS, "web", namespace)
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "later"}}, namespace)
+        told = await status(client, namespace, "web", phase="Running")
+    assert all(each.get("reason") != "Refused" for each in told["status"]["conditions"])
+
+
+async def test_a_chaperon_deleted_in_the_foreground_outlives_its_pod(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web"), namespace)
+        await status(client, namespace, "web", phase="Running")
+        hold = {"metadata": {"finalizers": ["flotilla.test/hold"]}}
+        await client.patch(PODS, "web", hold, namespace)
+        await client.delete(CHAPERONS, "web", namespace, propagation="Foreground")
+
+        async def ending() -> bool:
+            return "deletionTimestamp" in (await client.get(PODS, "web", namespace))["metadata"]
+
+        await eventually(ending)
+        assert "deletionTimestamp" in (await client.get(CHAPERONS, "web", namespace))["metadata"]
+        await client.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(CHAPERONS, "web", namespace))
+        with pytest.raises(NotFound):
+            await client.get(PODS, "web", namespace)

@@ -1,0 +1,166 @@
+"""Every row of section 4.5 of the specs that is about a chaperon and its pod."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.base.clock import stamp
+from agent.controllers.chaperon.decide import (
+    CreatePod,
+    Foreign,
+    LookAgain,
+    PatchChaperon,
+    PatchStatus,
+    View,
+    decide,
+    may_wait,
+    refused,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+RUNNING = {"phase": "Running", "conditions": [SCHEDULED, {"type": "Ready", "status": "True"}], "podIP": "10.0.0.1"}
+SINCE = names.ANNOTATION_POD_MISSING_SINCE
+
+
+def chaperon(
+    status: dict[str, Any] | None = None, annotations: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    metadata = {"name": "web-1", "namespace": "default", "uid": "C", "annotations": annotations or {}}
+    return {"metadata": metadata, "spec": {"containers": [], **spec}, "status": status or {}}
+
+
+def pod(
+    status: dict[str, Any] | None = None, annotations: dict[str, str] | None = None, owner: str = "C"
+) -> dict[str, Any]:
+    owners = [{"kind": "PodChaperon", "uid": owner, "controller": True}]
+    metadata = {"name": "web-1", "namespace": "default", "ownerReferences": owners, "annotations": annotations or {}}
+    return {"metadata": metadata, "status": status or {}}
+
+
+def outcome(chaperon: dict[str, Any], pod: dict[str, Any] | None = None) -> list[Any]:
+    return decide(View(chaperon, pod, 60.0), NOW)
+
+
+def ago(seconds: float) -> dict[str, str]:
+    return {SINCE: stamp(NOW - timedelta(seconds=seconds))}
+
+
+def test_a_pod_that_never_existed_is_made() -> None:
+    assert outcome(chaperon()) == [CreatePod()]
+
+
+def test_a_pod_that_was_refused_before_is_tried_again() -> None:
+    assert outcome(chaperon(refused("quota"))) == [CreatePod()]
+
+
+def test_the_loss_of_a_pod_is_noted_with_its_time() -> None:
+    assert outcome(chaperon(RUNNING)) == [PatchChaperon({"metadata": {"annotations": {SINCE: "2026-01-01T12:00:00Z"}}})]
+
+
+def test_a_lost_pod_is_not_made_again_before_the_source_had_its_chance() -> None:
+    assert outcome(chaperon(RUNNING, ago(20))) == [LookAgain(40.0)]
+
+
+@pytest.mark.parametrize("seconds", [60, 61, 100_000])
+def test_a_pod_that_stays_lost_is_made_again(seconds: float) -> None:
+    assert outcome(chaperon(RUNNING, ago(seconds))) == [CreatePod()]
+    assert outcome(chaperon(RUNNING, ago(seconds), restartPolicy="Always")) == [CreatePod()]
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_lost_pod_that_may_have_done_its_work_is_never_made_again(policy: str) -> None:
+    (action,) = outcome(chaperon(RUNNING, ago(100_000), restartPolicy=policy))
+    assert isinstance(action, LookAgain)
+
+
+def test_the_time_that_an_admiralty_agent_wrote_is_understood() -> None:
+    assert outcome(chaperon(RUNNING, {SINCE: "2026-01-01T03:58:30-08:00"})) == [CreatePod()]
+
+
+def test_a_time_that_nobody_can_read_counts_as_now() -> None:
+    assert outcome(chaperon(RUNNING, {SINCE: "a while ago"})) == [LookAgain(60.0)]
+
+
+def test_a_foreign_pod_of_that_name_is_reported_and_not_touched() -> None:
+    message = 'resource "web-1" already exists and is not managed by PodChaperon'
+    assert outcome(chaperon(), pod(RUNNING, owner="somebody")) == [Foreign(message)]
+    ownerless = pod(RUNNING)
+    ownerless["metadata"]["ownerReferences"] = []
+    assert outcome(chaperon(), ownerless) == [Foreign(message)]
+
+
+def test_a_pod_that_is_back_ends_the_note_of_its_loss() -> None:
+    assert outcome(chaperon(RUNNING, ago(5)), pod(RUNNING)) == [
+        PatchChaperon({"metadata": {"annotations": {SINCE: None}}})
+    ]
+
+
+def test_the_pods_status_is_told_as_the_difference() -> None:
+    before = RUNNING | {"reason": "old"}
+    assert outcome(chaperon(before), pod(RUNNING | {"podIP": "10.0.0.2"})) == [
+        PatchStatus({"reason": None, "podIP": "10.0.0.2"})
+    ]
+
+
+def test_what_is_in_line_is_not_written() -> None:
+    assert outcome(chaperon(RUNNING, {"a": "b"}), pod(RUNNING, {"a": "b"})) == []
+
+
+def test_a_pod_that_was_only_created_is_no_news() -> None:
+    assert outcome(chaperon(), pod({"phase": "Pending", "qosClass": "BestEffort"})) == []
+
+
+@pytest.mark.parametrize("reason", ["Unschedulable", "SchedulingGated"])
+def test_why_a_pod_has_no_node_is_told(reason: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason}
+    status = {"phase": "Pending", "conditions": [condition]}
+    assert outcome(chaperon(), pod(status)) == [PatchStatus(status)]
+
+
+def test_the_pods_own_annotations_replace_the_chaperons_and_the_wires_stay() -> None:
+    ours = {names.ANNOTATION_IS_ALLOWED: "true", names.PREFIX + "x": "1", "multicluster/y": "2"}
+    actions = outcome(
+        chaperon(RUNNING, ours | {"gone": "1", "same": "1"}),
+        pod(RUNNING, {"same": "1", "cni": "10.0.0.1", names.PREFIX + "z": "3", "multicluster/z": "3"}),
+    )
+    assert actions == [PatchChaperon({"metadata": {"annotations": {"gone": None, "cni": "10.0.0.1"}}})]
+
+
+def test_a_chaperon_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
+    going = chaperon()
+    going["metadata"]["deletionTimestamp"] = stamp(NOW)
+    assert outcome(going) == []
+    assert outcome(going, pod(RUNNING)) == []
+
+
+JUST_BOUND = {"phase": "Pending", "conditions": [SCHEDULED]}
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "waits"),
+    [
+        ({}, JUST_BOUND, True),
+        (JUST_BOUND, JUST_BOUND, False),
+        ({}, RUNNING, False),
+        ({}, JUST_BOUND | {"containerStatuses": [{"name": "main"}]}, False),
+        ({}, {"phase": "Pending"}, False),
+        ({}, {"phase": "Pending", "conditions": [SCHEDULED | {"status": "False"}]}, False),
+        ({}, None, False),
+    ],
+    ids=[
+        "it has just been given a node",
+        "that was told already",
+        "it runs",
+        "its containers have a state",
+        "it has no node",
+        "it was refused a node",
+        "there is no pod",
+    ],
+)
+def test_only_the_news_of_a_node_waits_for_the_start(
+    told: dict[str, Any], status: dict[str, Any] | None, waits: bool
+) -> None:
+    assert may_wait(View(chaperon(told), pod(status) if status else None, 60)) is waits

@@ -1,0 +1,132 @@
+"""Chaperon, feedback and scheduler together on one real API server that is source and target at once."""
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.feedback.controller import Feedback
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.sandbox import Cluster
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.rooms import eventually, gone, running
+from tests.kube.relay import Relay
+
+pytestmark = pytest.mark.cluster
+
+ALL = (Chaperon, Feedback, ProxyScheduler)
+
+
+async def test_a_proxy_pod_shows_what_its_delegate_does_until_both_are_gone(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        proxy = await pod_where(client, namespace, "web", phase="Running", node=targets["me"].node_name)
+        (chaperon,) = await chaperons(client, namespace)
+        delegate = await client.get(PODS, chaperon["metadata"]["name"], namespace)
+        assert proxy["status"]["podIP"] == delegate["status"]["podIP"]
+        assert proxy["metadata"]["finalizers"] == [targets["me"].finalizer]
+        assert delegate["spec"]["nodeName"] == "test-node-0"
+        await client.patch(PODS, delegate["metadata"]["name"], {"metadata": {"annotations": {"cni": "x"}}}, namespace)
+
+        async def carried() -> bool:
+            return (await client.get(PODS, "web", namespace))["metadata"]["annotations"].get("cni") == "x"
+
+        await eventually(carried)
+        await client.delete(PODS, "web", namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+        assert await chaperons(client, namespace) == []
+        assert await client.list(PODS, namespace) == []
+
+
+async def test_a_proxy_pod_deleted_with_a_grace_period_goes_too(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        await pod_where(client, namespace, "web", phase="Running")
+        await client.delete(PODS, "web", namespace, grace=30)
+        await gone(lambda: client.get(PODS, "web", namespace))
+        assert await client.list(PODS, namespace) == []
+
+
+async def test_a_proxy_pod_whose_chaperon_is_deleted_by_hand_goes(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        await pod_where(client, namespace, "web", phase="Running")
+        (chaperon,) = await chaperons(client, namespace)
+        await client.delete(CHAPERONS, chaperon["metadata"]["name"], namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+
+
+async def test_a_delegate_lost_in_the_target_ends_chaperon_and_proxy_pod(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        await pod_where(client, namespace, "web", phase="Running")
+        (chaperon,) = await chaperons(client, namespace)
+        await client.delete(PODS, chaperon["metadata"]["name"], namespace, grace=0)
+        await gone(lambda: client.get(PODS, "web", namespace))
+        assert await chaperons(client, namespace) == []
+
+
+async def test_an_orphan_of_ours_goes_and_that_of_a_cluster_of_the_same_name_stays(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Feedback) as deps, connected(deps, client, namespace, me=None):
+        for name, uid in {"ours": deps.cluster_uid, "theirs": "another-uid"}.items():
+            labels = {
+                names.LABEL_PARENT_UID: "gone",
+                names.LABEL_PARENT_CLUSTER_NAME: "here",
+                names.LABEL_PARENT_CLUSTER_UID: uid,
+            }
+            metadata = {"name": name, "labels": labels}
+            await client.create(CHAPERONS, {"metadata": metadata, "spec": {"containers": []}} | _HEAD, namespace)
+        await gone(lambda: client.get(CHAPERONS, "ours", namespace))
+        assert [each["metadata"]["name"] for each in await chaperons(client, namespace)] == ["theirs"]
+
+
+_HEAD = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}
+
+
+async def test_while_a_target_is_away_its_pods_stay_as_they_are_and_a_deleted_one_waits(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, eu=relay.connection) as targets,
+    ):
+        for name in ("stays", "goes"):
+            await create(client, elected(name, namespace), [*targets.values()])
+        for name in ("stays", "goes"):
+            await pod_where(client, namespace, name, phase="Running")
+        relay.cut()
+        await eventually(lambda: _is(not targets["eu"].ready))
+        await client.delete(PODS, "goes", namespace)
+        of = {
+            chaperon["metadata"]["annotations"][names.ANNOTATION_PARENT_NAME]: chaperon["metadata"]["name"]
+            for chaperon in await chaperons(client, namespace)
+        }
+        annotation = {"metadata": {"annotations": {"while": "away"}}}
+        await client.patch(PODS, of["stays"], annotation, namespace)
+        assert (await client.get(PODS, "stays", namespace))["status"]["phase"] == "Running"
+        assert (await client.get(PODS, "goes", namespace))["metadata"]["finalizers"] == [targets["eu"].finalizer]
+        relay.mend()
+        await gone(lambda: client.get(PODS, "goes", namespace))
+
+        async def caught_up() -> bool:
+            return "while" in (await client.get(PODS, "stays", namespace))["metadata"]["annotations"]
+
+        await eventually(caught_up)
+        assert len(await chaperons(client, namespace)) == 1
+
+
+async def _is(value: bool) -> bool:
+    return value

@@ -1,0 +1,252 @@
+"""Section 5 of the specs, with rulings 1, 4, 5 and 6 of the design."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api import names
+from agent.controllers.feedback.decide import (
+    Action,
+    Delegate,
+    DeleteChaperon,
+    DeleteProxy,
+    EndProxy,
+    PatchProxy,
+    View,
+    decide,
+)
+
+EU, US, AP = (names.PREFIX + f"default-{name}" for name in ("eu", "us", "ap"))
+RUNNING = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+
+
+def proxy(
+    finalizers: tuple[str, ...] = (EU,),
+    node: str = "admiralty-default-eu",
+    status: dict[str, Any] | None = None,
+    annotations: dict[str, str] | None = None,
+    **metadata: Any,
+) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "web",
+            "namespace": "default",
+            "uid": "P",
+            "resourceVersion": "5",
+            "finalizers": list(finalizers),
+            "annotations": annotations or {},
+            **metadata,
+        },
+        "spec": {"containers": [{"name": "main"}]} | ({"nodeName": node} if node else {}),
+        "status": status or {},
+    }
+
+
+def delegate(
+    finalizer: str = EU,
+    parent: str = "P",
+    status: dict[str, Any] | None = None,
+    annotations: dict[str, str] | None = None,
+    cluster: str | None = "here",
+    **metadata: Any,
+) -> Delegate:
+    labels = {names.LABEL_PARENT_UID: parent}
+    if cluster is not None:
+        labels[names.LABEL_PARENT_CLUSTER_UID] = cluster
+    identity = {"name": "web-1", "uid": f"C-{finalizer}", "labels": labels, "annotations": annotations or {}}
+    return Delegate(finalizer, {"metadata": identity | metadata, "status": RUNNING if status is None else status})
+
+
+def outcome(
+    proxy: dict[str, Any] | None,
+    *delegates: Delegate,
+    home: str = EU,
+    settled: frozenset[str] = frozenset((EU, US, AP)),
+) -> list[Action]:
+    return decide(View(proxy, delegates, home, settled, "here"))
+
+
+def finalizers_after(actions: list[Action]) -> list[str] | None:
+    for action in actions:
+        if isinstance(action, PatchProxy) and "finalizers" in action.patch["metadata"]:
+            return list(action.patch["metadata"]["finalizers"])
+    return None
+
+
+class TestAnOrphan:
+    def test_without_a_proxy_pod_is_deleted(self) -> None:
+        one, two = delegate(), delegate(US)
+        assert outcome(None, one, two, home="") == [DeleteChaperon(one), DeleteChaperon(two)]
+
+    def test_of_an_earlier_pod_of_the_same_name_is_deleted_and_the_present_one_is_not(self) -> None:
+        old, new = delegate(US, parent="earlier"), delegate()
+        assert DeleteChaperon(old) in (actions := outcome(proxy(status=RUNNING), old, new))
+        assert DeleteChaperon(new) not in actions
+
+    def test_of_another_cluster_of_the_same_name_is_left_alone(self) -> None:
+        assert outcome(None, delegate(cluster="elsewhere"), home="") == []
+
+    def test_that_does_not_say_which_cluster_made_it_is_left_alone(self) -> None:
+        assert outcome(None, delegate(cluster=None), home="") == []
+
+    def test_that_is_being_deleted_is_not_deleted_again(self) -> None:
+        assert outcome(None, delegate(**DELETED), home="") == []
+
+
+class TestATerminatingProxyPod:
+    def test_has_its_delegate_deleted_and_waits_for_it(self) -> None:
+        here = delegate()
+        assert outcome(proxy(**DELETED), here) == [DeleteChaperon(here)]
+
+    def test_waits_while_its_delegate_ends(self) -> None:
+        assert outcome(proxy(**DELETED), delegate(**DELETED)) == []
+
+    def test_goes_when_its_delegate_is_gone_and_keeps_the_finalizers_of_others(self) -> None:
+        actions = outcome(proxy(("other/keeps", EU), **DELETED))
+        assert finalizers_after(actions) == ["other/keeps"]
+        assert len(actions) == 1
+
+    def test_waits_for_a_target_that_cannot_be_asked(self) -> None:
+        assert outcome(proxy(**DELETED), settled=frozenset((US,))) == []
+
+    def test_drops_at_once_the_finalizers_of_targets_that_never_were_its_home(self) -> None:
+        assert finalizers_after(outcome(proxy((EU, US, AP), **DELETED), settled=frozenset((US,)))) == [EU]
+
+    def test_that_was_never_claimed_goes_at_once_even_if_every_target_is_away(self) -> None:
+        unclaimed = proxy((EU, US), node="", **DELETED)
+        assert finalizers_after(outcome(unclaimed, home="", settled=frozenset())) == []
+
+    def test_loses_delegates_wherever_they_are_whoever_they_say_made_them(self) -> None:
+        here, there = delegate(cluster=None), delegate(US, cluster=None)
+        actions = outcome(proxy((EU, US), **DELETED), here, there)
+        assert actions == [DeleteChaperon(here), DeleteChaperon(there)]
+
+    def test_with_a_grace_period_left_is_ended_because_no_kubelet_does_it(self) -> None:
+        waiting = proxy(**DELETED | {"deletionGracePeriodSeconds": 30})
+        assert EndProxy() not in outcome(waiting, delegate())
+        assert outcome(waiting)[-1] == EndProxy()
+
+    def test_that_no_node_was_given_needs_no_kubelet(self) -> None:
+        waiting = proxy(node="", **DELETED | {"deletionGracePeriodSeconds": 30})
+        assert EndProxy() not in outcome(waiting)
+
+    def test_writes_its_finalizers_only_over_the_version_it_was_read_at(self) -> None:
+        (action,) = outcome(proxy(**DELETED))
+        assert isinstance(action, PatchProxy)
+        assert action.patch["metadata"]["resourceVersion"] == "5"
+        assert action.patch["metadata"]["uid"] == "P"
+        assert not action.status
+
+
+class TestABoundProxyPod:
+    def test_shows_the_status_of_its_delegate(self) -> None:
+        (action,) = outcome(proxy(), delegate())
+        assert isinstance(action, PatchProxy)
+        assert action.status
+        assert action.patch["status"] == RUNNING
+        assert "finalizers" not in action.patch["metadata"]
+
+    def test_that_shows_it_already_is_left_alone(self) -> None:
+        assert outcome(proxy(status=RUNNING), delegate()) == []
+
+    def test_shows_what_node_lifecycle_changed_as_it_really_is(self) -> None:
+        (action,) = outcome(proxy(status=RUNNING | {"conditions": [{"type": "Ready", "status": "False"}]}), delegate())
+        assert isinstance(action, PatchProxy)
+        assert action.patch["status"] == {"conditions": RUNNING["conditions"]}
+
+    def test_keeps_what_is_its_own_in_the_status(self) -> None:
+        mine = RUNNING | {"qosClass": "Guaranteed", "observedGeneration": 3}
+        theirs = RUNNING | {"qosClass": "BestEffort", "observedGeneration": 9, "nominatedNodeName": "n"}
+        assert outcome(proxy(status=mine), delegate(status=theirs)) == []
+
+    def test_gets_the_delegates_annotations_and_keeps_its_own_in_the_same_write(self) -> None:
+        (action,) = outcome(
+            proxy(annotations={"mine": "1"}),
+            delegate(annotations={"cni": "x", names.ANNOTATION_IS_ALLOWED: "true", "multicluster/claim": "x"}),
+        )
+        assert isinstance(action, PatchProxy)
+        assert action.patch["metadata"]["annotations"] == {"cni": "x"}
+        assert action.patch["status"] == RUNNING
+
+    def test_keeps_only_the_finalizer_of_its_target_beside_those_of_others(self) -> None:
+        actions = outcome(proxy(("other/keeps", US, EU)), delegate())
+        assert finalizers_after(actions) == ["other/keeps", EU]
+        assert actions[0].patch["metadata"]["resourceVersion"] == "5"  # type: ignore[union-attr]
+
+    def test_that_lost_its_finalizer_gets_it_back(self) -> None:
+        assert finalizers_after(outcome(proxy(()), delegate())) == [EU]
+
+    def test_whose_delegate_is_gone_is_deleted(self) -> None:
+        assert outcome(proxy(status=RUNNING)) == [DeleteProxy()]
+
+    def test_whose_target_is_away_keeps_what_it_last_showed(self) -> None:
+        assert outcome(proxy(status=RUNNING), settled=frozenset((US,))) == []
+
+    def test_whose_chaperon_is_being_deleted_waits_until_it_is_gone(self) -> None:
+        assert outcome(proxy(status=RUNNING), delegate(**DELETED)) == []
+
+    def test_whose_delegate_is_missing_has_the_chaperon_deleted_before_it_makes_another(self) -> None:
+        lost = delegate(annotations={names.ANNOTATION_POD_MISSING_SINCE: "2026-01-01T00:00:00Z"})
+        assert outcome(proxy(status=RUNNING), lost) == [DeleteChaperon(lost)]
+
+    def test_loses_candidates_in_other_targets(self) -> None:
+        stray = delegate(US)
+        assert outcome(proxy(status=RUNNING), delegate(), stray) == [DeleteChaperon(stray)]
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_whose_delegate_has_ended_says_so_and_stays(self, phase: str) -> None:
+        ended = RUNNING | {"phase": phase}
+        assert outcome(proxy(status=ended), delegate(status=ended)) == []
+
+    def test_whose_delegate_has_told_nothing_yet_shows_its_own(self) -> None:
+        assert outcome(proxy(status={"phase": "Pending"}), delegate(status={})) == []
+
+
+class TestAProxyPodWithoutNode:
+    def test_and_without_claim_is_the_schedulers_alone(self) -> None:
+        assert outcome(proxy(node=""), delegate(), home="") == []
+
+    def test_but_with_a_claim_loses_candidates_elsewhere_only(self) -> None:
+        stray = delegate(US)
+        assert outcome(proxy(node=""), delegate(), stray) == [DeleteChaperon(stray)]
+
+    def test_is_not_deleted_for_having_no_chaperon_yet(self) -> None:
+        assert outcome(proxy(node="")) == []
+
+
+targets = st.sampled_from([EU, US, AP])
+delegates = st.builds(
+    delegate,
+    targets,
+    parent=st.sampled_from(["P", "earlier"]),
+    cluster=st.sampled_from(["here", "elsewhere", None]),
+)
+
+
+@given(
+    st.sets(targets),
+    st.sampled_from(["", "admiralty-default-eu"]),
+    st.booleans(),
+    st.lists(delegates, max_size=3, unique_by=lambda one: one.finalizer),
+    st.sampled_from(["", EU]),
+    st.sets(targets),
+)
+def test_a_proxy_pod_never_goes_before_a_delegate_that_is_known_or_may_exist(
+    finalizers: set[str], node: str, deleted: bool, found: list[Delegate], home: str, settled: set[str]
+) -> None:
+    found = [one for one in found if one.finalizer in settled]
+    pod = proxy(tuple(sorted(finalizers)), node, status=RUNNING, **(DELETED if deleted else {}))
+    actions = outcome(pod, *found, home=home, settled=frozenset(settled))
+    kept = finalizers_after(actions)
+    if kept is not None and deleted:
+        assert {one.finalizer for one in found if one.parent_uid == "P"} & finalizers <= set(kept)
+        assert home in settled or home not in finalizers or home in kept
+    if DeleteProxy() in actions:
+        assert home in settled
+        assert not any(one.finalizer == home and one.parent_uid == "P" for one in found)
+    for action in actions:
+        if isinstance(action, DeleteChaperon) and action.delegate.parent_uid != "P":
+            assert action.delegate.chaperon["metadata"]["labels"][names.LABEL_PARENT_CLUSTER_UID] == "here"

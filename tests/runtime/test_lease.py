@@ -1,0 +1,145 @@
+"""Leader election between contenders on a real API server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import LEASES
+from agent.base.clock import SystemClock
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.kube.session import Session
+from agent.runtime.lease import LeaderLease, LeaseTimes
+from agent.sandbox import Cluster
+from tests.kube.relay import Relay
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+TIMES = LeaseTimes(duration=1.0, renew=0.6, retry=0.1)
+NAME = "test-lease"
+
+
+class Contender:
+    """Runs for the lease; its work is to note when it starts and ends."""
+
+    leading_now: set[str]
+
+    def __init__(self, client: Client, namespace: str, identity: str, others: set[str]) -> None:
+        self.lease = LeaderLease(client, SystemClock(), namespace, NAME, identity, TIMES)
+        self.leading_now = others
+        self.terms = 0
+        self.ends: list[float] = []
+
+    async def work(self) -> None:
+        assert not self.leading_now, "two lead at once"
+        self.leading_now.add(self.lease.identity)
+        self.terms += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            self.leading_now.discard(self.lease.identity)
+            self.ends.append(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(self.lease.run(self.work))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+            assert isinstance(outcome, asyncio.CancelledError), outcome
+
+
+async def read(client: Client, namespace: str) -> dict[str, Any]:
+    spec: dict[str, Any] = (await client.get(LEASES, NAME, namespace))["spec"]
+    return spec
+
+
+async def test_of_two_contenders_one_leads_and_a_release_hands_over_at_once(client: Client, namespace: str) -> None:
+    leading: set[str] = set()
+    one, two = (Contender(client, namespace, name, leading) for name in ("one", "two"))
+    async with two.running():
+        await until(lambda: leading == {"two"})
+        async with one.running():
+            await asyncio.sleep(1.3)
+            assert leading == {"two"}
+            assert not one.lease.leading
+            assert one.lease.contact
+    spec = await read(client, namespace)
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
+    async with one.running():
+        await until(lambda: leading == {"one"}, 0.9)
+        assert (await read(client, namespace))["leaseTransitions"] == 1
+    assert leading == set()
+
+
+async def test_a_leader_cut_off_stops_before_another_takes_over(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    leading: set[str] = set()
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        Session(relay.connection, timeout=10.0) as session,
+    ):
+        cut_off = Contender(Client(session), namespace, "cut-off", leading)
+        other = Contender(client, namespace, "other", leading)
+        async with cut_off.running():
+            await until(lambda: leading == {"cut-off"})
+            async with other.running():
+                await asyncio.sleep(0.3)
+                relay.freeze()
+                await until(lambda: leading == {"other"})
+                assert not cut_off.lease.leading
+                relay.mend()
+                await asyncio.sleep(0.5)
+                assert leading == {"other"}
+                assert (await read(client, namespace))["holderIdentity"] == "other"
+                relay.cut()
+    assert (cut_off.terms, other.terms) == (1, 1)
+
+
+async def test_a_frozen_leader_ends_its_work_within_the_renewal_time(cluster: Cluster, namespace: str) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        Session(relay.connection, timeout=10.0) as session,
+    ):
+        contender = Contender(Client(session), namespace, "frozen", set())
+        async with contender.running() as task:
+            await until(lambda: contender.lease.leading)
+            frozen_at = asyncio.get_running_loop().time()
+            relay.freeze()
+            await until(lambda: contender.ends)
+            assert contender.ends[0] - frozen_at < TIMES.duration
+            assert not contender.lease.leading
+            relay.cut()
+            relay.mend()
+            await until(lambda: contender.terms == 2)
+            assert not task.done()
+
+
+async def test_a_leader_that_sees_another_holder_stops_at_once(client: Client, namespace: str) -> None:
+    contender = Contender(client, namespace, "one", set())
+    async with contender.running():
+        await until(lambda: contender.lease.leading)
+        usurper = {"spec": {"holderIdentity": "usurper", "leaseDurationSeconds": 1}}
+        await client.patch(LEASES, NAME, usurper, namespace)
+        await until(lambda: contender.ends)
+        assert (await read(client, namespace))["holderIdentity"] == "usurper"
+        await until(lambda: contender.terms == 2)
+        assert (await read(client, namespace))["holderIdentity"] == "one"
+
+
+async def test_a_holder_that_comes_back_under_its_own_name_leads_at_once(client: Client, namespace: str) -> None:
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 3600, "leaseTransitions": 4}
+    manifest = {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": {"name": NAME}, "spec": spec}
+    await client.create(LEASES, manifest, namespace)
+    contender = Contender(client, namespace, "one", set())
+    async with contender.running():
+        await until(lambda: contender.lease.leading)
+        assert (await read(client, namespace))["leaseTransitions"] == 4

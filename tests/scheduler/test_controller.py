@@ -1,0 +1,132 @@
+"""The proxy scheduler on a real API server, with a relay that loses what it is told to (rulings 1 and 2)."""
+
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.feedback.controller import Feedback
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.sandbox import Cluster
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.rooms import eventually, running
+from tests.kube.relay import Relay
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+ALL = (Chaperon, Feedback, ProxyScheduler)
+
+
+async def waiting(client: Client, namespace: str, name: str, word: str = "") -> str:
+    """Why a pod waits, once it says so (with this word)."""
+
+    async def probe() -> str | None:
+        conditions = (await client.get(PODS, name, namespace))["status"].get("conditions", [])
+        told = [c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+        return next((message for message in told if word in message), None)
+
+    return await eventually(probe) or ""
+
+
+def is_post(method: str, path: str) -> bool:
+    return method == "POST" and path.endswith("/podchaperons")
+
+
+async def test_a_chaperon_whose_creation_was_not_confirmed_is_not_created_twice(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    lost: list[str] = []
+
+    def lose(method: str, path: str) -> bool:
+        if is_post(method, path) and len(lost) < 2:
+            lost.append(path)
+            return True
+        return False
+
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, eu=relay.connection) as targets,
+    ):
+        relay.lose_reply = lose
+        for number in range(6):
+            await create(client, elected(f"web-{number}", namespace), [*targets.values()])
+        for number in range(6):
+            await pod_where(client, namespace, f"web-{number}", phase="Running", node=True)
+        found = await chaperons(client, namespace)
+        parents = [each["metadata"]["annotations"][names.ANNOTATION_PARENT_NAME] for each in found]
+        assert sorted(parents) == [f"web-{number}" for number in range(6)]
+        assert len(lost) == 2
+
+
+async def test_a_pod_claimed_by_a_target_that_went_silent_stays_pinned_until_it_answers(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, eu=relay.connection) as targets,
+    ):
+        relay.lose_reply = is_post
+        relay.freeze(lambda method, path: "podchaperons" in path and method == "GET" and "name" not in path)
+        relay.break_streams()
+        await create(client, elected("web", namespace), [*targets.values()])
+        await until(lambda: any(is_post(*request) for request in relay.requests))
+        relay.cut()
+        assert "the pod is claimed by this target" in await waiting(client, namespace, "web", "claimed")
+        pod = await client.get(PODS, "web", namespace)
+        assert pod["metadata"]["finalizers"] == [targets["eu"].finalizer]
+        assert pod["metadata"]["annotations"][names.ANNOTATION_CLAIM] == targets["eu"].node_name
+        assert len(await chaperons(client, namespace)) == 1
+        relay.lose_reply = lambda method, path: False
+        relay.mend()
+        await pod_where(client, namespace, "web", phase="Running", node=targets["eu"].node_name)
+        assert len(await chaperons(client, namespace)) == 1
+
+
+async def test_a_pod_that_no_target_can_place_says_why_and_leaves_one_candidate_pending(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, eu=None) as targets,
+    ):
+        pod = elected("web", namespace, nodeSelector={"disk": "none"})
+        await create(client, pod, [*targets.values()])
+        message = await waiting(client, namespace, "web")
+        assert message.startswith("0/1 targets are available: eu: ")
+        (chaperon,) = await chaperons(client, namespace)
+        assert chaperon["metadata"]["name"].startswith("web-")
+        proxy = await client.get(PODS, "web", namespace)
+        assert not proxy["spec"].get("nodeName")
+
+
+async def test_without_any_target_the_pod_says_what_to_do(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, ProxyScheduler) as deps, connected(deps, client, namespace):
+        await create(client, elected("web", namespace), [])
+        assert "create a Target in this namespace" in await waiting(client, namespace, "web")
+
+
+async def test_a_pod_whose_manifest_is_unusable_says_so(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, ProxyScheduler) as deps, connected(deps, client, namespace, me=None):
+        broken: dict[str, Any] = elected("web", namespace, schedulerName=names.SCHEDULER_PROXY)
+        await client.create(PODS, broken)
+        assert names.ANNOTATION_MANIFEST in await waiting(client, namespace, "web")
+
+
+async def test_a_gated_pod_is_not_claimed_before_its_gates_are_open(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        gated = elected("gated", namespace, schedulingGates=[{"name": "flotilla.test/gate"}])
+        await create(client, gated, [*targets.values()])
+        await create(client, elected("open", namespace), [*targets.values()])
+        await pod_where(client, namespace, "open", phase="Running")
+        proxy = await client.get(PODS, "gated", namespace)
+        assert names.ANNOTATION_CLAIM not in proxy["metadata"]["annotations"]
+        assert [found["kind"] for found in await client.list(CHAPERONS, namespace)] == ["PodChaperon"]

@@ -1,0 +1,169 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.scheduler.decide import Bind, Claim, Create, GiveUp, View, Wait, decide, judge
+from agent.scheduling.ranking import Ranking
+from tests.scheduling.places import place
+
+EU, US = place("eu"), place("us")
+NONE = Ranking((), 0, ())
+BOTH = Ranking((EU, US), 2, ())
+REFUSAL = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}]}
+
+
+def chaperon(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "web-1", **metadata}, "status": status or {}}
+
+
+def view(**changes: Any) -> View:
+    """A pod that is claimed by eu, which is ready and holds its chaperon."""
+    usual: dict[str, Any] = {
+        "claim": EU.node_name,
+        "claim_known": True,
+        "claim_ready": True,
+        "claim_held": True,
+        "claim_unsent": False,
+        "claim_state": "",
+        "chaperon": chaperon(),
+        "attempts": {},
+        "ranking": BOTH,
+    }
+    return View(**usual | changes)
+
+
+UNCLAIMED: dict[str, Any] = {"claim": "", "claim_known": False, "claim_ready": False, "chaperon": None}
+AWAY: dict[str, Any] = {"claim_ready": False, "claim_state": "no answer", "ranking": Ranking((US,), 1, ())}
+
+
+def test_an_unclaimed_pod_is_claimed_for_the_best_target() -> None:
+    assert decide(view(**UNCLAIMED)) == Claim(EU.node_name)
+
+
+def test_an_unclaimed_pod_waits_when_no_target_will_do() -> None:
+    assert decide(view(**UNCLAIMED, ranking=NONE)) == Wait()
+
+
+def test_a_claim_without_chaperon_is_followed_by_the_chaperon() -> None:
+    assert decide(view(chaperon=None)) == Create()
+
+
+def test_a_claim_whose_target_does_not_answer_pins_the_pod_there() -> None:
+    step = decide(view(chaperon=None, **AWAY))
+    assert isinstance(step, Wait)
+    assert "no answer" in step.message
+
+
+def test_a_claim_from_which_nothing_was_sent_pins_nothing() -> None:
+    assert decide(view(chaperon=None, claim_unsent=True, **AWAY)) == Claim(US.node_name)
+
+
+def test_a_chaperon_in_a_target_that_does_not_answer_pins_the_pod_whatever_else_is_known() -> None:
+    for told in ({}, REFUSAL, {"phase": "Running"}):
+        assert isinstance(decide(view(chaperon=chaperon(told), **AWAY)), Wait)
+
+
+def test_a_claim_by_a_target_that_is_not_connected_waits_while_its_finalizer_is_held() -> None:
+    step = decide(view(claim_known=False, claim_ready=False, chaperon=None))
+    assert isinstance(step, Wait)
+    assert "not connected" in step.message
+
+
+def test_a_claim_by_a_target_that_was_removed_and_has_let_go_is_void() -> None:
+    assert decide(view(claim_known=False, claim_ready=False, claim_held=False, chaperon=None)) == Claim(EU.node_name)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": [{"type": "PodScheduled", "status": "True"}]},
+        {"phase": "Running"},
+        {"phase": "Succeeded"},
+        {"phase": "Failed"},
+    ],
+    ids=["has a node", "runs", "has succeeded", "has failed"],
+)
+def test_a_pod_is_bound_when_its_delegate(status: dict[str, Any]) -> None:
+    assert decide(view(chaperon=chaperon(status))) == Bind()
+
+
+def test_a_delegate_that_the_target_has_not_looked_at_is_waited_for() -> None:
+    assert decide(view()) == Wait()
+
+
+def test_a_refused_pod_goes_to_a_target_that_it_has_not_tried() -> None:
+    assert decide(view(chaperon=chaperon(REFUSAL))) == GiveUp("full")
+
+
+def test_a_pod_that_every_target_refused_stays_where_it_is_so_that_one_autoscaler_reacts() -> None:
+    tried = {"ranking": Ranking((EU, US), 0, ()), "attempts": {EU.node_name: "full", US.node_name: "full"}}
+    assert decide(view(chaperon=chaperon(REFUSAL), **tried)) == Wait("full")
+
+
+def test_a_refused_pod_that_only_its_own_target_fits_stays() -> None:
+    assert decide(view(chaperon=chaperon(REFUSAL), ranking=Ranking((EU,), 1, ()))) == Wait("full")
+
+
+def test_a_chaperon_that_is_being_deleted_is_waited_for() -> None:
+    going = chaperon({"phase": "Running"}, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert decide(view(chaperon=going)) == Wait()
+
+
+def test_after_a_refusal_the_next_target_is_claimed() -> None:
+    after = Ranking((US, EU), 1, ())
+    assert decide(view(chaperon=None, attempts={EU.node_name: "full"}, ranking=after)) == Claim(US.node_name)
+
+
+def test_a_pod_that_all_refused_is_sent_again_to_the_best() -> None:
+    attempts = {EU.node_name: "full", US.node_name: "full"}
+    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Create()
+
+
+def test_a_claim_whose_target_no_longer_fits_moves_on_when_the_target_says_it_has_nothing() -> None:
+    assert decide(view(chaperon=None, ranking=Ranking((US,), 1, ()))) == Claim(US.node_name)
+
+
+def condition(**fields: str) -> dict[str, Any]:
+    return {"conditions": [{"type": "PodScheduled", "status": "False", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, ("wait", "")),
+        ({"conditions": [{"type": "Ready", "status": "False"}]}, ("wait", "")),
+        (condition(reason="Unschedulable", message="0/3"), ("refused", "0/3")),
+        (condition(reason="Unschedulable"), ("refused", "Unschedulable")),
+        (condition(reason="Unschedulable") | {"nominatedNodeName": "n1"}, ("wait", "")),
+        (condition(reason="Refused", message="quota"), ("refused", "quota")),
+        (condition(reason="SchedulingGated"), ("wait", "")),
+        (condition(reason="SchedulerError"), ("wait", "")),
+    ],
+    ids=[
+        "nothing is told",
+        "something else is told",
+        "no node fits",
+        "no node fits, without words",
+        "preemption is under way",
+        "the API server refuses the pod",
+        "a gate is closed",
+        "the scheduler failed",
+    ],
+)
+def test_a_status_is_judged(status: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert judge(status) == expected
+
+
+@given(st.booleans(), st.booleans(), st.booleans(), st.sampled_from([None, {}, REFUSAL, {"phase": "Running"}]))
+def test_no_other_target_is_claimed_while_a_chaperon_is_there_or_may_be(
+    known: bool, ready: bool, held: bool, status: dict[str, Any] | None
+) -> None:
+    ready = ready and known
+    found = chaperon(status) if status is not None and known else None
+    ranking = Ranking((US,), 1, ())
+    step = decide(view(claim_known=known, claim_ready=ready, claim_held=held, chaperon=found, ranking=ranking))
+    if isinstance(step, Claim):
+        assert found is None
+        assert ready or (not known and not held)
