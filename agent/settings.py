@@ -1,12 +1,17 @@
 """Every setting of the agent: a flag, an environment variable (FLOTILLA_ and the flag in capitals), a default."""
 
 import argparse
+import math
 import os
+import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
+
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -106,13 +111,18 @@ def _from_environment(name: str, kind: type) -> Any:
 
 
 def _check(settings: Settings) -> None:
-    if len(settings.cluster_name) > 63:
-        raise InvalidSetting("--cluster-name: longer than 63 characters; it is written as a label value")
+    if not _LABEL_VALUE.fullmatch(settings.cluster_name):
+        raise InvalidSetting(
+            f"--cluster-name: {settings.cluster_name!r} cannot be written as a label value: at most 63 letters, digits,"
+            " dashes, dots and underscores, the first and the last a letter or a digit"
+        )
+    if settings.log_level.upper() not in _LEVELS:
+        raise InvalidSetting(f"--log-level: {settings.log_level!r} is none of {', '.join(_LEVELS)}")
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         raise InvalidSetting("--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration")
     for setting in fields(Settings):
         value = getattr(settings, setting.name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= 0:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 < value < math.inf:
             raise InvalidSetting(f"--{setting.name.replace('_', '-')}: must be greater than 0")
     if not settings.health_address.rpartition(":")[2].isdigit():
         raise InvalidSetting(f"--health-address: {settings.health_address!r} is not HOST:PORT")

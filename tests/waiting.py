@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(probe: Callable[[], T | None | Awaitable[T | None]], seconds: float = 20.0) -> T:
+async def until(probe: Callable[[], T | Awaitable[T | None] | None], seconds: float = 20.0) -> T:
     """What `probe` gives as soon as it is true; TimeoutError names the probe if that takes too long."""
     try:
         async with asyncio.timeout(seconds):

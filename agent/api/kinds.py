@@ -44,7 +44,7 @@ CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap")
 SERVICES = Kind("", "v1", "services", "Service")
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
-EVENTS = Kind("events.k8s.io", "v1", "events", "Event")
+EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
@@ -56,6 +56,13 @@ MUTATING_WEBHOOKS = Kind(
     "v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
     namespaced=False,
 )
 CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)

@@ -15,6 +15,10 @@ SHORT_PREFIX = "multicluster/"
 # Namespaces
 LABEL_ENABLED = "multicluster-scheduler"
 ENABLED_VALUE = "enabled"
+ELECT_BY_DEFAULT = "elect-by-default"
+"""Annotation of a namespace (suffix): `true` elects its pods without an annotation of their own."""
+LABEL_ELECT_BY_DEFAULT = SHORT_PREFIX + ELECT_BY_DEFAULT
+"""The same as a label, for namespace selectors. The annotation is the truth: the agent writes and removes the label."""
 
 # Annotations users set on pods (suffixes: each is accepted under both prefixes)
 ELECT = "elect"
@@ -37,6 +41,10 @@ ANNOTATION_IS_ALLOWED = PREFIX + "is-allowed"
 ANNOTATION_POD_MISSING_SINCE = PREFIX + "pod-missing-since"
 ANNOTATION_CLAIM = SHORT_PREFIX + "claim"
 """Virtual node whose target alone may hold a chaperon of the proxy pod (design.md, ruling 1)."""
+ANNOTATION_AGENT_VERSION = SHORT_PREFIX + "agent-version"
+"""On the ClusterSummary: version of the agent that wrote it."""
+ANNOTATION_LIVE_CHANGES = SHORT_PREFIX + "live-changes"
+"""On chaperons: what changed on the proxy pod after its creation, and the delegate has to follow."""
 ANNOTATION_ATTEMPTS = SHORT_PREFIX + "attempts"
 ANNOTATION_NODE_SHAPES = SHORT_PREFIX + "node-shapes"
 ANNOTATION_APPLIED_LABELS = SHORT_PREFIX + "applied-labels"

@@ -6,7 +6,7 @@ A verb that a target's administrator takes away switches off the feature that it
 from dataclasses import dataclass
 from typing import Any
 
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CONFIGMAPS, INGRESSES, PODS, SECRETS, SERVICES, Kind
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CONFIGMAPS, EVENTS, INGRESSES, PODS, SECRETS, SERVICES, Kind
 
 SOURCE_ROLE = "multicluster-scheduler-source"
 CLUSTER_SUMMARY_VIEWER_ROLE = "multicluster-scheduler-cluster-summary-viewer"
@@ -36,6 +36,7 @@ LOGS = "logs"
 EXEC = "exec"
 ATTACH = "attach"
 PORT_FORWARD = "port-forward"
+DELEGATE_EVENTS = "warnings about delegates"
 SUMMARY = "capacity of virtual nodes"
 
 
@@ -56,6 +57,8 @@ SOURCE: tuple[Grant, ...] = (
     *_followed(SECRETS, FOLLOW_SECRETS),
     *_followed(SERVICES, FOLLOW_SERVICES),
     *_followed(INGRESSES, FOLLOW_INGRESSES),
+    Grant(EVENTS, "list", DELEGATE_EVENTS),
+    Grant(EVENTS, "watch", DELEGATE_EVENTS),
     Grant(PODS, "list", LOGS),
     Grant(PODS, "get", LOGS),
     Grant(PODS, "get", LOGS, "log"),

@@ -5,7 +5,9 @@ from typing import Any
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
+from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.summary.controller import SummaryRoom
 from agent.controllers.target.controller import TargetRoom
@@ -29,6 +31,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         NodeLeaseRoom(deps),
         StrayPodRoom(deps),
         Feedback(deps),
+        LiveChanges(deps),
+        DelegateEvents(deps),
         CleanupRoom(deps),
     ]
     if deps.settings.source_controller:

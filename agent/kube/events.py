@@ -6,14 +6,13 @@ import logging
 import time
 from typing import Any, Literal
 
-from agent.api.kinds import Kind
+from agent.api.kinds import EVENTS
 from agent.base.clock import Clock, stamp
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, KubeError
 
 log = logging.getLogger(__name__)
 
-EVENTS_V1 = Kind("", "v1", "events", "Event")
 REPEAT_SECONDS = 60.0
 """The same event about the same object is written at most this often."""
 _REMEMBERED = 10_000
@@ -90,13 +89,13 @@ class Recorder:
             **repeated,
         }
         try:
-            await self._client.create_raw(EVENTS_V1, manifest)
+            await self._client.create_raw(EVENTS, manifest)
         except AlreadyExists:
             if count == 1:
-                existing = await self._client.get(EVENTS_V1, name, namespace)
+                existing = await self._client.get(EVENTS, name, namespace)
                 repeated["count"] = int(existing.get("count") or 1) + 1
                 self._written[name] = (time.monotonic(), repeated["count"])
-            await self._client.patch_raw(EVENTS_V1, name, repeated, namespace)
+            await self._client.patch_raw(EVENTS, name, repeated, namespace)
 
 
 def _name(metadata: dict[str, Any], reason: str, message: str) -> str:

@@ -25,6 +25,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_IS_ALLOWED,
         names.ANNOTATION_POD_MISSING_SINCE,
         names.ANNOTATION_ATTEMPTS,
+        names.ANNOTATION_LIVE_CHANGES,
     )
 )
 

@@ -30,23 +30,34 @@ ANNOTATIONS_LIMIT = 256 * 1024
 
 def is_delegate(pod: Mapping[str, Any]) -> bool:
     """Whether a PodChaperon controls the pod."""
-    return any(
-        owner.get("controller") and owner.get("kind") == "PodChaperon" and _group(owner) == names.GROUP
-        for owner in pod.get("metadata", {}).get("ownerReferences") or ()
-    )
+    return _is_controlled_by(pod, "PodChaperon", names.GROUP)
 
 
-def is_elected(pod: Mapping[str, Any]) -> bool:
+def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
     """Whether the pod asks to be federated: `elect` under either prefix, whatever its value.
 
     `multicluster/elect: "false"` alone opts out. What a PodChaperon controls is never elected (ruling 3).
+
+    :param by_default: the pod's namespace elects its pods. It elects neither DaemonSets' pods, which belong to the
+        nodes here, nor pods that are created on a node already.
     """
     annotations = pod.get("metadata", {}).get("annotations") or {}
     if names.PREFIX + names.ELECT not in annotations:
         short = annotations.get(names.SHORT_PREFIX + names.ELECT)
-        if short is None or short == "false":
+        if short == "false" or (short is None and not (by_default and _may_be_elected_by_default(pod))):
             return False
     return not is_delegate(pod)
+
+
+def _may_be_elected_by_default(pod: Mapping[str, Any]) -> bool:
+    return not pod.get("spec", {}).get("nodeName") and not _is_controlled_by(pod, "DaemonSet", "apps")
+
+
+def _is_controlled_by(pod: Mapping[str, Any], kind: str, group: str) -> bool:
+    return any(
+        owner.get("controller") and owner.get("kind") == kind and _group(owner) == group
+        for owner in pod.get("metadata", {}).get("ownerReferences") or ()
+    )
 
 
 def is_proxy(pod: Mapping[str, Any]) -> bool:

@@ -14,7 +14,12 @@ TOKEN_SECONDS = 30 * 24 * 3600
 def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
     """A fake node that kwok keeps alive. `version` is its kubelet's, such as v1.36."""
     name = f"{cluster.name}-node-{number}"
-    size = {"cpu": cluster.nodes.cpu, "memory": cluster.nodes.memory, "pods": str(cluster.nodes.pods)}
+    size = {
+        "cpu": cluster.nodes.cpu,
+        "memory": cluster.nodes.memory,
+        "ephemeral-storage": "1Ti",
+        "pods": str(cluster.nodes.pods),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",

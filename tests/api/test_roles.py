@@ -17,6 +17,7 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "secrets": WRITE,
         "services": WRITE,
         "ingresses": WRITE,
+        "events": {"list", "watch"},
         "pods": {"get", "list"},
         "pods/log": {"get"},
         "pods/exec": {"create"},

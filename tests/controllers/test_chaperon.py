@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS, SERVICE_ACCOUNTS
+from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS
 from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from agent.kube.events import EVENTS_V1
 from agent.sandbox import Cluster
 from tests.controllers.rooms import eventually, gone, running
 
@@ -33,9 +32,7 @@ async def status(client: Client, namespace: str, name: str, **wanted: Any) -> di
     return await eventually(probe)
 
 
-async def test_a_chaperon_gets_its_pod_and_shows_how_it_fares(
-    cluster: Cluster, client: Client, namespace: str
-) -> None:
+async def test_a_chaperon_gets_its_pod_and_shows_how_it_fares(cluster: Cluster, client: Client, namespace: str) -> None:
     async with running(cluster, Chaperon):
         made = await client.create(CHAPERONS, chaperon("web"), namespace)
         told = await status(client, namespace, "web", phase="Running")
@@ -102,7 +99,7 @@ async def test_a_foreign_pod_in_the_way_is_left_alone_and_reported(
         assert await eventually(refusal) == 'resource "web" already exists and is not managed by PodChaperon'
 
         async def told() -> bool:
-            return any(event["reason"] == "ErrResourceExists" for event in await client.list(EVENTS_V1, namespace))
+            return any(event["reason"] == "ErrResourceExists" for event in await client.list(EVENTS, namespace))
 
         await eventually(told)
         after = await client.get(PODS, "web", namespace)

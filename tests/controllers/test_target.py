@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, PODS, SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.names import ANNOTATION_PARENT_NAME, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, finalizer, virtual_node
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
-from agent.kube.events import EVENTS_V1
 from agent.sandbox import Cluster
 from tests.controllers.rooms import empty, eventually, gone, running
 from tests.controllers.targets import add, condition, kubeconfig, rewrite, secret, target, tear_away
@@ -35,7 +34,7 @@ def proxy(name: str, namespace: str, *targets: str, node: str = "") -> dict[str,
 
 
 async def events(client: Client, namespace: str, name: str) -> list[dict[str, Any]]:
-    return await client.list(EVENTS_V1, namespace, fields=f"involvedObject.name={name}")
+    return await client.list(EVENTS, namespace, fields=f"involvedObject.name={name}")
 
 
 async def held(client: Client, kind: Any, namespace: str, name: str) -> bool:

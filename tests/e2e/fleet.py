@@ -102,14 +102,19 @@ class Fleet:
         for target in targets:
             await self.join(name, target, source=source)
         yield name
+        await self.leave(name, source)
+
+    async def leave(self, namespace: str, source: str) -> None:
+        """Delete a namespace of a source, which `all_gone` waits for."""
         with contextlib.suppress(NotFound):
-            await self.clients[source].delete(NAMESPACES, name)
-        self._leaving.append((source, name))
+            await self.clients[source].delete(NAMESPACES, namespace)
+        self._leaving.append((source, namespace))
 
     async def all_gone(self) -> None:
         """Wait until every namespace that tests have left behind is gone, and its delegates with it."""
         for source, name in self._leaving:
             await self.gone(NAMESPACES, name, source=source)
+        for _, name in self._leaving:
             await self.until(f"no delegates are left in {name}", functools.partial(self.is_empty, name), about=name)
 
     async def join(

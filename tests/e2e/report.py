@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, PODS, TARGETS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from agent.kube.events import EVENTS_V1
+from tests.e2e.manifests import CORE_EVENTS
+from agent.api.kinds import EVENTS
 
 if TYPE_CHECKING:
     from tests.e2e.fleet import Fleet
@@ -56,7 +57,7 @@ def _line(obj: Raw) -> str:
 
 async def _events(client: Client, namespace: str) -> list[str]:
     try:
-        events = await client.list(EVENTS_V1, namespace, fields="type=Warning")
+        events = await client.list(EVENTS, namespace, fields="type=Warning")
     except KubeError as error:
         return [f"  events: {error}"]
     return [

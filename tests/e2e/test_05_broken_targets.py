@@ -8,12 +8,12 @@ import pytest
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.errors import Invalid
-from agent.kube.events import EVENTS_V1
+from agent.api.kinds import EVENTS
 from agent.sandbox import kubeconfig
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
-from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.manifests import CORE_EVENTS, DEPLOYMENTS
 
 Raw = dict[str, Any]
 
@@ -77,7 +77,7 @@ async def says(fleet: Fleet, namespace: str, name: str, reason: str, remedy: str
 
     async def told() -> bool:
         ready = condition(await fleet.source.get(TARGETS, name, namespace), "Ready")
-        events = await fleet.source.list(EVENTS_V1, namespace, fields=f"involvedObject.name={name},type=Warning")
+        events = await fleet.source.list(EVENTS, namespace, fields=f"involvedObject.name={name},type=Warning")
         return (
             (ready.get("status"), ready.get("reason")) == ("False", reason)
             and remedy in ready["message"]

@@ -31,6 +31,7 @@ async def two_sources(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         )
         await fleet.join(SHARED, "t", source="b")
         yield fleet
+        await fleet.leave(SHARED, "b")
 
 
 async def test_what_one_source_deletes_leaves_the_other_alone(two_sources: Fleet) -> None:

@@ -1,6 +1,7 @@
 """A plain HTTP relay in front of a real API server, for faults on the way: lost replies, cut and frozen links."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
@@ -114,3 +115,12 @@ def _abort(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=502)
+
+
+def trusting(connection: Connection) -> ssl.SSLContext:
+    """TLS that checks the server as the connection does, without its client certificate."""
+    assert connection.tls is not None
+    tls = ssl.create_default_context()
+    for certificate in connection.tls.get_ca_certs(binary_form=True):
+        tls.load_verify_locations(cadata=certificate)
+    return tls

@@ -1,3 +1,4 @@
+import contextlib
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,9 +125,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         "not a PEM pair",
     ),
     "an encrypted key": (
-        kubeconfig(
-            {"client-certificate-data": data(CLIENT.certificate), "client-key-data": data(locked(CLIENT.key))}
-        ),
+        kubeconfig({"client-certificate-data": data(CLIENT.certificate), "client-key-data": data(locked(CLIENT.key))}),
         "not a PEM pair",
     ),
     "a token with a line break inside": (kubeconfig({"token": "a\nX-Injected: b"}), "cannot carry"),
@@ -173,10 +172,8 @@ FIELDS = ["name", "context", "cluster", "user", "server", "token"]
 )
 def test_whatever_stands_in_a_section_gives_a_connection_or_a_reason(value: Any, section: str) -> None:
     plain = kubeconfig(cluster={"server": "http://127.0.0.1"}, **{section: value})
-    try:
-        parse(plain)
-    except InvalidConfig as error:
-        assert str(error)
+    with contextlib.suppress(InvalidConfig):
+        assert parse(plain).server.startswith("http")
 
 
 def test_inline_client_certificates_are_loaded() -> None:
@@ -235,7 +232,9 @@ async def test_the_environment_names_the_kubeconfig_when_no_flag_does(
     assert await load().auth.header() == "Bearer t0ken"
 
 
-@pytest.mark.parametrize(("host", "server"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")])
+@pytest.mark.parametrize(
+    ("host", "server"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
 async def test_in_a_pod_the_service_account_is_used(
     host: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

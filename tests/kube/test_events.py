@@ -10,7 +10,7 @@ from agent.api.kinds import NODES, PODS
 from agent.base.clock import SystemClock
 from agent.kube import events
 from agent.kube.client import Client
-from agent.kube.events import EVENTS_V1, Recorder
+from agent.kube.events import EVENTS, Recorder
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -33,7 +33,7 @@ def pod(namespace: str, name: str = "web") -> dict[str, Any]:
 
 async def told(client: Client, namespace: str, count: int = 1) -> list[dict[str, Any]]:
     async def probe() -> list[dict[str, Any]] | None:
-        found = await client.list(EVENTS_V1, namespace)
+        found = await client.list(EVENTS, namespace)
         return found if len(found) == count else None
 
     return await until(probe)
@@ -67,7 +67,7 @@ async def test_a_later_repetition_raises_the_count_also_after_a_restart(
             recorder.event(pod(namespace), "Normal", "Same", "same")
 
             async def counted(count: int = count) -> bool:
-                found = await client.list(EVENTS_V1, namespace)
+                found = await client.list(EVENTS, namespace)
                 return [event["count"] for event in found] == [count]
 
             await until(counted)
@@ -82,7 +82,7 @@ async def test_an_event_about_an_object_without_namespace_is_in_default(
     recorder.event(node, "Normal", "Ready", "ready")
 
     async def probe() -> bool:
-        found = await client.list(EVENTS_V1, "default", fields=f"involvedObject.name=node-of-{namespace}")
+        found = await client.list(EVENTS, "default", fields=f"involvedObject.name=node-of-{namespace}")
         return len(found) == 1
 
     await until(probe)

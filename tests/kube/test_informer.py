@@ -1,22 +1,20 @@
 """Informers on a real API server, through a relay that breaks what is on the way."""
 
 import asyncio
-import ssl
 from typing import Any
 
 import pytest
 
-from agent.api.kinds import CONFIGMAPS, PODS
+from agent.api.kinds import CONFIGMAPS, EVENTS, PODS
 from agent.kube import informer as module
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden
-from agent.kube.events import EVENTS_V1
 from agent.kube.informer import Informer
 from agent.kube.session import Session
 from agent.sandbox import Cluster, Sandbox
 from tests.kube.etcd import compact
-from tests.kube.relay import Relay
+from tests.kube.relay import Relay, trusting
 from tests.kube.watching import listed, running, versions
 from tests.waiting import until
 
@@ -95,24 +93,24 @@ async def test_a_version_compacted_away_leads_to_a_new_list_and_nothing_is_lost(
     relay: Relay, relayed: Client, client: Client, cluster: Cluster, namespace: str
 ) -> None:
     for name in ("stays", "goes", "is-made-anew"):
-        await client.create(EVENTS_V1, event(name, namespace))
+        await client.create(EVENTS, event(name, namespace))
     # The API server keeps no history of Events in memory: their watches begin in etcd itself.
-    informer = Informer(relayed, EVENTS_V1, namespace)
+    informer = Informer(relayed, EVENTS, namespace)
     async with running(informer) as follower:
         relay.cut()
-        await client.delete(EVENTS_V1, "goes", namespace)
-        await client.delete(EVENTS_V1, "is-made-anew", namespace)
+        await client.delete(EVENTS, "goes", namespace)
+        await client.delete(EVENTS, "is-made-anew", namespace)
         for name in ("is-made-anew", "new"):
-            await client.create(EVENTS_V1, event(name, namespace))
-        await client.patch(EVENTS_V1, "stays", {"count": 2}, namespace)
+            await client.create(EVENTS, event(name, namespace))
+        await client.patch(EVENTS, "stays", {"count": 2}, namespace)
         await compact(cluster)
         requests = lists(relay, "/events")
         relay.mend()
         informer.interrupt()
         await until(lambda: informer.store.get((namespace, "new")))
-        assert follower.known == versions(informer) == await listed(client, EVENTS_V1, namespace)
+        assert follower.known == versions(informer) == await listed(client, EVENTS, namespace)
         assert lists(relay, "/events") >= requests + 2
-        await client.create(EVENTS_V1, event("later", namespace))
+        await client.create(EVENTS, event("later", namespace))
         await until(lambda: informer.store.get((namespace, "later")))
 
 
@@ -208,7 +206,7 @@ async def test_the_late_news_of_a_deletion_does_not_remove_what_was_made_anew(
 
 
 async def test_what_keeps_an_informer_from_its_list_is_told(connection: Connection) -> None:
-    nobody = Connection(connection.server, connection_tls(connection))
+    nobody = Connection(connection.server, trusting(connection))
     async with Session(nobody) as session:
         informer = Informer(Client(session), PODS)
         task = asyncio.create_task(informer.run())
@@ -218,12 +216,3 @@ async def test_what_keeps_an_informer_from_its_list_is_told(connection: Connecti
     assert isinstance(error, Forbidden)
     assert "system:anonymous" in str(error)
     assert not informer.synced.is_set()
-
-
-def connection_tls(connection: Connection) -> ssl.SSLContext:
-    """TLS that checks the server as the connection does, without its client certificate."""
-    assert connection.tls is not None
-    tls = ssl.create_default_context()
-    for certificate in connection.tls.get_ca_certs(binary_form=True):
-        tls.load_verify_locations(cadata=certificate)
-    return tls

@@ -42,9 +42,7 @@ async def test_nothing_is_lost(relay: Relay, relayed: Client, client: Client, na
     broken = 0
     async with contextlib.AsyncExitStack() as stack:
         followers = [await stack.enter_async_context(running(informer)) for informer in informers]
-        writers = asyncio.gather(
-            *(change(client, namespace, writer, CHANGES // WRITERS) for writer in range(WRITERS))
-        )
+        writers = asyncio.gather(*(change(client, namespace, writer, CHANGES // WRITERS) for writer in range(WRITERS)))
         while not writers.done():
             await asyncio.sleep(chance.uniform(0.05, 0.4))
             broken += relay.break_streams()

@@ -79,7 +79,7 @@ async def test_a_refused_connection_means_that_nothing_was_sent() -> None:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         async with Session(Connection(url)) as session:
-            with pytest.raises(Unsent, match="[Cc]onnect"):
+            with pytest.raises(Unsent, match=r"[Cc]onnect"):
                 await session.request("POST", "/api", body=b"{}")
 
 
@@ -201,8 +201,7 @@ async def test_no_more_requests_are_under_way_than_the_limit_allows() -> None:
 async def test_a_watch_of_a_silent_server_ends_after_the_idle_time() -> None:
     async with raw_server(None) as url, Session(Connection(url)) as session:
         with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
-            async with session.stream("/api", idle=0.1):
-                pass
+            await session.stream("/api", idle=0.1).__aenter__()
 
 
 async def test_lines_of_a_watch_come_whole_and_an_unfinished_one_is_left_out() -> None:
@@ -217,6 +216,12 @@ async def test_lines_of_a_watch_come_whole_and_an_unfinished_one_is_left_out() -
 
     async with serving(events) as url, Session(Connection(url)) as session, session.stream("/api") as stream:
         assert [line async for line in stream] == [b'{"a":1}\n', b'{"b":2}\n']
+
+
+async def read_all(session: Session) -> None:
+    async with session.stream("/api") as stream:
+        async for _ in stream:
+            pass
 
 
 async def test_an_event_that_is_too_long_ends_the_watch_rather_than_the_process(
@@ -234,9 +239,7 @@ async def test_an_event_that_is_too_long_ends_the_watch_rather_than_the_process(
 
     async with serving(endless) as url, Session(Connection(url)) as session:
         with pytest.raises(Unreachable, match="longer than 4096 bytes"):
-            async with session.stream("/api") as stream:
-                async for _ in stream:
-                    pass
+            await read_all(session)
 
 
 async def test_credentials_that_cannot_be_had_are_an_error_of_the_configuration(tmp_path: Any) -> None:

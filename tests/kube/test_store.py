@@ -107,7 +107,7 @@ def test_an_index_equals_its_recomputation_after_any_sequence_of_changes(
         assert sorted(each.name for each in found) == sorted(expected)
         assert store.count("label", value) == len(expected)
         assert all(store.get(each.key) is each for each in found)
-    assert {key[1] for key in store.keys()} == model.keys() == {each.name for each in store}
+    assert {name for _, name in store.keys()} == model.keys() == {each.name for each in store}  # noqa: SIM118
     assert len(store) == len(model)
 
 

@@ -53,4 +53,5 @@ def versions(informer: Informer) -> dict[Key, str]:
 async def listed(client: Client, kind: Kind, namespace: str) -> dict[Key, str]:
     """What the API server holds."""
     found = await client.list(kind, namespace)
-    return {(obj["metadata"]["namespace"], obj["metadata"]["name"]): obj["metadata"]["resourceVersion"] for obj in found}
+    heads = [obj["metadata"] for obj in found]
+    return {(head["namespace"], head["name"]): head["resourceVersion"] for head in heads}

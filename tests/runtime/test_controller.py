@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 from collections import Counter
 from typing import ClassVar
 
@@ -33,7 +34,7 @@ class Room(Controller[str]):
 
     def pauses(self, key: str) -> list[float]:
         times = self.times[key]
-        return [after - before for before, after in zip(times, times[1:], strict=False)]
+        return [after - before for before, after in itertools.pairwise(times)]
 
 
 async def run_for(room: Room, seconds: float) -> None:

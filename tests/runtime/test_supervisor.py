@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 
 import pytest
 
@@ -17,7 +18,7 @@ async def test_a_task_that_fails_starts_again_after_growing_delays(looptime: flo
     async with Supervisor() as supervisor:
         supervisor.spawn("fails", fails)
         await asyncio.sleep(300)
-    pauses = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+    pauses = [after - before for before, after in itertools.pairwise(starts)]
     assert all(0.5 * min(30, 0.5 * 2**n) <= pause <= min(30, 0.5 * 2**n) for n, pause in enumerate(pauses))
     assert len(pauses) >= 12
 

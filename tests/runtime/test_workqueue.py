@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.runtime.workqueue import WorkQueue
+from tests.waiting import until
 
 steps = st.lists(
     st.tuples(st.sampled_from(["add", "later", "retry", "get", "done", "tick"]), st.integers(0, 3)), max_size=60
@@ -164,8 +165,7 @@ async def test_many_workers_share_the_keys_and_each_addition_is_followed_by_work
         queue.add(number % 17)
         if number % 5 == 0:
             await asyncio.sleep(0)
-    while queue.statistics()[:2] != (0, 0):
-        await asyncio.sleep(0)
+    await until(lambda: queue.statistics()[:2] == (0, 0))
     for worker in workers:
         worker.cancel()
     outcomes = await asyncio.gather(*workers, return_exceptions=True)

@@ -12,7 +12,8 @@ def test_a_fake_node_says_where_it_is_and_how_large() -> None:
     assert node["metadata"]["labels"]["topology.kubernetes.io/region"] == "us-east-1"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "us-node-1"
     assert node["metadata"]["annotations"] == {"kwok.x-k8s.io/node": "fake"}
-    assert node["status"]["allocatable"] == {"cpu": "8", "memory": "16Gi", "pods": "1000"}
+    size = {"cpu": "8", "memory": "16Gi", "ephemeral-storage": "1Ti", "pods": "1000"}
+    assert node["status"]["allocatable"] == size
 
 
 def test_a_target_reads_the_secret_of_its_own_name() -> None:

@@ -96,9 +96,11 @@ async def test_a_pod_that_no_target_can_place_says_why_and_leaves_one_candidate_
         running(cluster, *ALL) as deps,
         connected(deps, client, namespace, eu=None) as targets,
     ):
-        pod = elected("web", namespace, nodeSelector={"disk": "none"})
-        await create(client, pod, [*targets.values()])
-        message = await waiting(client, namespace, "web")
+        # Filters cannot judge a node's name from afar: the target's own scheduler has to say no.
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["no-such-node"]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        await create(client, elected("web", namespace, affinity={"nodeAffinity": required}), [*targets.values()])
+        message = await waiting(client, namespace, "web", "nodes are available")
         assert message.startswith("0/1 targets are available: eu: ")
         (chaperon,) = await chaperons(client, namespace)
         assert chaperon["metadata"]["name"].startswith("web-")

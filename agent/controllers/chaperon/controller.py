@@ -6,6 +6,7 @@ A chaperon needs nobody else: its source may be away.
 """
 
 import time
+from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
@@ -66,12 +67,24 @@ class Chaperon(Controller[Key]):
             case room.PatchStatus(patch):
                 body = {"metadata": {"uid": view.chaperon["metadata"]["uid"]}, "status": patch}
                 self._chaperons.absorb(await self._client.patch_raw(CHAPERONS, name, body, namespace, sub="status"))
+            case room.PatchPod(patch, sub):
+                await self._follow(view, patch, sub)
             case room.Foreign(message):
                 self._deps.recorder.event(view.chaperon, "Warning", "ErrResourceExists", message)
                 return await self._refused(view, message)
             case room.LookAgain(seconds):
                 return seconds
         return None
+
+    async def _follow(self, view: room.View, patch: dict[str, Any], sub: str | None) -> None:
+        namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
+        try:
+            raw = await self._client.patch_raw(PODS, name, patch, namespace, sub=sub, style="strategic")
+        except (BadRequest, Forbidden, Invalid, NotFound) as error:
+            # The status still has to go home; the change is tried again when anything changes.
+            self._deps.recorder.event(view.chaperon, "Warning", "FailedUpdate", error.message)
+            return
+        self._pods.absorb(raw)
 
     async def _create(self, view: room.View) -> float | None:
         try:

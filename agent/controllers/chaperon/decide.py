@@ -8,6 +8,7 @@ from typing import Any
 from agent.api import names
 from agent.base.clock import parse, stamp
 from agent.model.diff import merge_patch
+from agent.model.livechanges import delegate_patch, resize_patch, told
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,14 @@ class PatchStatus:
 
 
 @dataclass(frozen=True)
+class PatchPod:
+    """Let the delegate follow what changed on its proxy pod."""
+
+    patch: dict[str, Any]
+    sub: str | None = None
+
+
+@dataclass(frozen=True)
 class Foreign:
     """A pod of that name is there and is not ours: never touched, reported."""
 
@@ -53,7 +62,7 @@ class LookAgain:
     seconds: float
 
 
-Action = CreatePod | PatchChaperon | PatchStatus | Foreign | LookAgain
+Action = CreatePod | PatchChaperon | PatchStatus | PatchPod | Foreign | LookAgain
 
 
 def decide(view: View, now: datetime) -> list[Action]:
@@ -88,7 +97,12 @@ def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
     changed: dict[str, str | None] = {}
     if names.ANNOTATION_POD_MISSING_SINCE in theirs:
         changed[names.ANNOTATION_POD_MISSING_SINCE] = None
-    changed |= merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
+    meant = told(chaperon)
+    if meant and not pod["metadata"].get("deletionTimestamp"):
+        actions += _follow(meant, pod)
+    ours = meant.get("annotations", {})
+    upwards = merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
+    changed |= {key: value for key, value in upwards.items() if key not in ours}
     if changed:
         actions.append(PatchChaperon(_annotations(changed)))
     status = pod.get("status") or {}
@@ -96,6 +110,15 @@ def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
         patch = merge_patch(chaperon.get("status") or {}, status)
         if patch:
             actions.append(PatchStatus(patch))
+    return actions
+
+
+def _follow(meant: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
+    actions: list[Action] = []
+    if patch := delegate_patch(meant, pod):
+        actions.append(PatchPod(patch))
+    if patch := resize_patch(meant, pod):
+        actions.append(PatchPod(patch, "resize"))
     return actions
 
 

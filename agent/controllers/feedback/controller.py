@@ -97,7 +97,8 @@ class Feedback(Controller[Key]):
     async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> None:
         match action:
             case room.DeleteChaperon(delegate):
-                await chaperons.delete(targets[delegate.finalizer], delegate.chaperon)
+                if not await self._is_at_home_too(view, targets, delegate):
+                    await chaperons.delete(targets[delegate.finalizer], delegate.chaperon)
             case room.PatchProxy(patch, status):
                 await self._patch(key, patch, status)
             case room.EndProxy() if view.proxy is not None:
@@ -108,6 +109,20 @@ class Feedback(Controller[Key]):
                     await self._delete_proxy(key, view.proxy)
             case _:
                 pass
+
+    async def _is_at_home_too(self, view: room.View, targets: dict[str, Target], delegate: room.Delegate) -> bool:
+        """Whether what looks like a stray is the delegate at home, shown first by another Target of that cluster."""
+        home = targets.get(view.home)
+        if home is None or delegate.finalizer == view.home or view.proxy is None:
+            return False
+        proxy, chaperon = view.proxy["metadata"], delegate.chaperon["metadata"]
+        if "deletionTimestamp" in proxy or delegate.parent_uid != proxy["uid"]:
+            return False
+        try:
+            raw = await home.cluster.client.get_raw(CHAPERONS, chaperon["name"], chaperon["namespace"])
+        except NotFound:
+            return False
+        return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])
 
     async def _patch(self, key: Key, patch: dict[str, object], status: bool) -> None:
         try:

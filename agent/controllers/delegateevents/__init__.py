@@ -1,0 +1,1 @@
+"""Warning events of delegates -> events of their proxy pods."""

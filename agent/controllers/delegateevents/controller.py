@@ -1,0 +1,84 @@
+"""Delegate events: what goes wrong with a delegate is told on its proxy pod, at most once each.
+
+Watches  Warning events about pods in targets, our chaperons there, proxy pods here.
+Writes   events on proxy pods.
+Absent target: told when it is back. A target that does not let its sources read events: nothing is told.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from agent.api import names
+from agent.api.kinds import EVENTS, PODS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.delegateevents.decide import retold
+from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.store import Key, Object
+from agent.runtime.controller import Controller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.kube.informer import Informer
+
+_SELECTOR = "type=Warning,involvedObject.kind=Pod"
+_TOLD_LIMIT = 10_000
+
+
+class DelegateEvents(Controller[tuple[Key, Key]]):
+    """Keys are a target's and an event's in it."""
+
+    name = "delegate-events"
+    workers = 4
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._informers: dict[Key, tuple[Informer, Callable[[], None]]] = {}
+        self._told: dict[str, None] = {}
+        self.watch(self._proxies, lambda pod: ())
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_detach(self._detached)
+
+    async def reconcile(self, key: tuple[Key, Key]) -> float | None:
+        """Tell of one event, if it is about a delegate of ours."""
+        target = self._deps.targets.get(key[0])
+        if target is None or target.key not in self._informers:
+            return None
+        event = self._informers[target.key][0].store.get(key[1])
+        if event is None or event.uid in self._told:
+            return None
+        manifest = event.decode()
+        proxy = self._proxy(target, manifest["involvedObject"])
+        if proxy is None:
+            return None
+        with contextlib.suppress(AlreadyExists, NotFound):
+            await self._deps.local.client.create_raw(EVENTS, retold(manifest, proxy.decode(), target.title))
+        self._told[event.uid] = None
+        if len(self._told) > _TOLD_LIMIT:
+            del self._told[next(iter(self._told))]
+        return None
+
+    def _proxy(self, target: Target, involved: dict[str, str]) -> Object | None:
+        """The proxy pod of the delegate that an event is about: it has the name of its chaperon."""
+        chaperon = target.chaperons.store.get((involved.get("namespace", ""), involved.get("name", "")))
+        if chaperon is None or not self._deps.chaperons.is_ours(chaperon):
+            return None
+        annotations = chaperon.annotations
+        namespace = annotations.get(names.ANNOTATION_PARENT_NAMESPACE, chaperon.namespace)
+        proxy = self._proxies.store.get((namespace, annotations.get(names.ANNOTATION_PARENT_NAME, "")))
+        if proxy is None or proxy.uid != chaperon.labels.get(names.LABEL_PARENT_UID):
+            return None
+        return proxy
+
+    def _attached(self, target: Target) -> None:
+        informer = target.informer(EVENTS, fields=_SELECTOR)
+        stop = self.watch(informer, lambda event: ((target.key, event.key),), required=False)
+        self._informers[target.key] = (informer, stop)
+
+    def _detached(self, target: Target) -> None:
+        informer = self._informers.pop(target.key, None)
+        if informer is not None:
+            informer[1]()

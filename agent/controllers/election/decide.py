@@ -1,0 +1,28 @@
+"""What a namespace's annotation asks for, and what its label therefore has to be. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do about one namespace."""
+
+    patch: dict[str, str | None] | None = None  #: labels of a merge patch, None when the label is right
+    complaint: str = ""  #: about a value that means nothing
+
+
+def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Verdict:
+    """The annotation is the truth: a label that was made by hand, and that no annotation asks for, goes."""
+    asked = names.annotation(annotations, names.ELECT_BY_DEFAULT)
+    want = "true" if asked == "true" else None
+    wrong = labels.get(names.LABEL_ELECT_BY_DEFAULT) != want
+    complaint = ""
+    if asked not in (None, "true", "false"):
+        complaint = (
+            f"annotation {names.LABEL_ELECT_BY_DEFAULT} is {asked!r} and elects nothing: "
+            'write "true" to elect the pods of this namespace, or remove it'
+        )
+    return Verdict({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, complaint)

@@ -1,0 +1,1 @@
+"""Proxy pod -> chaperon: what is changed on a running pod reaches its delegate."""

@@ -1,0 +1,96 @@
+"""Live changes: labels, annotations, images, resources, tolerations and deadline of a bound proxy go to its chaperon.
+
+Watches  proxy pods here, our chaperons in targets.
+Writes   the chaperon: labels, annotations and one annotation that says what changed; its agent changes the delegate.
+Absent target: told when it is back. A target whose agent does not know of live changes (it does not publish a version)
+is told nothing, because it would take annotations back and start a quarrel.
+"""
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
+from agent.clusters.chaperons import Placed
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import NotFound, Unreachable
+from agent.kube.store import Key, Object
+from agent.model.errors import InvalidPod
+from agent.model.livechanges import changes, chaperon_patch
+from agent.model.proxypod import source_pod
+from agent.runtime.controller import Controller
+
+
+class LiveChanges(Controller[Key]):
+    """One reconciliation per bound proxy pod whose generation or metadata changed."""
+
+    name = "livechanges"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self.watch(self._proxies, lambda pod: ())
+        self._proxies.subscribe(self._changed)
+        deps.targets.on_change(self._target_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Tell the chaperon what it does not know."""
+        proxy = self._proxies.store.get(key)
+        if proxy is None or proxy.deleting or not proxy.node_name:
+            return None
+        target = self._deps.targets.by_node(proxy.node_name)
+        placed = self._placed(key, proxy.uid, target)
+        if target is None or placed is None or not target.ready or not _understands(target):
+            return None
+        manifest = proxy.decode()
+        try:
+            chaperon = placed.chaperon.decode()
+            patch = chaperon_patch(changes(manifest, source_pod(manifest), chaperon), chaperon)
+        except InvalidPod:
+            return None
+        if patch:
+            await self._write(target, placed, patch)
+        return None
+
+    def _placed(self, key: Key, uid: str, target: Target | None) -> Placed | None:
+        for placed in self._deps.chaperons.of(key):
+            if placed.target is target and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == uid:
+                return None if placed.chaperon.deleting else placed
+        return None
+
+    async def _write(self, target: Target, placed: Placed, patch: dict[str, object]) -> None:
+        namespace, name = placed.chaperon.key
+        try:
+            target.chaperons.absorb(await target.cluster.client.patch_raw(CHAPERONS, name, patch, namespace))
+        except NotFound:
+            return
+        except Unreachable:
+            target.doubt()
+            raise
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        """Most events of a bound pod are about its status: those end here."""
+        if new is not None and new.node_name and not new.deleting and (old is None or _may_matter(old, new)):
+            self.queue.add(new.key)
+
+    def _target_changed(self, target: Target) -> None:
+        if target.ready:
+            for parent in self._deps.chaperons.parents(target):
+                self.queue.add(parent)
+
+
+def _may_matter(old: Object, new: Object) -> bool:
+    generation = new.head.metadata.generation
+    return (
+        not old.node_name
+        # Pods of API servers before 1.33 have no generation.
+        or not generation
+        or generation != old.head.metadata.generation
+        or old.labels != new.labels
+        or old.annotations != new.annotations
+    )
+
+
+def _understands(target: Target) -> bool:
+    store = target.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}").store
+    summary = store.get(("", names.SUMMARY_NAME))
+    return summary is not None and names.ANNOTATION_AGENT_VERSION in summary.annotations

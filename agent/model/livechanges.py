@@ -1,0 +1,172 @@
+"""What changed on a proxy pod after it was created, and how its delegate follows: labels, annotations, and the fields
+of a running pod's spec that Kubernetes lets change (images, resources, more tolerations, a sooner deadline).
+
+The source writes the changes to the chaperon, as one annotation that says what is meant and as the fields themselves.
+The target's agent changes only what is named there, so what others changed on the delegate stays.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model.pattern import InvalidPattern
+from agent.model.proxypod import proxy_pod
+from agent.model.relabel import relabel
+
+Raw = dict[str, Any]
+Containers = Mapping[str, Mapping[str, Any]]
+
+_LISTS = ("containers", "initContainers")
+
+
+def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
+    """What the delegate has to follow, {} when nothing has changed since the pod was created.
+
+    What was told once stays told, with its present value: a change that is taken back has to be followed, too.
+    Keys: labels and annotations (null removes), images and resources by container, tolerations (added ones),
+    activeDeadlineSeconds.
+
+    :param source: the pod as it was created, from the manifest
+    """
+    spec, was, known = proxy["spec"], source["spec"], told(chaperon)
+    found = {
+        "labels": _labels(proxy, source, known.get("labels", {})),
+        "annotations": _annotations(proxy, source, chaperon, known.get("annotations", {})),
+        "images": _by_container(spec, was, "image", known.get("images", {})),
+        "resources": _by_container(spec, was, "resources", known.get("resources", {})),
+        "tolerations": _tolerations(proxy, source),
+    }
+    if spec.get("activeDeadlineSeconds") != was.get("activeDeadlineSeconds"):
+        found["activeDeadlineSeconds"] = spec.get("activeDeadlineSeconds")
+    return {key: value for key, value in found.items() if value}
+
+
+def told(chaperon: Mapping[str, Any]) -> Raw:
+    """The changes that a chaperon carries."""
+    text = (chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_LIVE_CHANGES)
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+
+
+def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any]) -> Raw:
+    """Merge patch that tells a chaperon of the changes; {} when it knows them."""
+    if changed == told(chaperon):
+        return {}
+    text = msgspec.json.encode(changed, order="deterministic").decode() if changed else None
+    return {
+        "metadata": {
+            "uid": chaperon["metadata"]["uid"],
+            "labels": changed.get("labels", {}),
+            "annotations": {names.ANNOTATION_LIVE_CHANGES: text, **changed.get("annotations", {})},
+        }
+    }
+
+
+def delegate_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
+    """Strategic merge patch for the delegate, resources apart; {} when it has followed."""
+    metadata = {
+        field: {key: value for key, value in changed.get(field, {}).items() if _differs(pod, field, key, value)}
+        for field in ("labels", "annotations")
+    }
+    spec: Raw = {
+        name: [{"name": each, "image": image} for each, image in wanted.items()]
+        for name, wanted in _per_list(changed.get("images", {}), pod, "image").items()
+    }
+    present = pod["spec"].get("tolerations") or []
+    missing = [toleration for toleration in changed.get("tolerations", ()) if toleration not in present]
+    if missing:
+        spec["tolerations"] = [*present, *missing]
+    deadline = changed.get("activeDeadlineSeconds")
+    if deadline is not None and pod["spec"].get("activeDeadlineSeconds") != deadline:
+        spec["activeDeadlineSeconds"] = deadline
+    metadata = {field: patch for field, patch in metadata.items() if patch}
+    return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
+
+
+def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
+    """Strategic merge patch for the delegate's `resize` subresource (KEP-1287); {} when it has followed."""
+    spec = {
+        name: [{"name": each, "resources": resources} for each, resources in wanted.items()]
+        for name, wanted in _per_list(changed.get("resources", {}), pod, "resources").items()
+    }
+    return {"spec": spec} if spec else {}
+
+
+def _labels(proxy: Raw, source: Raw, known: Raw) -> Raw:
+    now, was = (_arrives(pod, source) for pod in (proxy, source))
+    keys = sorted({*now, *was, *known})
+    return {key: now.get(key) for key in keys if key in known or now.get(key) != was.get(key)}
+
+
+def _arrives(pod: Raw, source: Raw) -> dict[str, str]:
+    """A pod's labels as they are in the target."""
+    annotations = source["metadata"].get("annotations")
+    labels = {
+        key: value
+        for key, value in (pod["metadata"].get("labels") or {}).items()
+        if key != names.LABEL_HAS_FINALIZER and not key.startswith(names.SHORT_PREFIX)
+    }
+    try:
+        return relabel(labels, names.annotation(annotations, names.NO_PREFIX_REGEXP))
+    except InvalidPattern:
+        return {}
+
+
+def _annotations(proxy: Raw, source: Raw, chaperon: Mapping[str, Any], known: Raw) -> Raw:
+    """Those that somebody changed here; one that came home from the delegate is no change of ours."""
+    mine, original, there = _foreign(proxy), _foreign(source), _foreign(chaperon)
+    return {
+        key: mine.get(key)
+        for key in sorted({*mine, *original, *known})
+        if key in known or (mine.get(key) != original.get(key) == there.get(key))
+    }
+
+
+def _foreign(obj: Mapping[str, Any]) -> dict[str, str]:
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    return {key: value for key, value in annotations.items() if not names.is_ours(key)}
+
+
+def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:
+    """Containers whose field has another value now; containers that somebody injected into one side do not count."""
+    found: Raw = {}
+    for name in _LISTS:
+        before = {container["name"]: container.get(field) for container in was.get(name) or ()}
+        for container in spec.get(name) or ():
+            now = container.get(field)
+            each = container["name"]
+            if now and each in before and (each in known or now != before[each]):
+                found[each] = now
+    return found
+
+
+def _tolerations(proxy: Raw, source: Raw) -> list[Raw]:
+    """Those that were not there when the webhook had made the proxy pod; API servers themselves add ones with a limit
+    for not-ready and unreachable, which the delegate has of its own."""
+    made: list[Raw] = proxy_pod(source, ())["spec"]["tolerations"]
+    return [
+        toleration
+        for toleration in proxy["spec"].get("tolerations") or ()
+        if toleration not in made and toleration.get("tolerationSeconds") is None
+    ]
+
+
+def _differs(pod: Mapping[str, Any], field: str, key: str, value: str | None) -> bool:
+    return bool((pod["metadata"].get(field) or {}).get(key) != value)
+
+
+def _per_list(wanted: Raw, pod: Mapping[str, Any], field: str) -> dict[str, Raw]:
+    """What differs in the pod, by the list that a container is in."""
+    found: dict[str, Raw] = {}
+    for name in _LISTS:
+        for container in pod["spec"].get(name) or ():
+            value = wanted.get(container["name"])
+            if value is not None and container.get(field) != value:
+                found.setdefault(name, {})[container["name"]] = value
+    return found

@@ -1,0 +1,203 @@
+"""What is changed on a running proxy pod reaches its delegate, and nothing else does."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.model.delegatepod import chaperon, delegate
+from agent.model.livechanges import changes, chaperon_patch, delegate_patch, resize_patch, told
+from agent.model.proxypod import proxy_pod, source_pod
+
+Raw = dict[str, Any]
+
+
+def a_pod() -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "web-1",
+            "namespace": "default",
+            "labels": {"app": "web"},
+            "annotations": {"multicluster/elect": "", "team": "x"},
+        },
+        "spec": {
+            "containers": [
+                {"name": "c", "image": "one", "resources": {"requests": {"cpu": "1"}}},
+                {"name": "d", "image": "other"},
+            ],
+            "initContainers": [{"name": "i", "image": "init"}],
+            "tolerations": [{"key": "own", "operator": "Exists"}],
+        },
+    }
+
+
+class Both:
+    """A proxy pod, its chaperon and its delegate, and the way from one to the other."""
+
+    def __init__(self) -> None:
+        self.proxy = copy.deepcopy(proxy_pod(a_pod(), ["multicluster.admiralty.io/default-t"]))
+        self.proxy["metadata"]["uid"] = "u"
+        self.chaperon = copy.deepcopy(chaperon(self.proxy, cluster_name="c", cluster_uid="k"))
+        self.chaperon["metadata"]["uid"] = "cu"
+        self.pod = copy.deepcopy(delegate(self.chaperon))
+
+    @property
+    def annotations(self) -> Raw:
+        found: Raw = self.proxy["metadata"]["annotations"]
+        return found
+
+    def changed(self) -> Raw:
+        return changes(self.proxy, source_pod(self.proxy), self.chaperon)
+
+    def tell(self) -> Raw:
+        patch = chaperon_patch(self.changed(), self.chaperon)
+        for field, values in patch.get("metadata", {}).items():
+            if isinstance(values, dict):
+                merge(self.chaperon["metadata"].setdefault(field, {}), values)
+        return patch
+
+    def follow(self) -> tuple[Raw, Raw]:
+        meant = told(self.chaperon)
+        return delegate_patch(meant, self.pod), resize_patch(meant, self.pod)
+
+
+def merge(into: Raw, values: Raw) -> None:
+    for key, value in values.items():
+        if value is None:
+            into.pop(key, None)
+        else:
+            into[key] = value
+
+
+def test_a_pod_that_nobody_changed_has_nothing_to_tell() -> None:
+    both = Both()
+    assert both.changed() == {}
+    assert both.tell() == {}
+    assert both.follow() == ({}, {})
+
+
+def test_a_new_label_arrives_under_our_prefix_on_chaperon_and_delegate() -> None:
+    both = Both()
+    both.proxy["metadata"]["labels"]["tier"] = "front"
+    both.tell()
+    want = {names.PREFIX + "tier": "front"}
+    assert want.items() <= both.chaperon["metadata"]["labels"].items()
+    assert both.follow()[0] == {"metadata": {"labels": want}}
+
+
+def test_a_removed_label_is_removed() -> None:
+    both = Both()
+    del both.proxy["metadata"]["labels"]["app"]
+    both.tell()
+    assert names.PREFIX + "app" not in both.chaperon["metadata"]["labels"]
+    assert both.follow()[0] == {"metadata": {"labels": {names.PREFIX + "app": None}}}
+
+
+def test_labels_that_name_the_parent_never_change() -> None:
+    both = Both()
+    both.proxy["metadata"]["labels"]["tier"] = "front"
+    both.tell()
+    assert both.chaperon["metadata"]["labels"][names.LABEL_PARENT_UID] == "u"
+
+
+@pytest.mark.parametrize("value", ["y", None], ids=["changed", "removed"])
+def test_an_annotation_of_the_user_follows(value: str | None) -> None:
+    both = Both()
+    merge(both.annotations, {"team": value})
+    both.tell()
+    assert both.chaperon["metadata"]["annotations"].get("team") == value
+    assert both.follow()[0] == {"metadata": {"annotations": {"team": value}}}
+
+
+def test_an_annotation_that_came_home_from_the_delegate_is_no_change() -> None:
+    both = Both()
+    both.chaperon["metadata"]["annotations"]["cni"] = "10.0.0.1"
+    both.annotations["cni"] = "10.0.0.1"
+    assert both.changed() == {}
+
+
+def test_an_annotation_that_the_delegate_changed_is_not_taken_back_while_home_is_behind() -> None:
+    both = Both()
+    both.chaperon["metadata"]["annotations"]["team"] = "from the target"
+    assert both.changed() == {}
+
+
+def test_our_own_keys_never_travel() -> None:
+    both = Both()
+    both.annotations.update({"multicluster/claim": "n", names.PREFIX + "x": "y"})
+    both.proxy["metadata"]["labels"]["multicluster/mine"] = "z"
+    assert both.changed() == {}
+
+
+def test_a_change_that_is_taken_back_is_followed_back() -> None:
+    both = Both()
+    both.annotations["team"] = "y"
+    both.tell()
+    both.pod["metadata"]["annotations"]["team"] = "y"
+    both.annotations["team"] = "x"
+    assert both.tell() != {}
+    assert both.follow()[0] == {"metadata": {"annotations": {"team": "x"}}}
+
+
+def test_a_new_image_reaches_its_container_only() -> None:
+    both = Both()
+    both.proxy["spec"]["containers"][0]["image"] = "two"
+    both.tell()
+    assert both.follow()[0] == {"spec": {"containers": [{"name": "c", "image": "two"}]}}
+
+
+def test_an_image_that_the_target_rewrote_at_creation_is_left_alone() -> None:
+    both = Both()
+    both.pod["spec"]["containers"][1]["image"] = "mirror/other"
+    both.proxy["spec"]["containers"][0]["image"] = "two"
+    both.tell()
+    assert both.follow()[0] == {"spec": {"containers": [{"name": "c", "image": "two"}]}}
+
+
+def test_new_resources_go_through_the_resize_subresource() -> None:
+    both = Both()
+    resources = {"requests": {"cpu": "2"}}
+    both.proxy["spec"]["containers"][0]["resources"] = resources
+    both.tell()
+    assert both.follow() == ({}, {"spec": {"containers": [{"name": "c", "resources": resources}]}})
+
+
+def test_an_added_toleration_is_added_and_the_api_servers_own_are_not() -> None:
+    both = Both()
+    added = {"key": "new", "operator": "Exists", "effect": "NoSchedule"}
+    limited = {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    both.proxy["spec"]["tolerations"] += [limited, added]
+    both.tell()
+    assert both.follow()[0] == {"spec": {"tolerations": [{"key": "own", "operator": "Exists"}, added]}}
+
+
+def test_a_sooner_deadline_follows() -> None:
+    both = Both()
+    both.proxy["spec"]["activeDeadlineSeconds"] = 60
+    both.tell()
+    assert both.follow()[0] == {"spec": {"activeDeadlineSeconds": 60}}
+
+
+def test_a_delegate_that_has_followed_is_not_patched_again() -> None:
+    both = Both()
+    both.proxy["spec"]["containers"][0]["image"] = "two"
+    both.annotations["team"] = "y"
+    both.tell()
+    both.pod["spec"]["containers"][0]["image"] = "two"
+    both.pod["metadata"]["annotations"]["team"] = "y"
+    assert both.tell() == {}
+    assert both.follow() == ({}, {})
+
+
+def test_a_damaged_annotation_on_a_chaperon_counts_as_none() -> None:
+    both = Both()
+    both.chaperon["metadata"]["annotations"][names.ANNOTATION_LIVE_CHANGES] = "{"
+    assert told(both.chaperon) == {}

@@ -1,0 +1,74 @@
+from dataclasses import fields
+
+import pytest
+
+from agent.settings import InvalidSetting, Settings, parse, variable
+
+
+def test_without_flags_and_variables_the_defaults_count() -> None:
+    assert parse([]) == Settings()
+
+
+def test_a_flag_wins_over_its_variable_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOTILLA_CLUSTER_NAME", "from-environment")
+    monkeypatch.setenv("FLOTILLA_PROBE_INTERVAL", "0.5")
+    monkeypatch.setenv("FLOTILLA_SOURCE_CONTROLLER", "false")
+    settings = parse(["--cluster-name", "from-flag"])
+    assert (settings.cluster_name, settings.probe_interval, settings.source_controller) == ("from-flag", 0.5, False)
+    assert parse(["--source-controller"]).source_controller
+
+
+def test_help_names_every_flag_its_variable_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--help"])
+    assert ended.value.code == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for setting in fields(Settings):
+        assert "--" + setting.name.replace("_", "-") in told
+        assert f"${variable(setting.name)}; default" in told
+
+
+def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--no-such-flag"])
+    assert ended.value.code == 2
+    assert "--no-such-flag" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cluster-name", "x" * 64], "--cluster-name"),
+        (["--cluster-name", "my cluster"], "--cluster-name.*label value"),
+        (["--cluster-name=-x"], "--cluster-name"),
+        (["--lease-retry", "11"], "--lease-retry must be shorter"),
+        (["--lease-duration", "5"], "--lease-duration"),
+        (["--probe-interval", "0"], "--probe-interval: must be greater than 0"),
+        (["--probe-timeout", "nan"], "--probe-timeout"),
+        (["--pod-missing", "inf"], "--pod-missing"),
+        (["--max-in-flight=-1"], "--max-in-flight"),
+        (["--health-address", "localhost"], "--health-address.*HOST:PORT"),
+        (["--log-level", "loud"], "--log-level.*DEBUG"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_setting_that_cannot_be_used_is_named_with_the_remedy(arguments: list[str], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        parse(arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("FLOTILLA_LOG_JSON", "yes"), ("FLOTILLA_KUBELET_PORT", "x"), ("FLOTILLA_PROBE_INTERVAL", "")]
+)
+def test_a_variable_that_cannot_be_read_is_named(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(InvalidSetting, match=name):
+        parse([])
+
+
+def test_a_replica_is_called_by_flag_then_pod_then_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "agent-0")
+    assert parse(["--identity", "me"]).replica == "me"
+    assert parse([]).replica == "agent-0"
+    monkeypatch.delenv("POD_NAME")
+    assert parse([]).replica != parse([]).replica
