@@ -6,6 +6,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
+from agent.controllers.election.controller import ElectionRoom
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.source.controller import SourceRoom
@@ -24,7 +25,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         # Where others' pods run: what a target offers and makes.
         SummaryRoom(deps),
         Chaperon(deps),
-        # Where pods come from: the clusters they may go to, and what comes home.
+        # Where pods come from: which of them, the clusters they may go to, and what comes home.
+        ElectionRoom(deps),
         TargetRoom(deps),
         TargetSecretRoom(deps),
         VirtualNodeRoom(deps),

@@ -46,6 +46,7 @@ class LeaderLease:
         self._namespace = namespace
         self._name = name
         self._times = times
+        self._complaint = ""
         self._seen: tuple[str, float] = ("", 0.0)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -92,10 +93,17 @@ class LeaderLease:
             async with asyncio.timeout(seconds):
                 taken = await self._take()
             self.contact = True
+            self._complaint = ""
             return taken
         except (KubeError, TimeoutError) as error:
-            log.debug("lease %s/%s: %s", self._namespace, self._name, error)
+            self._complain(str(error) or "no answer")
             return None
+
+    def _complain(self, text: str) -> None:
+        """Once per reason: tries come every few seconds."""
+        if text != self._complaint:
+            log.warning("lease %s/%s cannot be read or written: %s", self._namespace, self._name, text)
+        self._complaint = text
 
     async def _take(self) -> bool | None:
         now = micro_stamp(self._clock.now())

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 REFUSED_RETRY_SECONDS = 30.0
 _TARGET_GONE_SECONDS = 0.1
+_MOVING_SECONDS = 1.0
 
 
 class Writes:
@@ -52,6 +53,8 @@ class Writes:
         if target is None:
             return _TARGET_GONE_SECONDS
         metadata = proxy["metadata"]
+        if await self._still_there(proxy):
+            return _MOVING_SECONDS
         kept = [name for name in metadata.get("finalizers") or () if not name.startswith(names.PREFIX)]
         patch = {
             "metadata": {
@@ -71,6 +74,19 @@ class Writes:
         self.unsent[metadata["uid"]] = node_name
         self._proxies.absorb(raw)
         return await self.create(Object(PODS, raw).decode(), node_name)
+
+    async def _still_there(self, proxy: dict[str, Any]) -> bool:
+        """Whether the target of an older claim has a chaperon after all: asked of the target itself (ruling 1)."""
+        metadata = proxy["metadata"]
+        claim = (metadata.get("annotations") or {}).get(names.ANNOTATION_CLAIM, "")
+        target = self._deps.targets.by_node(claim)
+        if target is None or self.unsent.get(metadata["uid"]) == claim:
+            return False
+        selector = f"{names.LABEL_PARENT_UID}={metadata['uid']}"
+        _, found = await target.cluster.client.list_raw(CHAPERONS, metadata["namespace"], labels=selector)
+        for raw in found:
+            target.chaperons.absorb(bytes(raw))
+        return bool(found)
 
     async def create(self, proxy: dict[str, Any], node_name: str) -> float | None:
         """Send the chaperon; an answer that it is there already is as good (ruling 2)."""
