@@ -92,7 +92,9 @@ class App:
     async def _deps(self, local: Cluster, supervisor: Supervisor) -> Deps:
         settings = self._settings
         cluster_uid = await _cluster_uid(local.client)
-        probing = Probing(settings.probe_interval, settings.probe_timeout, settings.probe_failures)
+        probing = Probing(
+            settings.probe_interval, settings.probe_timeout, settings.probe_failures, settings.agent_interval
+        )
         targets = Targets(local, self._clock, probing, supervisor)
         return Deps(
             settings=settings,

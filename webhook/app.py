@@ -8,12 +8,14 @@ from agent.kube.config import load
 from agent.kube.session import Session
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.supervisor import Supervisor
+from webhook.handlers import application
 from webhook.keeper import Keeper
 from webhook.registration import Registration
 from webhook.rotation import Rotation
 from webhook.server import Server, Tls
 from webhook.settings import Settings
 from webhook.targets import Targets
+from webhook.validator import Validator
 
 
 class Webhook:
@@ -24,7 +26,8 @@ class Webhook:
         self.settings = settings
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
-        self.server = Server(self.targets, tls, settings.bind.host, settings.bind.port, settings.body_limit)
+        app = application(self.targets, Validator(client), settings.body_limit)
+        self.server = Server(app, tls, settings.bind.host, settings.bind.port)
         rotation = Rotation(
             client,
             settings.namespace,
@@ -36,7 +39,7 @@ class Webhook:
         registration = Registration(
             client,
             settings.configuration_name,
-            settings.client_config,
+            settings.reach,
             create=settings.register,
             reinvocation=settings.reinvocation_policy,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client import Gauge
 
-from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, Kind
+from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Kind
 from agent.base.backoff import Backoff
 from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
@@ -49,6 +49,7 @@ class Keeper:
         return (
             self._waker(client, SECRETS, secret, namespace),
             self._waker(client, MUTATING_WEBHOOKS, configuration, None),
+            self._waker(client, VALIDATING_WEBHOOKS, configuration, None),
         )
 
     async def run(self, pulse: Callable[[], None]) -> None:

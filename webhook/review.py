@@ -1,25 +1,21 @@
-"""AdmissionReview in, AdmissionReview out: what happens to a pod that is being created. No I/O, no side effects."""
+"""AdmissionReviews: reading the request, and the answers there are. No I/O."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from agent.model.diff import json_patch
-from agent.model.proxypod import InvalidPod, is_elected, proxy_pod
-
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
-Finalizers = Callable[[str], Sequence[str]]
-"""Finalizers of the targets that pods of a namespace may go to."""
+Request = Mapping[str, Any]
 
 
 class Malformed(Exception):
-    """The request is not an AdmissionReview of a pod."""
+    """The request is not an AdmissionReview of an object that this path is for."""
 
 
 class Outcome(StrEnum):
@@ -27,10 +23,19 @@ class Outcome(StrEnum):
 
     MUTATED = "mutated"
     UNTOUCHED = "untouched"
+    VALID = "valid"
     REFUSED = "refused"
     MALFORMED = "malformed"
     NOT_READY = "not_ready"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with an object."""
+
+    field: str
+    reason: str  #: why, and what to do about it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Answer:
 
     outcome: Outcome
     review: dict[str, Any]
-    explanation: str = ""  #: why a pod was refused
+    explanation: str = ""  #: why an object was refused
 
 
 def read(body: bytes) -> dict[str, Any]:
@@ -58,65 +63,44 @@ def read(body: bytes) -> dict[str, Any]:
     return request
 
 
-def answer(request: Mapping[str, Any], finalizers: Finalizers) -> Answer:
-    """Turn an elected pod into a proxy pod; allow every other one as it is; refuse what cannot be a proxy pod.
-
-    Raises Malformed when the object is not a pod.
-    """
-    pod = request.get("object")
-    if request.get("operation") != "CREATE" or request.get("subResource"):
-        return _allowed(request)
-    if not isinstance(pod, dict) or pod.get("kind") != "Pod" or not isinstance(pod.get("metadata"), dict):
-        raise Malformed("request.object is not a pod: the webhook's rules may name pods of the core group only")
-    if not is_elected(pod):
-        return _allowed(request)
-    namespace = pod["metadata"].get("namespace") or request.get("namespace") or ""
-    named = {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
-    known = finalizers(namespace)
-    try:
-        proxy = proxy_pod(named, known)
-    except InvalidPod as error:
-        return _refused(request, pod, error)
-    return _patched(request, json_patch(pod, proxy), _warnings(namespace, known))
+def allowed(request: Request, outcome: Outcome, warnings: Sequence[str] = ()) -> Answer:
+    """The object is fine as it is."""
+    return Answer(outcome, _review(request, {"allowed": True, **_warnings(warnings)}))
 
 
-def _allowed(request: Mapping[str, Any]) -> Answer:
-    return Answer(Outcome.UNTOUCHED, _review(request, {"allowed": True}))
-
-
-def _patched(request: Mapping[str, Any], patch: Sequence[Mapping[str, Any]], warnings: list[str]) -> Answer:
-    response: dict[str, Any] = {"allowed": True}
+def patched(request: Request, patch: Sequence[Mapping[str, Any]], warnings: Sequence[str] = ()) -> Answer:
+    """The object is fine once it is changed; nothing to change is an answer, too."""
+    response: dict[str, Any] = {"allowed": True, **_warnings(warnings)}
     if patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(msgspec.json.encode(patch)).decode()
-    if warnings:
-        response["warnings"] = warnings
     return Answer(Outcome.MUTATED, _review(request, response))
 
 
-def _refused(request: Mapping[str, Any], pod: Mapping[str, Any], error: InvalidPod) -> Answer:
-    message = f"{error.field}: {error.reason}"
-    cause = {"reason": "FieldValueInvalid", "field": error.field, "message": error.reason}
+def refused(request: Request, faults: Sequence[Fault]) -> Answer:
+    """The object is refused for these faults, of which there is at least one."""
+    obj = request["object"]
+    message = "; ".join(f"{fault.field}: {fault.reason}" for fault in faults)
+    metadata = obj.get("metadata") or {}
     status = {
         "status": "Failure",
         "code": 422,
         "reason": "Invalid",
         "message": message,
-        "details": {"kind": "Pod", "name": _name(pod), "causes": [cause]},
+        "details": {
+            "kind": obj.get("kind", ""),
+            "name": str(metadata.get("name") or metadata.get("generateName") or ""),
+            "causes": [
+                {"reason": "FieldValueInvalid", "field": fault.field, "message": fault.reason} for fault in faults
+            ],
+        },
     }
     return Answer(Outcome.REFUSED, _review(request, {"allowed": False, "status": status}), message)
 
 
-def _name(pod: Mapping[str, Any]) -> str:
-    metadata = pod["metadata"]
-    return str(metadata.get("name") or metadata.get("generateName") or "")
+def _warnings(warnings: Sequence[str]) -> dict[str, Any]:
+    return {"warnings": list(warnings)} if warnings else {}
 
 
-def _warnings(namespace: str, known: Sequence[str]) -> list[str]:
-    if known:
-        return []
-    return [f"no Target in namespace {namespace} and no ClusterTarget: the pod stays pending until there is one"]
-
-
-def _review(request: Mapping[str, Any], response: dict[str, Any]) -> dict[str, Any]:
+def _review(request: Request, response: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, "response": {"uid": request["uid"], **response}}

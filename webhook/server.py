@@ -4,32 +4,15 @@ import logging
 import os
 import socket
 import ssl
-import time
-from dataclasses import dataclass
 
-import msgspec
 from aiohttp import web
-from prometheus_client import Counter, Histogram
 
-from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
-from webhook import review
 from webhook.certificates import Pair
-from webhook.registration import PATH, PATH_V010
-from webhook.review import Answer, Malformed, Outcome
-from webhook.targets import Targets
 
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections, so that we never close one under a request."""
 SHUTDOWN_SECONDS = 4.0
 """How long requests under way may take to end; a process has 10 s in all."""
-
-_REQUESTS = Counter(
-    "flotilla_webhook_requests_total", "Admission requests by outcome.", ("outcome",), registry=REGISTRY
-)
-_SECONDS = Histogram(
-    "flotilla_webhook_seconds", "Duration of admission requests in seconds.", buckets=LATENCY_BUCKETS, registry=REGISTRY
-)
-_OUTCOMES = {outcome: _REQUESTS.labels(outcome.value) for outcome in Outcome}
 
 _log = logging.getLogger(__name__)
 
@@ -62,59 +45,15 @@ class Tls:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """Answers AdmissionReviews."""
-
-    targets: Targets
-
-    async def post(self, request: web.Request) -> web.Response:
-        """One AdmissionReview. 400 when it is malformed, 413 when it is too long, 503 before targets are known."""
-        started = time.perf_counter()
-        outcome = Outcome.FAILED
-        try:
-            body = await request.read()
-            if not self.targets.synced:
-                outcome = Outcome.NOT_READY
-                return web.Response(status=503, text="the targets are not known yet: try again\n")
-            answer = review.answer(review.read(body), self.targets.finalizers)
-            outcome = answer.outcome
-            _tell(answer)
-            return web.Response(body=msgspec.json.encode(answer.review), content_type="application/json")
-        except Malformed as error:
-            outcome = Outcome.MALFORMED
-            return web.Response(status=400, text=f"{error}\n")
-        except web.HTTPRequestEntityTooLarge:
-            outcome = Outcome.MALFORMED
-            raise
-        finally:
-            _OUTCOMES[outcome].inc()
-            _SECONDS.observe(time.perf_counter() - started)
-
-
-def _tell(answer: Answer) -> None:
-    if answer.outcome is Outcome.REFUSED:
-        _log.info("refused a pod: %s", answer.explanation)
-
-
-def application(targets: Targets, body_limit: int) -> web.Application:
-    """The endpoint; `body_limit` is in bytes."""
-    handler = Handler(targets)
-    app = web.Application(client_max_size=body_limit)
-    app.add_routes([web.post(PATH, handler.post), web.post(PATH_V010, handler.post)])
-    return app
-
-
 class Server:
     """The endpoint on a socket."""
 
-    def __init__(self, targets: Targets, tls: Tls, host: str, port: int, body_limit: int) -> None:
+    def __init__(self, app: web.Application, tls: Tls, host: str, port: int) -> None:
         """Take the address, so that a port in use is known at once. Raises OSError."""
-        self._app = application(targets, body_limit)
         self._tls = tls
         self._socket = _bound(host, port)
         self._runner = web.AppRunner(
-            self._app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS
+            app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS
         )
         self.serving = False
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from agent.api.names import SERVICE_ACCOUNT_MOUNT
 from webhook.bundle import Lifetimes
-from webhook.registration import Service, by_service, by_url
+from webhook.configurations import Reach, Service, by_service, by_url
 
 OWN_PREFIX = "FLOTILLA_WEBHOOK_"
 SHARED_PREFIX = "FLOTILLA_"
@@ -58,8 +58,8 @@ class Settings:
     log_json: bool
 
     @property
-    def client_config(self) -> dict[str, Any]:
-        """How the API server reaches us, without caBundle."""
+    def reach(self) -> Reach:
+        """How the API server reaches us."""
         return by_service(self.service) if self.service else by_url(self.url or "")
 
     @property
@@ -233,10 +233,10 @@ _OPTIONS = (
     _Option("service", "NAMESPACE/NAME[:PORT]", _service, None, "the Service through which the API server reaches us"),
     _Option(
         "register", "true|false", _switch, "false",
-        "make the MutatingWebhookConfiguration when it is missing, and bring it up to date at the start; "
-        "without it only caBundle is written into an existing one",
+        "make the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration when they are missing, and bring "
+        "them up to date at the start; without it only caBundle is written into existing ones",
     ),
-    _Option("configuration-name", "NAME", _text, "multicluster-scheduler", "name of the MutatingWebhookConfiguration"),
+    _Option("configuration-name", "NAME", _text, "multicluster-scheduler", "name of both webhook configurations"),
     _Option(
         "reinvocation-policy", "Never|IfNeeded", _one_of("Never", "IfNeeded"), "Never",
         "whether we are asked again after other webhooks changed a pod; used with --register",

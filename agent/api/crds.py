@@ -127,6 +127,31 @@ _STATUS: Schema = _object(
 )
 
 
+_NAMES: Schema = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
+
+_TARGET_STATUS: Schema = _object(
+    "What the controllers see.",
+    {
+        **_STATUS["properties"],
+        "namespaces": {
+            "type": "array",
+            "description": "What namespaces whose pods may be elected have in the target; what cannot be read is absent.",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": _object(
+                "One namespace.",
+                {
+                    "name": _string("Name of the namespace."),
+                    "serviceAccounts": {**_NAMES, "description": "Names of its ServiceAccounts but `default`."},
+                    "persistentVolumeClaims": {**_NAMES, "description": "Names of its PersistentVolumeClaims."},
+                },
+                required=["name"],
+            ),
+        },
+    },
+)
+
+
 def _target(secret_namespace: dict[str, Schema]) -> Schema:
     """Of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret can be in any."""
     secret = _object(
@@ -160,7 +185,7 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
             "message": "self: true and kubeconfigSecret exclude each other: remove one of them",
         },
     ]
-    return _root("A cluster that can run pods of this one.", {"spec": spec, "status": _STATUS}, required=["spec"])
+    return _root("A cluster that can run pods of this one.", {"spec": spec, "status": _TARGET_STATUS}, required=["spec"])
 
 
 def _source(service_account: dict[str, Schema]) -> Schema:

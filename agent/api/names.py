@@ -67,6 +67,8 @@ ANNOTATION_SOURCE = SHORT_PREFIX + "source"
 
 TAINT_UNREACHABLE = SHORT_PREFIX + "unreachable"
 TAINT_DRAINING = SHORT_PREFIX + "draining"
+TAINT_AGENT = SHORT_PREFIX + "agent-not-ready"
+"""The target answers, but its agent makes no delegates."""
 
 # Virtual nodes
 PROVIDER_KEY = "virtual-kubelet.io/provider"

@@ -6,7 +6,19 @@ A verb that a target's administrator takes away switches off the feature that it
 from dataclasses import dataclass
 from typing import Any
 
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CONFIGMAPS, EVENTS, INGRESSES, PODS, SECRETS, SERVICES, Kind
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_SUMMARIES,
+    CONFIGMAPS,
+    EVENTS,
+    INGRESSES,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Kind,
+)
+from agent.api.names import LEASE_CONTROLLERS
 
 SOURCE_ROLE = "multicluster-scheduler-source"
 CLUSTER_SUMMARY_VIEWER_ROLE = "multicluster-scheduler-cluster-summary-viewer"
@@ -20,6 +32,8 @@ class Grant:
     verb: str
     feature: str
     sub: str = ""
+    names: tuple[str, ...] = ()
+    """The only objects that are meant; empty for all."""
 
     @property
     def resource(self) -> str:
@@ -38,6 +52,7 @@ ATTACH = "attach"
 PORT_FORWARD = "port-forward"
 DELEGATE_EVENTS = "warnings about delegates"
 SUMMARY = "capacity of virtual nodes"
+AGENT_HEALTH = "health of the target's agent"
 
 
 def _followed(kind: Kind, feature: str) -> tuple[Grant, ...]:
@@ -71,6 +86,7 @@ CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
     Grant(CLUSTER_SUMMARIES, "get", SUMMARY),
     Grant(CLUSTER_SUMMARIES, "list", SUMMARY),
     Grant(CLUSTER_SUMMARIES, "watch", SUMMARY),
+    *(Grant(LEASES, verb, AGENT_HEALTH, names=(LEASE_CONTROLLERS,)) for verb in ("get", "list", "watch")),
 )
 
 
@@ -85,15 +101,16 @@ def cluster_summary_viewer_role() -> dict[str, Any]:
 
 
 def _cluster_role(name: str, grants: tuple[Grant, ...]) -> dict[str, Any]:
-    verbs: dict[tuple[str, str], list[str]] = {}
+    verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for grant in grants:
-        verbs.setdefault((grant.kind.group, grant.resource), []).append(grant.verb)
+        verbs.setdefault((grant.kind.group, grant.resource, grant.names), []).append(grant.verb)
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name},
         "rules": [
             {"apiGroups": [group], "resources": [resource], "verbs": granted}
-            for (group, resource), granted in verbs.items()
+            | ({"resourceNames": list(objects)} if objects else {})
+            for (group, resource, objects), granted in verbs.items()
         ],
     }

@@ -24,7 +24,7 @@ class Targets:
         self._clock = clock
         self._probing = probing
         self._supervisor = supervisor
-        self._targets: dict[Key, tuple[Target, str, Callable[[], object]]] = {}
+        self._targets: dict[Key, tuple[Target, str, tuple[Callable[[], object], ...]]] = {}
         self._by_node: dict[str, Target] = {}
         self._closing: set[Cluster] = set()
         self._attach: list[Listener] = []
@@ -75,8 +75,11 @@ class Targets:
         cluster = self._local if connection is None else Cluster(connection, name)
         target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
         target.changed = self._changed
-        stop = self._supervisor.spawn(f"probe {name}", target.run)
-        self._targets[key] = (target, fingerprint, stop)
+        stops = (
+            self._supervisor.spawn(f"probe {name}", target.run),
+            self._supervisor.spawn(f"agent of {name}", target.watch_agent),
+        )
+        self._targets[key] = (target, fingerprint, stops)
         self._by_node[target.node_name] = target
         for listener in self._attach:
             listener(target)
@@ -88,8 +91,9 @@ class Targets:
         entry = self._targets.pop(key, None)
         if entry is None:
             return
-        target, _, stop = entry
-        stop()
+        target, _, stops = entry
+        for stop in stops:
+            stop()
         self._by_node.pop(target.node_name, None)
         for listener in self._detach:
             listener(target)

@@ -7,9 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent.api import names
-from agent.api.kinds import CHAPERONS, Kind
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
 from agent.base.clock import Clock
+from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Pulse, conclude
 from agent.clusters.cluster import Cluster
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
 from agent.kube.informer import Informer
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 log = logging.getLogger(__name__)
+
+SUMMARY_FIELDS = f"metadata.name={names.SUMMARY_NAME}"
+_LEASE_FIELDS = f"metadata.name={names.LEASE_CONTROLLERS}"
+_UNDECIDED_SECONDS = 3.0
+"""Pause between readings of the agent's lease while it is not known to be alive; a live one changes every 2 s."""
 
 
 class State(StrEnum):
@@ -53,6 +61,8 @@ class Probing:
     timeout: float = 3.0
     failures: int = 2
     """A target that was ready counts as unreachable after so many failed probes in a row."""
+    agent_interval: float = 15.0
+    """Pause between readings of the lease of the target's agent; its silence is granted a third of it on top."""
 
 
 class Target:
@@ -75,6 +85,14 @@ class Target:
         self._probe_now = asyncio.Event()
         self.chaperons = self.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self.chaperons.store.index("parent", parent_of)
+        self.agent: AgentRecord | None = OWN if is_self else None
+        """None until it is known for the first time: until then what was said of it last stays."""
+        self._connected = asyncio.Event()
+        self._pulse = Pulse(probing.agent_interval / 3)
+        self._pulse_record = self.agent
+        self.summaries = self.informer(CLUSTER_SUMMARIES, fields=SUMMARY_FIELDS)
+        if not is_self:
+            self.summaries.subscribe(lambda old, new: self._judge_agent())
 
     @property
     def namespace(self) -> str:
@@ -114,6 +132,44 @@ class Target:
                     await self._probe_now.wait()
             except TimeoutError:
                 pass
+
+    async def watch_agent(self) -> None:
+        """Read the lease of the target's agent from time to time until cancelled, while the target is ready.
+
+        A change of the agent's state is told to `changed`.
+        """
+        if self.is_self:
+            return
+        while True:
+            await self._connected.wait()
+            await self._read_lease()
+            alive = self._pulse_record is not None and self._pulse_record.usable
+            pause = self._probing.agent_interval
+            await asyncio.sleep(pause if alive else min(pause, _UNDECIDED_SECONDS))
+
+    async def _read_lease(self) -> None:
+        try:
+            _, items = await self.cluster.client.list_raw(LEASES, fields=_LEASE_FIELDS)
+            leases = [_lease_decoder.decode(item) for item in items]
+        except (Forbidden, NotFound) as error:
+            message = f"the lease {names.LEASE_CONTROLLERS} of the target's agent cannot be read: {error}"
+            self._pulse_record = AgentRecord(AgentState.UNKNOWN, message)
+        except KubeError as error:
+            # The probe says what there is to say.
+            log.debug("lease of the agent of target %s: %s", self.title, error)
+            return
+        else:
+            self._pulse_record = self._pulse.read(leases, asyncio.get_running_loop().time()) or self._pulse_record
+        self._judge_agent()
+
+    def _judge_agent(self) -> None:
+        old = self.agent
+        self.agent = conclude(self._pulse_record, self.summaries.store.get(("", names.SUMMARY_NAME)))
+        if self.agent is not None and self.agent != old:
+            level = logging.INFO if self.agent.usable else logging.WARNING
+            log.log(level, "agent of target %s: %s", "/".join(self.key).lstrip("/"), self.agent.message)
+        if self.agent != old:
+            self.changed(self)
 
     def _pause(self) -> float:
         if self.record.state is State.CONNECTING or (self.ready and self.record.failures):
@@ -167,9 +223,16 @@ class Target:
 
     def _become(self, record: Record) -> None:
         old, self.record = self.record, record
+        if self.ready:
+            self._connected.set()
+        else:
+            self._connected.clear()
         if (old.state, old.message) != (record.state, record.message):
             log.info("target %s: %s: %s", "/".join(self.key).lstrip("/"), record.state.value, record.message)
             self.changed(self)
+
+
+_lease_decoder = msgspec.json.Decoder(Lease)
 
 
 def classify(error: KubeError, namespace: str) -> tuple[State, str]:

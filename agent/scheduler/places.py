@@ -64,9 +64,13 @@ class Places:
 
 def make_place(target: Target, node: Object | None, summary: Object | None) -> Place:
     """What the scheduler needs of a target, of its virtual node and of its ClusterSummary."""
-    ready = target.ready and node is not None
+    ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
     since = target.record.since.strftime("%H:%M")
-    state = f"{target.record.message} (since {since})" if not target.ready else "its virtual node does not exist yet"
+    state = f"{target.record.message} (since {since})"
+    if target.ready and node is None:
+        state = "its virtual node does not exist yet"
+    elif target.ready and target.agent is not None:
+        state = target.agent.message
     spec: dict[str, Any] = {}
     if node is not None:
         spec = node.decode().get("spec") or {}

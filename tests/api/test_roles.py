@@ -44,8 +44,11 @@ def test_no_verb_is_granted_twice() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_a_viewer_reads_cluster_summaries_and_nothing_else() -> None:
-    assert granted(cluster_summary_viewer_role()) == {"clustersummaries": {"get", "list", "watch"}}
+def test_a_viewer_reads_cluster_summaries_and_the_agents_lease_and_nothing_else() -> None:
+    read = {"get", "list", "watch"}
+    assert granted(cluster_summary_viewer_role()) == {"clustersummaries": read, "leases": read}
+    (lease,) = (rule for rule in cluster_summary_viewer_role()["rules"] if rule["resources"] == ["leases"])
+    assert lease["resourceNames"] == ["admiralty-controller-manager"]
 
 
 def test_the_roles_have_the_names_that_sources_are_bound_to() -> None:

@@ -25,10 +25,10 @@ PROBING = Probing(interval=0.1, timeout=0.5, failures=2)
 
 
 @asynccontextmanager
-async def registry(connection: Connection) -> AsyncIterator[Targets]:
+async def registry(connection: Connection, probing: Probing = PROBING) -> AsyncIterator[Targets]:
     local = Cluster(connection, "local")
     async with Supervisor("test") as supervisor:
-        targets = Targets(local, SystemClock(), PROBING, supervisor)
+        targets = Targets(local, SystemClock(), probing, supervisor)
         try:
             yield targets
         finally:

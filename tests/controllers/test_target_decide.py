@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.target import Record, State
 from agent.controllers.target.decide import (
     Conditions,
@@ -26,8 +27,14 @@ OURS = "multicluster.admiralty.io/default-c1"
 OTHER = "multicluster.admiralty.io/default-c2"
 
 
-def told(state: State, message: str = "m") -> Conditions:
-    return conditions(None, health(Record(state, message, NOW)), 1, NOW)
+ALIVE = AgentRecord(AgentState.READY, "alive")
+SILENT = AgentRecord(AgentState.SILENT, "see that its agent runs")
+
+
+def told(
+    state: State, message: str = "m", agent: AgentRecord | None = None, old: Conditions | None = None
+) -> Conditions:
+    return conditions(old, health(Record(state, message, NOW), agent), 1, NOW)
 
 
 def values(found: Conditions) -> dict[str, str]:
@@ -48,17 +55,55 @@ def values(found: Conditions) -> dict[str, str]:
 )
 def test_each_state_has_its_conditions(state: State, want: tuple[str, str, str]) -> None:
     assert tuple(values(told(state))[kind] for kind in ("Reachable", "Authorized", "Ready")) == want
-    assert {condition["reason"] for condition in told(state)} == {state.value}
+    reasons = {condition["reason"] for condition in told(state) if condition["type"] != "AgentReady"}
+    assert reasons == {state.value}
 
 
 def test_a_target_that_cannot_be_tried_says_nothing_of_its_cluster() -> None:
     found = conditions(None, unconnected("SecretNotFound", "create it"), 1, NOW)
-    assert values(found) == {"Reachable": "Unknown", "Authorized": "Unknown", "Ready": "False"}
+    assert values(found) == {
+        "Reachable": "Unknown",
+        "Authorized": "Unknown",
+        "AgentReady": "Unknown",
+        "Ready": "False",
+    }
 
 
 def test_conditions_of_others_survive() -> None:
-    other: dict[str, Any] = {"type": "AgentReady", "status": "True"}
+    other: dict[str, Any] = {"type": "Sunny", "status": "True"}
     assert conditions([other], unconnected("x", "y"), 1, NOW)[0] == other
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "ready"),
+    [
+        (AgentState.READY, "True", "True"),
+        (AgentState.SILENT, "False", "False"),
+        (AgentState.TOO_OLD, "False", "False"),
+        (AgentState.UNKNOWN, "Unknown", "True"),
+    ],
+)
+def test_a_target_is_ready_unless_its_agent_does_not_work(state: AgentState, status: str, ready: str) -> None:
+    found = told(State.READY, agent=AgentRecord(state, "why"))
+    assert values(found) == {"Reachable": "True", "Authorized": "True", "AgentReady": status, "Ready": ready}
+    by_type = {condition["type"]: condition for condition in found}
+    assert (by_type["AgentReady"]["reason"], by_type["AgentReady"]["message"]) == (state.value, "why")
+    assert by_type["Ready"]["reason"] == (state.value if ready == "False" else "Connected")
+
+
+def test_nothing_is_said_of_the_agent_of_a_target_that_cannot_be_asked() -> None:
+    assert values(told(State.UNREACHABLE, agent=ALIVE))["AgentReady"] == "Unknown"
+
+
+def test_what_was_said_of_an_agent_stays_until_something_else_is_known() -> None:
+    assert "AgentReady" not in values(told(State.READY))
+    silent = told(State.READY, agent=SILENT)
+    assert told(State.READY, old=silent) == silent
+    assert values(told(State.READY, agent=ALIVE, old=silent))["Ready"] == "True"
+
+
+def test_an_agent_that_falls_silent_is_worth_an_event() -> None:
+    assert became_worse(told(State.READY, agent=ALIVE), told(State.READY, agent=SILENT))
 
 
 def test_an_event_is_due_when_a_target_stops_working_or_fails_in_another_way() -> None:

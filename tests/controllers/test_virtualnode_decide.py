@@ -4,7 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from agent.api.conditions import find_condition
+from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.target import Record, State
 from agent.controllers.virtualnode.decide import Create, Patch, View, check_pattern, decide, settles_in
 
@@ -20,6 +23,7 @@ VIEW = View(
     key=("default", "c2"),
     node=None,
     record=READY,
+    agent=AgentRecord(AgentState.READY, "alive"),
     draining=False,
     summary=SUMMARY,
     excluded=None,
@@ -92,6 +96,32 @@ def test_a_target_whose_credentials_went_is_away() -> None:
 def test_a_target_being_removed_takes_no_new_pods() -> None:
     body = patch(replace(VIEW, node=created(), draining=True)).body
     assert body["spec"]["taints"][-1] == {"key": "multicluster/draining", "effect": "NoSchedule"}
+
+
+def keys(node: dict[str, Any]) -> set[str]:
+    return {taint["key"] for taint in node["spec"]["taints"]}
+
+
+@pytest.mark.parametrize("state", [AgentState.SILENT, AgentState.TOO_OLD])
+def test_a_target_whose_agent_does_not_work_takes_no_new_pods(state: AgentState) -> None:
+    record = AgentRecord(state, "see that its agent runs")
+    body = patch(replace(VIEW, node=created(), agent=record)).body
+    assert body["spec"]["taints"][-1] == {"key": "multicluster/agent-not-ready", "effect": "NoSchedule"}
+
+
+def test_the_taint_of_an_agent_goes_when_it_works_again_or_nothing_is_known_of_it() -> None:
+    node = created(replace(VIEW, agent=AgentRecord(AgentState.SILENT, "dead")))
+    for state in (AgentState.READY, AgentState.UNKNOWN):
+        body = patch(replace(VIEW, node=node, agent=AgentRecord(state, "x"))).body
+        assert keys(body) == {"virtual-kubelet.io/provider"}
+
+
+def test_the_taint_of_an_agent_stays_as_it_is_until_something_is_known() -> None:
+    tainted = created(replace(VIEW, agent=AgentRecord(AgentState.SILENT, "dead")))
+    assert decide(replace(VIEW, node=tainted, agent=None)) is None
+    assert decide(replace(VIEW, node=created(), agent=None)) is None
+    lost = patch(replace(VIEW, node=tainted, record=LOST, agent=AgentRecord(AgentState.READY, "alive"))).body
+    assert "multicluster/agent-not-ready" in keys(lost)
 
 
 def test_what_users_did_to_the_node_survives() -> None:

@@ -144,12 +144,15 @@ class Fleet:
         return kubeconfig.render(target, server or cluster.server, authority or own, token=token)
 
     async def ready(self, namespace: str | None, name: str, *, kind: Kind = TARGETS, source: str = "") -> None:
-        """Wait until a target is Ready and has its virtual node."""
+        """Wait until a target is Ready and its virtual node says how large it is."""
         client = self.clients[source] if source else self.source
 
         async def is_ready() -> bool:
-            await client.get(NODES, virtual_node(namespace or "", name))
-            return condition(await client.get(kind, name, namespace), "Ready").get("status") == "True"
+            node = await client.get(NODES, virtual_node(namespace or "", name))
+            return (
+                bool(node["status"].get("allocatable"))
+                and condition(await client.get(kind, name, namespace), "Ready").get("status") == "True"
+            )
 
         await self.until(f"Target {name} is ready", is_ready, about=namespace or "")
 

@@ -13,7 +13,6 @@ STATEFULSETS = Kind("apps", "v1", "statefulsets", "StatefulSet")
 DAEMONSETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 
-CORE_EVENTS = Kind("", "v1", "events", "Event")
 
 ELECT = PREFIX + "elect"
 REGION = "topology.kubernetes.io/region"

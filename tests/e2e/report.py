@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, PODS, TARGETS, Kind
+from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, EVENTS, PODS, TARGETS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from tests.e2e.manifests import CORE_EVENTS
-from agent.api.kinds import EVENTS
 
 if TYPE_CHECKING:
     from tests.e2e.fleet import Fleet

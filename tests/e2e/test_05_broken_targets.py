@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import EVENTS, SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.names import virtual_node
 from agent.kube.errors import Invalid
-from agent.api.kinds import EVENTS
 from agent.sandbox import kubeconfig
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
-from tests.e2e.manifests import CORE_EVENTS, DEPLOYMENTS
+from tests.e2e.manifests import DEPLOYMENTS
 
 Raw = dict[str, Any]
 

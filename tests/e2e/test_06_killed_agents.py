@@ -91,9 +91,11 @@ async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
         await fleet.gone(TARGETS, "us", namespace)
 
 
-async def test_an_agent_killed_while_a_namespace_goes(fleet: Fleet, namespace: str) -> None:
-    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 10), namespace)
-    await fleet.running(namespace, "web", 10)
+@pytest.mark.parametrize("replicas", [0, 10])
+async def test_an_agent_killed_while_a_namespace_goes(fleet: Fleet, namespace: str, replicas: int) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
+    if replicas:
+        await fleet.running(namespace, "web", replicas)
     await fleet.source.delete(NAMESPACES, namespace)
     await fleet.sandbox.kill("cd", "agent")
     # Longer than a removed target that cannot be reached holds its pods (--release-after).

@@ -10,7 +10,14 @@ from typing import Any
 
 import msgspec
 
-from agent.api.kinds import MUTATING_WEBHOOKS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from agent.api.kinds import (
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    VALIDATING_WEBHOOKS,
+)
 from agent.base.clock import SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -21,6 +28,8 @@ from webhook.app import Webhook
 from webhook.settings import parse
 
 Raw = dict[str, Any]
+
+CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 def host_facing(cluster: Cluster) -> str:
@@ -116,17 +125,26 @@ class Place:
         """The MutatingWebhookConfiguration."""
         return await self.client.get(MUTATING_WEBHOOKS, self.namespace)
 
+    async def validation(self) -> Raw:
+        """The ValidatingWebhookConfiguration."""
+        return await self.client.get(VALIDATING_WEBHOOKS, self.namespace)
+
     async def trusted(self) -> bytes:
-        """What the API server trusts."""
-        (webhook,) = (await self.configuration())["webhooks"]
-        return base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+        """What the API server trusts in every entry; nothing while they differ."""
+        try:
+            entries = [*(await self.configuration())["webhooks"], *(await self.validation())["webhooks"]]
+        except NotFound:
+            return b""
+        bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
+        return base64.b64decode(bundles.pop()) if len(bundles) == 1 else b""
 
     async def prepare(self) -> None:
         """Make the namespace one whose pods can be elected and created."""
-        for left in await self.client.list(MUTATING_WEBHOOKS):
-            # A test that was ended by force leaves its own, which would refuse the elected pods of this one.
-            if left["metadata"]["name"].startswith("test-"):
-                await self.client.delete(MUTATING_WEBHOOKS, left["metadata"]["name"])
+        for kind in CONFIGURATIONS:
+            for left in await self.client.list(kind):
+                # A test that was ended by force leaves its own, which would refuse the elected pods of this one.
+                if left["metadata"]["name"].startswith("test-"):
+                    await self.client.delete(kind, left["metadata"]["name"])
         label = {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
         await self.client.patch(NAMESPACES, self.namespace, label)
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
@@ -136,8 +154,9 @@ class Place:
     async def clean(self) -> None:
         """Remove what would outlive the namespace, or keep it from going."""
         for name in (self.namespace, f"{self.namespace}-b"):
-            with contextlib.suppress(NotFound):
-                await self.client.delete(MUTATING_WEBHOOKS, name)
+            for kind in CONFIGURATIONS:
+                with contextlib.suppress(NotFound):
+                    await self.client.delete(kind, name)
         for pod in await self.client.list(PODS, self.namespace):
             with contextlib.suppress(NotFound):
                 await self.client.patch(

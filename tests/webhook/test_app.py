@@ -176,3 +176,53 @@ def configuration_of(place: Place, url: str) -> Raw:
         "metadata": {"name": place.namespace},
         "webhooks": [webhook],
     }
+
+
+async def elects_by_default(place: Place) -> None:
+    label = {"metadata": {"labels": {names.LABEL_ELECT_BY_DEFAULT: "true"}}}
+    await place.client.patch(NAMESPACES, place.namespace, label)
+
+    async def seen() -> bool:
+        made = await place.create(pod("probe"), dry_run=True)
+        return bool(made["spec"]["schedulerName"] == names.SCHEDULER_PROXY)
+
+    await until(seen, "API server sees the label of the namespace")
+
+
+def owned_by_daemon_set(name: str) -> Raw:
+    made = pod(name)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agents", "uid": "8b7a2f6e", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+async def test_a_namespace_that_elects_by_default_needs_no_annotations(place: Place) -> None:
+    async with place.replica():
+        await elects_by_default(place)
+        plain = await place.create(pod("plain"))
+        annotated = await place.create(elected("annotated"))
+        opted_out = await place.create(pod("opted-out", {SHORT: "false"}))
+        delegate = await place.create(owned_by_chaperon("delegate"))
+        daemon = await place.create(owned_by_daemon_set("daemon"))
+        placed = await place.create(pod("placed", nodeName="test-node-0"))
+    assert is_proxy(plain)
+    assert is_proxy(annotated)
+    assert not is_proxy(source_pod(plain))
+    assert plain["spec"].keys() == annotated["spec"].keys()
+    for untouched in (opted_out, delegate, daemon, placed):
+        assert untouched["spec"]["schedulerName"] == "default-scheduler"
+        assert names.LABEL_HAS_FINALIZER not in untouched["metadata"].get("labels", {})
+
+
+async def test_where_pods_are_elected_by_default_they_wait_for_the_webhook(place: Place) -> None:
+    async with place.replica():
+        await elects_by_default(place)
+    with pytest.raises(StatusError, match="failed calling webhook"):
+        await place.create(pod("plain"))
+    for name, created in (
+        ("opted-out", pod("opted-out", {SHORT: "false"})),
+        ("delegate", owned_by_chaperon("delegate")),
+        ("daemon", owned_by_daemon_set("daemon")),
+        ("placed", pod("placed", nodeName="test-node-0")),
+    ):
+        assert (await place.create(created))["metadata"]["name"] == name

@@ -7,8 +7,9 @@ import ssl
 import aiohttp
 import pytest
 
-from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS
-from tests.webhook.replica import Place, elected, until
+from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from agent.kube.errors import NotFound
+from tests.webhook.replica import CONFIGURATIONS, Place, Raw, elected, until
 from webhook import certificates
 from webhook.app import Webhook
 
@@ -137,10 +138,12 @@ async def test_a_changed_ca_bundle_is_repaired(place: Place) -> None:
     async with place.replica():
         good = await place.trusted()
         stranger = certificates.authority("stranger", certificates.made_at(good), certificates.BACKDATE)
-        (webhook,) = (await place.configuration())["webhooks"]
-        webhook["clientConfig"]["caBundle"] = base64.b64encode(stranger.certificate).decode()
-        webhook["timeoutSeconds"] = 3
-        await place.client.patch(MUTATING_WEBHOOKS, place.namespace, {"webhooks": [webhook]})
+        for kind, found in ((MUTATING_WEBHOOKS, place.configuration), (VALIDATING_WEBHOOKS, place.validation)):
+            webhooks = (await found())["webhooks"]
+            for webhook in webhooks:
+                webhook["clientConfig"]["caBundle"] = base64.b64encode(stranger.certificate).decode()
+                webhook["timeoutSeconds"] = 3
+            await place.client.patch(kind, place.namespace, {"webhooks": webhooks})
 
         async def repaired() -> bool:
             return await place.trusted() == good
@@ -151,24 +154,32 @@ async def test_a_changed_ca_bundle_is_repaired(place: Place) -> None:
 
 async def test_a_deleted_configuration_is_made_again(place: Place) -> None:
     async with place.replica():
-        old = await place.configuration()
-        await place.client.delete(MUTATING_WEBHOOKS, place.namespace)
+        old = [await place.configuration(), await place.validation()]
+        for kind in CONFIGURATIONS:
+            await place.client.delete(kind, place.namespace)
         await until(place.mutates, "API server calls the webhook again")
-        new = await place.configuration()
-    assert new["webhooks"] == old["webhooks"]
-    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+        await until(place.trusted, "both configurations are back")
+        new = [await place.configuration(), await place.validation()]
+    for before, after in zip(old, new, strict=True):
+        assert after["webhooks"] == before["webhooks"]
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
 
 
 async def test_a_start_brings_an_old_configuration_up_to_date(place: Place) -> None:
     async with place.replica():
         pass
-    (webhook,) = (await place.configuration())["webhooks"]
-    want = webhook | {"clientConfig": {}}
-    changed = webhook | {"matchConditions": [], "timeoutSeconds": 3, "clientConfig": {"url": "https://127.0.0.1:1/x"}}
+    want = await place.configuration()
+    first = want["webhooks"][0]
+    changed = first | {"matchConditions": [], "timeoutSeconds": 3, "clientConfig": {"url": "https://127.0.0.1:1/x"}}
+    # One entry, as Admiralty and we before namespaces elected by default had it.
     await place.client.patch(MUTATING_WEBHOOKS, place.namespace, {"webhooks": [changed]})
     async with place.replica():
-        (webhook,) = (await place.configuration())["webhooks"]
-    assert webhook | {"clientConfig": {}} == want
+        found = await place.configuration()
+    assert [without_address(each) for each in found["webhooks"]] == [without_address(each) for each in want["webhooks"]]
+
+
+def without_address(webhook: Raw) -> Raw:
+    return webhook | {"clientConfig": {}}
 
 
 async def test_a_certificate_near_its_end_is_renewed_under_the_same_ca(place: Place) -> None:
@@ -182,3 +193,22 @@ async def test_a_certificate_near_its_end_is_renewed_under_the_same_ca(place: Pl
         await until(renewed, "a new certificate")
         assert (await place.secret())["ca.crt"] == old["ca.crt"]
         await place.create(elected("probe"), dry_run=True)
+
+
+async def test_without_the_task_to_register_a_validating_configuration_may_be_missing(place: Place) -> None:
+    async with place.replica() as webhook:
+        port = webhook.settings.bind.port
+    await place.client.delete(VALIDATING_WEBHOOKS, place.namespace)
+    async with place.replica("--register=false", port=port):
+        assert await place.mutates()
+    with pytest.raises(NotFound):
+        await place.validation()
+
+
+async def test_without_the_task_to_register_a_missing_configuration_is_reported(place: Place) -> None:
+    async with place.replica("--register=false", ready=False) as webhook:
+
+        async def reported() -> bool:
+            return "start with --register" in (webhook.keeper.registration_problem() or "")
+
+        await until(reported, "the report")

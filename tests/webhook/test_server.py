@@ -6,6 +6,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
@@ -15,8 +16,10 @@ from tests.webhook.reviews import patch_of, pod, review
 from tests.webhook.test_targets import target
 from webhook import certificates
 from webhook.certificates import Pair
+from webhook.handlers import application
 from webhook.server import Server, Tls
 from webhook.targets import Targets
+from webhook.validator import Validator
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -27,6 +30,7 @@ LIMIT = 100_000
 class Running:
     """A server on loopback and the CA its callers trust."""
 
+    app: web.Application
     server: Server
     tls: Tls
     targets: Targets
@@ -50,10 +54,11 @@ async def running() -> AsyncIterator[Running]:
         for informer in targets.informers:
             informer.synced.set()
         targets.informers[0].store.put(target("c2", "default"))
-        server = Server(targets, tls, "127.0.0.1", 0, LIMIT)
+        app = application(targets, Validator(Client(session)), LIMIT)
+        server = Server(app, tls, "127.0.0.1", 0)
         await server.start()
         try:
-            yield Running(server, tls, targets, ca)
+            yield Running(app, server, tls, targets, ca)
         finally:
             await server.stop()
 
@@ -79,6 +84,24 @@ async def test_an_elected_pod_is_patched_over_tls(running: Running, http: aiohtt
         answered
     )
     assert count("mutated") == before + 1
+
+
+async def test_the_path_decides_whether_a_pod_has_to_ask(running: Running, http: aiohttp.ClientSession) -> None:
+    for path, patches in (("/mutate--v1-pod", False), ("/mutate-by-default--v1-pod", True)):
+        async with http.post(running.url(path), json=review(pod(elected=False))) as response:
+            assert ("patch" in (await response.json())["response"]) is patches
+
+
+async def test_our_own_kinds_are_validated_although_targets_are_not_known_yet(
+    running: Running, http: aiohttp.ClientSession
+) -> None:
+    running.targets.informers[0].synced.clear()
+    before = count("valid")
+    source = {"apiVersion": "multicluster.admiralty.io/v1alpha1", "kind": "Source", "spec": {"userName": "cd"}}
+    path = "/validate-multicluster-admiralty-io-v1alpha1"
+    async with http.post(running.url(path), json=review(source | {"metadata": {"name": "cd"}})) as response:
+        assert (await response.json())["response"] == {"uid": "705ab4f5", "allowed": True}
+    assert count("valid") == before + 1
 
 
 async def test_a_malformed_review_gets_400_and_the_reason(running: Running, http: aiohttp.ClientSession) -> None:
@@ -144,7 +167,9 @@ async def test_with_a_client_ca_only_its_clients_are_served(running: Running, tm
     (tmp_path / "ca.crt").write_bytes(clients.certificate)
     tls = Tls(str(tmp_path / "ca.crt"))
     tls.load(certificates.issue(running.ca, ["127.0.0.1"], NOW, DAY))
-    server = Server(running.targets, tls, "127.0.0.1", 0, LIMIT)
+    # An application belongs to one server.
+    app = web.Application()
+    server = Server(app, tls, "127.0.0.1", 0)
     await server.start()
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(running.ca))) as stranger:
@@ -164,7 +189,7 @@ async def test_a_key_of_another_certificate_is_not_loaded(running: Running) -> N
 
 async def test_a_port_in_use_is_named_with_its_flag(running: Running) -> None:
     with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1 port {running.server.port} \(--bind\)"):
-        Server(running.targets, running.tls, "127.0.0.1", running.server.port, LIMIT)
+        Server(running.app, running.tls, "127.0.0.1", running.server.port)
 
 
 async def test_latencies_are_measured(running: Running, http: aiohttp.ClientSession) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from webhook.bundle import Lifetimes
-from webhook.registration import Service
+from webhook.configurations import Service
 from webhook.settings import _OPTIONS, Address, own_namespace, parse
 
 URL = ("--url", "https://10.0.0.1:9443")
@@ -31,7 +31,7 @@ def test_defaults() -> None:
 def test_by_url_the_host_is_in_the_certificate() -> None:
     settings = parse(("--url", "https://[fd00::1]:9443/"), {})
     assert settings.certificate_name == "fd00::1"
-    assert settings.client_config == {"url": "https://[fd00::1]:9443/mutate--v1-pod"}
+    assert settings.reach("/mutate--v1-pod") == {"url": "https://[fd00::1]:9443/mutate--v1-pod"}
 
 
 def test_by_service_the_name_of_the_service_is_in_the_certificate() -> None:
@@ -39,7 +39,7 @@ def test_by_service_the_name_of_the_service_is_in_the_certificate() -> None:
     want = {"namespace": "system", "name": "hook", "port": 8443, "path": "/mutate--v1-pod"}
     assert settings.service == Service("system", "hook", 8443)
     assert settings.certificate_name == "hook.system.svc"
-    assert settings.client_config == {"service": want}
+    assert settings.reach("/mutate--v1-pod") == {"service": want}
     assert settings.drain == 5.0
 
 

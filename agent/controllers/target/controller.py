@@ -2,8 +2,8 @@
 
 Watches  Targets, ClusterTargets, each referenced Secret by its name, the state of connected targets; proxy pods and
          chaperons while a Target is being removed.
-Writes   the Target's conditions Reachable, Authorized, Ready (and Drained), its finalizer, one Warning event when it
-         becomes unusable; the proxy pods of a Target that is being removed.
+Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Drained), its finalizer, one Warning
+         event when it becomes unusable; the proxy pods of a Target that is being removed.
 A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
 go at once. Other targets are never disturbed.
 """
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from agent.api import names
-from agent.api.conditions import set_condition
+from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
@@ -133,7 +133,7 @@ class TargetRoom(Controller[Key]):
             await self._hold(key, target)
             return None
         else:
-            state = decide.health(connected.record)
+            state = decide.health(connected.record, connected.agent)
         if state is None:
             return None
         new = decide.conditions(old, state, target["metadata"].get("generation"), now)
@@ -145,7 +145,8 @@ class TargetRoom(Controller[Key]):
                 return wait
         await self._write(key, target, new)
         if decide.became_worse(old, new):
-            self._deps.recorder.event(target, "Warning", state.reason, state.message)
+            ready = find_condition(new, "Ready") or {}
+            self._deps.recorder.event(target, "Warning", ready["reason"], ready["message"])
         return None
 
     async def _hold(self, key: Key, target: Raw) -> None:

@@ -7,12 +7,23 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
+from agent.clusters.agenthealth import NOT_ASKED, AgentRecord, AgentState
 from agent.clusters.target import Record, State
 
 SETTLE_SECONDS = 5.0
 """A target that is connecting keeps its old conditions for so long: restarts and short losses are not told."""
 
 Conditions = list[dict[str, Any]]
+
+AGENT_READY = "AgentReady"
+"""Whether the target's own agent is alive and of a version that fits."""
+
+_AGENT_STATUS: dict[AgentState, Status] = {
+    AgentState.READY: "True",
+    AgentState.SILENT: "False",
+    AgentState.TOO_OLD: "False",
+    AgentState.UNKNOWN: "Unknown",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,8 @@ class Health:
     ready: Status
     reason: str
     message: str
+    agent: AgentRecord | None = NOT_ASKED
+    """None: not known yet, what was said last stays."""
 
 
 _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
@@ -37,9 +50,10 @@ _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
 }
 
 
-def health(record: Record) -> Health:
-    """The conditions that a connected target's record means."""
-    return Health(*_ASPECTS[record.state], record.state.value, record.message)
+def health(record: Record, agent: AgentRecord | None) -> Health:
+    """The conditions that a connected target's record and that of its agent mean."""
+    asked = agent if record.state is State.READY else NOT_ASKED
+    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked)
 
 
 def unconnected(reason: str, message: str) -> Health:
@@ -48,15 +62,28 @@ def unconnected(reason: str, message: str) -> Health:
 
 
 def conditions(old: Conditions | None, now_is: Health, generation: int | None, now: datetime) -> Conditions:
-    """All conditions of a target; those of others stay."""
+    """All conditions of a target; those of others stay. A target whose agent does not work is not Ready."""
+    agent = now_is.agent or _last_told(old)
+    ready = (now_is.ready, now_is.reason, now_is.message)
+    if now_is.ready == "True" and agent is not None and not agent.usable:
+        ready = ("False", agent.state.value, agent.message)
+    values = [
+        ("Reachable", now_is.reachable, now_is.reason, now_is.message),
+        ("Authorized", now_is.authorized, now_is.reason, now_is.message),
+    ]
+    if agent is not None:
+        values.append((AGENT_READY, _AGENT_STATUS[agent.state], agent.state.value, agent.message))
     result = list(old or ())
-    for kind, status in (
-        ("Reachable", now_is.reachable),
-        ("Authorized", now_is.authorized),
-        ("Ready", now_is.ready),
-    ):
-        result = set_condition(result, kind, status, now_is.reason, now_is.message, now, generation)
+    for kind, status, reason, message in (*values, ("Ready", *ready)):
+        result = set_condition(result, kind, status, reason, message, now, generation)
     return result
+
+
+def _last_told(old: Conditions | None) -> AgentRecord | None:
+    told = find_condition(old, AGENT_READY)
+    if told is None or told.get("reason") not in list(AgentState):
+        return None
+    return AgentRecord(AgentState(told["reason"]), told.get("message", ""))
 
 
 def settles_in(record: Record, now: datetime) -> float:

@@ -3,6 +3,7 @@
 Watches  Targets, ClusterTargets, virtual nodes, states of targets, the ClusterSummary in each target.
 Writes   the Node: labels, our taints, status. Users' labels, taints, annotations and cordon survive.
 Absent target: Ready stays true, the condition TargetReachable and a NoSchedule taint say that it is away.
+A target whose agent does not work gets no new pods: a taint of its own says so. What runs there stays.
 A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first.
 """
 
@@ -93,6 +94,7 @@ class VirtualNodeRoom(Controller[Key]):
             key=key,
             node=node.decode() if node is not None else None,
             record=connected.record if connected is not None else None,
+            agent=connected.agent if connected is not None else None,
             draining=target.deleting,
             summary=summary.decode() if summary is not None else None,
             excluded=None if flaw else excluded,

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agent.api import names
+from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.target import Record, State
 from agent.model.diff import merge_patch
 from agent.model.virtualnode import TAINT, InvalidPattern, desired_labels, node_status, virtual_node
@@ -19,6 +20,7 @@ SETTLE_SECONDS = 5.0
 """A target that is connecting leaves its node as it is for so long: restarts of the agent are not told."""
 
 UNREACHABLE = {"key": names.TAINT_UNREACHABLE, "effect": "NoSchedule"}
+AGENT = {"key": names.TAINT_AGENT, "effect": "NoSchedule"}
 DRAINING = {"key": names.TAINT_DRAINING, "effect": "NoSchedule"}
 
 
@@ -30,6 +32,8 @@ class View:
     node: Raw | None
     record: Record | None
     """None: there is no connection, because the Target or its Secret cannot be used."""
+    agent: AgentRecord | None
+    """None: not known yet."""
     draining: bool
     """The Target is being removed."""
     summary: Raw | None
@@ -129,6 +133,8 @@ def _applied(view: View, node: Raw) -> dict[str, str]:
 def _taints(view: View, current: list[Raw]) -> list[Raw]:
     away = view.record is None or view.record.state is not State.READY
     ours = [(TAINT, True), (UNREACHABLE, away), (DRAINING, view.draining)]
+    if view.agent is not None and not away:
+        ours.append((AGENT, not view.agent.usable))
     taints = list(current)
     for taint, present in ours:
         found = [other for other in taints if _same_taint(other, taint)]

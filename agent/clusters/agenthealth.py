@@ -1,0 +1,127 @@
+"""Whether a target's own agent is alive and new enough, judged from its leader lease and its ClusterSummary. Pure.
+
+An API server that answers says nothing about the agent behind it, and without one chaperons stay without pods.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS
+from agent.kube.store import Object
+
+OLDEST = (0, 1)
+"""Major and minor version of the oldest agent whose target this source can use."""
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_DEFAULT_DURATION = 15.0
+
+
+class AgentState(StrEnum):
+    """What we know of a target's agent. The values are reasons of the condition AgentReady."""
+
+    READY = "AgentReady"
+    SILENT = "AgentSilent"
+    TOO_OLD = "AgentTooOld"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True)
+class AgentRecord:
+    """The state of a target's agent, in words, too."""
+
+    state: AgentState
+    message: str
+
+    @property
+    def usable(self) -> bool:
+        """Whether the target may get new pods, as far as its agent goes."""
+        return self.state in (AgentState.READY, AgentState.UNKNOWN)
+
+
+OWN = AgentRecord(AgentState.READY, "this agent is the target's own")
+NOT_ASKED = AgentRecord(AgentState.UNKNOWN, "the target cannot be asked")
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What of a leader lease matters."""
+
+    class Metadata(msgspec.Struct, frozen=True):
+        """Where it is."""
+
+        namespace: str = ""
+
+    class Spec(msgspec.Struct, frozen=True, rename="camel"):
+        """Who holds it, since when, and for how long (seconds)."""
+
+        holder_identity: str | None = None
+        lease_duration_seconds: float | None = None
+        renew_time: str | None = None
+
+    metadata: Metadata = Metadata()
+    spec: Spec = Spec()
+
+
+@dataclass
+class _Seen:
+    spec: Lease.Spec
+    since: float
+    moved: bool = False
+
+
+class Pulse:
+    """Follows the leases of one target's agent.
+
+    Only changes count, by our own monotonic clock: the target's clock may be wrong. A lease is given up when it has
+    not changed for its duration and `margin` seconds; a lease that nobody holds changes no more, either.
+    """
+
+    def __init__(self, margin: float) -> None:
+        self._margin = margin
+        self._seen: dict[str, _Seen] = {}
+
+    def read(self, leases: Iterable[Lease], now: float) -> AgentRecord | None:
+        """What the leases found at this moment (seconds) mean; None while that cannot be told yet."""
+        found = {lease.metadata.namespace: lease.spec for lease in leases}
+        self._seen = {namespace: self._note(namespace, spec, now) for namespace, spec in found.items()}
+        if not found:
+            return AgentRecord(AgentState.UNKNOWN, f"the target has no lease {LEASE_CONTROLLERS}: its agent is another")
+        verdicts = {namespace: self._alive(seen, now) for namespace, seen in self._seen.items()}
+        if True in verdicts.values():
+            return AgentRecord(AgentState.READY, "the target's agent is alive")
+        if None in verdicts.values():
+            return None
+        last = max(self._seen, key=lambda namespace: self._seen[namespace].since)
+        return AgentRecord(
+            AgentState.SILENT,
+            f"nobody renews lease {last}/{LEASE_CONTROLLERS} in the target: see that its agent runs",
+        )
+
+    def _note(self, namespace: str, spec: Lease.Spec, now: float) -> _Seen:
+        seen = self._seen.get(namespace)
+        if seen is None:
+            return _Seen(spec, now)
+        return seen if seen.spec == spec else _Seen(spec, now, moved=True)
+
+    def _alive(self, seen: _Seen, now: float) -> bool | None:
+        if now - seen.since > (seen.spec.lease_duration_seconds or _DEFAULT_DURATION) + self._margin:
+            return False
+        return True if seen.moved and seen.spec.holder_identity else None
+
+
+def conclude(pulse: AgentRecord | None, summary: Object | None) -> AgentRecord | None:
+    """The state of an agent: dead before too old before anything else. Admiralty's agents tell no version."""
+    told = summary.annotations.get(ANNOTATION_AGENT_VERSION, "") if summary is not None else ""
+    version = _VERSION.match(told)
+    if version is None or (int(version[1]), int(version[2])) >= OLDEST:
+        return pulse
+    if pulse is not None and pulse.state is AgentState.SILENT:
+        return pulse
+    needed = ".".join(map(str, OLDEST))
+    return AgentRecord(
+        AgentState.TOO_OLD,
+        f"the target's agent is version {told}, this source needs {needed} or later: upgrade the agent there",
+    )

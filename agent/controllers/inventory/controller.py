@@ -1,0 +1,118 @@
+"""Inventory: publish which service accounts and claims the namespaces of targets have.
+
+Watches  service accounts (but `default`, which every namespace has) and persistent volume claims in targets;
+         namespaces here whose pods may be elected; Targets and ClusterTargets.
+Writes   `status.namespaces` of Targets and their condition InventoryPublished.
+The webhook never calls a target: it warns of what is not in the status (design.md, ruling 14). Absent target: what was
+published last stays. One that does not let its sources list a kind: nothing is published of it, and the condition says
+so. A target that is this very cluster has what its pods need.
+"""
+
+import time
+from collections.abc import Callable
+
+from agent.api import names
+from agent.api.conditions import set_condition
+from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SERVICE_ACCOUNTS, TARGETS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, View, decide
+from agent.kube.errors import Forbidden
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.diff import same
+from agent.runtime.controller import Controller
+
+WRITE_SECONDS = 1.0
+"""At most one write per Target in this time, however fast its target changes."""
+_UNSYNCED_SECONDS = 5.0
+_NOT_DEFAULT = "metadata.name!=default"
+
+
+class InventoryRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "inventory"
+    workers = 2
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._informers: dict[Key, dict[str, Informer]] = {}
+        self._stops: dict[Key, list[Callable[[], None]]] = {}
+        self._written_at: dict[Key, float] = {}
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._namespaces = deps.local.informer(NAMESPACES, labels=f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}")
+        for informer in self._objects.values():
+            self.watch(informer, lambda target: (target.key,))
+        self.watch(self._namespaces, lambda namespace: tuple(self._informers))
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(lambda target: self.queue.add(target.key))
+        deps.targets.on_detach(self._detached)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Publish what one target has, once everything about it was read."""
+        obj = self._objects[CLUSTER_TARGETS if not key[0] else TARGETS].store.get(key)
+        target = self._deps.targets.get(key)
+        if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
+            return None
+        view = self._view(target)
+        if view is None:
+            return _UNSYNCED_SECONDS
+        wait = self._written_at.get(key, -WRITE_SECONDS) + WRITE_SECONDS - time.monotonic()
+        if wait > 0:
+            return wait
+        await self._write(obj, decide(view))
+        # A verb that is given back wakes us; one that is taken away, and leaves what was listed before, does not.
+        return None if not view.forbidden else _UNSYNCED_SECONDS
+
+    def _view(self, target: Target) -> View | None:
+        informers = self._informers.get(target.key, {})
+        kinds = {kind: informers[field] for kind, field in FIELDS.items() if field in informers}
+        forbidden = [kind for kind, informer in kinds.items() if isinstance(informer.error, Forbidden)]
+        found = {kind: informer for kind, informer in kinds.items() if kind not in forbidden}
+        if not kinds or not all(informer.synced.is_set() for informer in found.values()):
+            return None
+        return View(
+            namespaces=[namespace.name for namespace in self._namespaces.store if target.serves(namespace.name)],
+            found={kind: list(informer.store.keys()) for kind, informer in found.items()},
+            forbidden=forbidden,
+        )
+
+    async def _write(self, obj: Object, inventory: Inventory) -> None:
+        manifest = obj.decode()
+        old = manifest.get("status") or {}
+        conditions = set_condition(
+            old.get("conditions"),
+            CONDITION,
+            inventory.status,
+            inventory.reason,
+            inventory.message,
+            self._deps.clock.now(),
+            manifest["metadata"].get("generation"),
+        )
+        status = {"namespaces": inventory.namespaces, "conditions": conditions}
+        if same({field: old.get(field) for field in status}, status):
+            return
+        body = {"metadata": {"resourceVersion": obj.version}, "status": status}
+        raw = await self._deps.local.client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
+        self._objects[obj.kind].absorb(raw)
+        self._written_at[obj.key] = time.monotonic()
+
+    def _attached(self, target: Target) -> None:
+        if target.is_self:
+            return
+        informers = {}
+        for kind, field in FIELDS.items():
+            informers[field] = target.informer(kind, fields=_NOT_DEFAULT if kind is SERVICE_ACCOUNTS else "")
+        self._informers[target.key] = informers
+        self._stops[target.key] = [
+            self.watch(informer, lambda obj: (target.key,), required=False) for informer in informers.values()
+        ]
+        self.queue.add(target.key)
+
+    def _detached(self, target: Target) -> None:
+        self._informers.pop(target.key, None)
+        for stop in self._stops.pop(target.key, ()):
+            stop()
+        self._written_at.pop(target.key, None)

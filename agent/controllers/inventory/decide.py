@@ -1,0 +1,61 @@
+"""What the status of a Target says about the namespaces it serves. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.conditions import Status
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, Kind
+
+CONDITION = "InventoryPublished"
+FIELDS: Mapping[Kind, str] = {
+    SERVICE_ACCOUNTS: "serviceAccounts",
+    PERSISTENT_VOLUME_CLAIMS: "persistentVolumeClaims",
+}
+
+NAMES_LIMIT = 5_000
+"""Names in the status of one Target, a few hundred KB at most: etcd takes 1.5 MiB per object."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of one target; a kind is in `found` (namespace and name of each) or in `forbidden`."""
+
+    namespaces: Sequence[str]
+    found: Mapping[Kind, Iterable[tuple[str, str]]]
+    forbidden: Sequence[Kind] = ()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The status to write: `namespaces`, and the condition."""
+
+    namespaces: list[dict[str, Any]]
+    status: Status
+    reason: str
+    message: str
+
+
+def decide(view: View) -> Inventory:
+    """Sorted, so that the same inventory is written once."""
+    by_namespace: dict[str, dict[str, Any]] = {name: {"name": name} for name in sorted(view.namespaces)}
+    count = 0
+    for kind, keys in view.found.items():
+        for entry in by_namespace.values():
+            entry[FIELDS[kind]] = []
+        for namespace, name in sorted(keys):
+            if namespace in by_namespace:
+                by_namespace[namespace][FIELDS[kind]].append(name)
+                count += 1
+    if count > NAMES_LIMIT:
+        message = f"{count} names are too many to publish ({NAMES_LIMIT}): no warnings about what the target misses"
+        return Inventory([], "False", "TooMany", message)
+    namespaces = list(by_namespace.values()) if view.found else []
+    if view.forbidden:
+        kinds = " and ".join(kind.plural for kind in view.forbidden)
+        message = (
+            f"no warnings about missing {kinds}: the target's Source may not list and watch them; "
+            "add both verbs to its role"
+        )
+        return Inventory(namespaces, "False", "Forbidden", message)
+    return Inventory(namespaces, "True", "Published", "pods that need what the target does not have bring a warning")

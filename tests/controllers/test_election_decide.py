@@ -1,0 +1,33 @@
+import pytest
+
+from agent.controllers.election.decide import decide
+
+LABEL = "multicluster/elect-by-default"
+LONG = "multicluster.admiralty.io/elect-by-default"
+ENABLED = {"multicluster-scheduler": "enabled"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "want"),
+    [
+        pytest.param({}, {}, None, id="nothing asked, nothing there"),
+        pytest.param({LABEL: "true"}, {}, {LABEL: "true"}, id="asked for"),
+        pytest.param({LONG: "true"}, {}, {LABEL: "true"}, id="asked for with the long prefix"),
+        pytest.param({LABEL: "true"}, {LABEL: "true"}, None, id="asked for and there"),
+        pytest.param({LABEL: "true"}, {LABEL: "yes"}, {LABEL: "true"}, id="a wrong label"),
+        pytest.param({}, {LABEL: "true"}, {LABEL: None}, id="a label that no annotation asks for"),
+        pytest.param({LABEL: "false"}, {LABEL: "true"}, {LABEL: None}, id="asked not to"),
+        pytest.param({LABEL: "yes"}, {LABEL: "true"}, {LABEL: None}, id="a value that means nothing"),
+        pytest.param({LONG: "false", LABEL: "true"}, {}, None, id="the long prefix wins"),
+    ],
+)
+def test_the_annotation_is_the_truth(
+    annotations: dict[str, str], labels: dict[str, str], want: dict[str, str | None] | None
+) -> None:
+    assert decide(annotations, {**ENABLED, **labels}).patch == want
+
+
+@pytest.mark.parametrize(("value", "complains"), [("true", False), ("false", False), ("yes", True), ("", True)])
+def test_a_value_that_means_nothing_is_complained_about(value: str, complains: bool) -> None:
+    assert bool(decide({LABEL: value}, {}).complaint) is complains
+    assert not decide({}, {}).complaint

@@ -1,0 +1,121 @@
+"""Promise 11: a stock chart, applied unchanged to a namespace that elects by default, runs across clusters."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import NAMESPACES, PODS, SERVICES
+from agent.api.names import ANNOTATION_MANIFEST, LABEL_ELECT_BY_DEFAULT
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, Raw, condition, on_virtual_node
+from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
+
+COUNTS = {"web": 4, "db": 2, "migrate": 2}
+
+
+def stock(obj: Raw) -> Raw:
+    """An object whose author has never heard of us."""
+    obj["spec"]["template"]["metadata"].pop("annotations")
+    return obj
+
+
+CHART = (
+    (
+        SERVICES,
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "db"},
+            "spec": {"clusterIP": "None", "selector": {"app": "db"}},
+        },
+    ),
+    (DEPLOYMENTS, stock(manifests.deployment("web", COUNTS["web"]))),
+    (STATEFULSETS, stock(manifests.stateful_set("db", COUNTS["db"]))),
+    (DAEMONSETS, stock(manifests.workload(DAEMONSETS, "log", {}))),
+    (JOBS, stock(manifests.job("migrate", COUNTS["migrate"]))),
+)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def electing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """A namespace with the annotation, once the agent has seen it."""
+    annotation = {"metadata": {"annotations": {"multicluster/elect-by-default": "true"}}}
+    await fleet.source.patch(NAMESPACES, namespace, annotation)
+    await elects(fleet, namespace, True)
+    yield namespace
+
+
+async def elects(fleet: Fleet, namespace: str, want: bool) -> None:
+    """Wait until the namespace has the label, or has it no more, and the webhook is called accordingly."""
+
+    async def labelled() -> bool:
+        labels = (await fleet.source.get(NAMESPACES, namespace))["metadata"]["labels"]
+        return (LABEL_ELECT_BY_DEFAULT in labels) is want
+
+    await fleet.until("the label follows the annotation", labelled, about=namespace)
+
+    async def called() -> bool:
+        pod = msgspec.json.encode(manifests.pod("probe", elect=None))
+        made = await fleet.source.session.request("POST", PODS.path(namespace), params={"dryRun": "All"}, body=pod)
+        return (b'"schedulerName":"admiralty-proxy"' in made) is want
+
+    await fleet.until("the API server calls the webhook accordingly", called, about=namespace)
+
+
+async def test_a_stock_chart_runs_unchanged(fleet: Fleet, electing: str) -> None:
+    for kind, obj in CHART:
+        await fleet.source.create(kind, obj, electing)
+    web = await fleet.running(electing, "web", COUNTS["web"])
+    db = await fleet.running(electing, "db", COUNTS["db"])
+
+    async def complete() -> bool:
+        job = await fleet.source.get(JOBS, "migrate", electing)
+        return condition(job, "Complete").get("status") == "True"
+
+    await fleet.until("the Job completes", complete, about=electing)
+    for pod in (*web, *db, *await fleet.pods(electing, "migrate")):
+        assert on_virtual_node(pod)
+        assert "multicluster.admiralty.io/elect" not in pod["metadata"]["annotations"]
+        assert ANNOTATION_MANIFEST in pod["metadata"]["annotations"]
+    assert {pod["metadata"]["name"] for pod in db} == {"db-0", "db-1"}
+    await fleet.agree(electing)
+    assert len(await fleet.delegates(electing)) == sum(COUNTS.values())
+
+
+async def test_a_daemon_set_stays_on_the_nodes_here(fleet: Fleet, electing: str) -> None:
+    kind, obj = next((kind, obj) for kind, obj in CHART if kind is DAEMONSETS)
+    await fleet.source.create(kind, obj, electing)
+
+    async def wanted() -> int:
+        return int((await fleet.source.get(DAEMONSETS, "log", electing))["status"]["desiredNumberScheduled"])
+
+    count = await fleet.until("the DaemonSet has its pods", wanted, about=electing)
+    for pod in await fleet.running(electing, "log", count):
+        assert not on_virtual_node(pod)
+        assert pod["spec"]["nodeName"].startswith("cd-node-")
+    assert not await fleet.delegates(electing)
+
+
+async def test_a_pod_that_opts_out_stays_here(fleet: Fleet, electing: str) -> None:
+    opted_out = manifests.pod("stays", elect=None, annotations={"multicluster/elect": "false"})
+    await fleet.source.create(PODS, opted_out, electing)
+    (pod,) = await fleet.running(electing, "stays", 1)
+    assert pod["spec"]["nodeName"].startswith("cd-node-")
+
+
+async def test_without_the_annotation_pods_stay_here_again(fleet: Fleet, electing: str) -> None:
+    annotation = {"metadata": {"annotations": {"multicluster/elect-by-default": None}}}
+    await fleet.source.patch(NAMESPACES, electing, annotation)
+    await elects(fleet, electing, False)
+    await fleet.source.create(PODS, manifests.pod("stays", elect=None), electing)
+    (pod,) = await fleet.running(electing, "stays", 1)
+    assert pod["spec"]["nodeName"].startswith("cd-node-")
+
+
+@pytest.mark.parametrize("key", ["multicluster/elect", "multicluster.admiralty.io/elect"])
+async def test_an_annotated_pod_is_elected_as_everywhere(fleet: Fleet, electing: str, key: str) -> None:
+    await fleet.source.create(PODS, manifests.pod("goes", elect=key), electing)
+    (pod,) = await fleet.running(electing, "goes", 1)
+    assert on_virtual_node(pod)

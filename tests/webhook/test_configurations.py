@@ -1,0 +1,89 @@
+import base64
+
+from agent.api.kinds import MUTATING_WEBHOOKS
+from webhook.configurations import Service, by_service, by_url, mutating, trust_patch, validating
+
+CA = b"-----BEGIN CERTIFICATE-----\n"
+
+
+def test_the_configuration_is_the_one_of_the_wire_contract() -> None:
+    made = mutating("flotilla", by_service(Service("system", "hook")), CA)
+    webhook = made["webhooks"][0]
+    assert made["apiVersion"] == MUTATING_WEBHOOKS.api_version
+    assert made["metadata"] == {"name": "flotilla"}
+    assert webhook["name"] == "flotilla.multicluster.admiralty.io"
+    assert webhook["admissionReviewVersions"] == ["v1"]
+    assert webhook["clientConfig"] == {
+        "service": {"namespace": "system", "name": "hook", "port": 443, "path": "/mutate--v1-pod"},
+        "caBundle": base64.b64encode(CA).decode(),
+    }
+    assert webhook["rules"] == [
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"], "scope": "*"}
+    ]
+    assert webhook["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
+    assert "objectSelector" not in webhook
+    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Fail", "None", 10)
+    assert webhook["reinvocationPolicy"] == "Never"
+    assert [condition["name"] for condition in webhook["matchConditions"]] == ["elected", "not-a-delegate"]
+
+
+def test_reinvocation_is_a_choice() -> None:
+    made = mutating("flotilla", by_url("https://h:1"), CA, reinvocation="IfNeeded")
+    assert made["webhooks"][0]["reinvocationPolicy"] == "IfNeeded"
+
+
+def test_outside_a_cluster_the_webhook_is_called_by_url() -> None:
+    assert by_url("https://h:9443/")("/mutate--v1-pod") == {"url": "https://h:9443/mutate--v1-pod"}
+
+
+def test_a_configuration_that_trusts_us_needs_no_patch() -> None:
+    made = mutating("flotilla", by_url("https://h:1"), CA)
+    assert trust_patch(made, CA) == {}
+    assert trust_patch({}, CA) == {}
+
+
+def test_only_the_trust_of_a_configuration_is_patched() -> None:
+    made = mutating("flotilla", by_url("https://h:1"), CA)
+    want = base64.b64encode(b"new").decode()
+    assert trust_patch(made, b"new") == {
+        "webhooks": [
+            {"name": "flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
+            {"name": "by-default.flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
+        ]
+    }
+    made["webhooks"][0]["clientConfig"]["caBundle"] = want
+    assert [each["name"] for each in trust_patch(made, b"new")["webhooks"]] == [
+        "by-default.flotilla.multicluster.admiralty.io"
+    ]
+
+
+def test_pods_of_namespaces_that_elect_by_default_have_an_entry_of_their_own() -> None:
+    asked, by_default = mutating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"]
+    assert by_default["clientConfig"]["service"]["path"] == "/mutate-by-default--v1-pod"
+    assert by_default["namespaceSelector"] == {
+        "matchLabels": {"multicluster-scheduler": "enabled", "multicluster/elect-by-default": "true"}
+    }
+    assert [condition["name"] for condition in by_default["matchConditions"]] == [
+        "says-nothing",
+        "not-a-delegate",
+        "not-of-a-daemonset",
+        "not-placed",
+    ]
+    alike = asked.keys() - {"name", "clientConfig", "namespaceSelector", "matchConditions"}
+    assert {key: by_default[key] for key in alike} == {key: asked[key] for key in alike}
+
+
+def test_our_own_kinds_are_validated_but_never_wait_for_us() -> None:
+    made = validating("flotilla", by_url("https://h:1"), CA)
+    (webhook,) = made["webhooks"]
+    assert made["kind"] == "ValidatingWebhookConfiguration"
+    assert webhook["failurePolicy"] == "Ignore"
+    assert webhook["rules"] == [
+        {
+            "apiGroups": ["multicluster.admiralty.io"],
+            "apiVersions": ["v1alpha1"],
+            "resources": ["targets", "clustertargets", "sources", "clustersources"],
+            "operations": ["CREATE", "UPDATE"],
+            "scope": "*",
+        }
+    ]

@@ -1,0 +1,177 @@
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.model.proxypod import proxy_pod, source_pod
+from tests.webhook.reviews import patched, pod, review
+from webhook.pods import answer
+from webhook.review import Answer, Malformed, Outcome, read
+
+FINALIZERS = {"default": ["multicluster.admiralty.io/c1", "multicluster.admiralty.io/default-c2"]}
+
+
+class Known:
+    """Targets as the tests want them."""
+
+    def finalizers(self, namespace: str) -> list[str]:
+        return FINALIZERS.get(namespace, [])
+
+
+def ask(obj: Any, *, by_default: bool = False, **request: Any) -> Answer:
+    body = msgspec.json.encode(review(obj, **request))
+    return answer(read(body), Known(), by_default=by_default)
+
+
+def test_an_elected_pod_becomes_a_proxy_pod() -> None:
+    given = ask(pod())
+    assert given.outcome is Outcome.MUTATED
+    assert given.review["response"]["uid"] == "705ab4f5"
+    assert given.review["response"]["allowed"] is True
+    assert patched(pod(), given.review) == proxy_pod(pod(), FINALIZERS["default"])
+
+
+def test_the_patch_leaves_fields_we_do_not_know_alone() -> None:
+    sent = pod()
+    sent["spec"]["fieldOfTheFuture"] = {"a": [1]}
+    sent["spec"]["containers"][0]["another"] = True
+    proxy = patched(sent, ask(sent).review)
+    assert proxy["spec"]["fieldOfTheFuture"] == {"a": [1]}
+    assert source_pod(proxy)["spec"] == sent["spec"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pod(elected=False),
+        pod() | {"metadata": {"name": "web"}},
+        pod()
+        | {
+            "metadata": {
+                **pod()["metadata"],
+                "ownerReferences": [
+                    {"apiVersion": "multicluster.admiralty.io/v1alpha1", "kind": "PodChaperon", "controller": True}
+                ],
+            }
+        },
+    ],
+    ids=["not elected", "without annotations", "a delegate"],
+)
+def test_other_pods_are_allowed_as_they_are(sent: dict[str, Any]) -> None:
+    given = ask(sent)
+    assert given.outcome is Outcome.UNTOUCHED
+    assert given.review["response"] == {"uid": "705ab4f5", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    "request_", [{"operation": "UPDATE"}, {"operation": "DELETE", "object": None}, {"subResource": "status"}]
+)
+def test_only_creation_is_ours(request_: dict[str, Any]) -> None:
+    sent = request_.pop("object", pod())
+    assert ask(sent, **request_).outcome is Outcome.UNTOUCHED
+
+
+def test_a_second_invocation_changes_nothing() -> None:
+    once = patched(pod(), ask(pod()).review)
+    again = ask(once)
+    assert again.review["response"] == {"uid": "705ab4f5", "allowed": True}
+
+
+def test_the_namespace_of_the_request_counts_when_the_pod_has_none() -> None:
+    sent = pod()
+    del sent["metadata"]["namespace"]
+    proxy = patched(sent, ask(sent).review)
+    assert proxy["metadata"]["namespace"] == "default"
+    assert proxy["metadata"]["finalizers"] == FINALIZERS["default"]
+    assert source_pod(proxy)["metadata"]["namespace"] == "default"
+
+
+def test_what_was_sent_is_not_changed() -> None:
+    request = read(msgspec.json.encode(review(pod())))
+    before = copy.deepcopy(request)
+    answer(request, Known())
+    assert request == before
+
+
+def test_a_pod_without_any_target_is_mutated_with_a_warning() -> None:
+    sent = pod()
+    sent["metadata"]["namespace"] = "elsewhere"
+    response = ask(sent).review["response"]
+    assert response["allowed"] is True
+    assert response["warnings"] == [
+        "no Target in namespace elsewhere and no ClusterTarget: the pod stays pending until there is one"
+    ]
+
+
+def test_a_bad_annotation_is_refused_with_field_and_remedy() -> None:
+    given = ask(pod(no_prefix_label_regexp="("))
+    response = given.review["response"]
+    status = response["status"]
+    field = "metadata.annotations[multicluster.admiralty.io/no-prefix-label-regexp]"
+    assert given.outcome is Outcome.REFUSED
+    assert response["allowed"] is False
+    assert "patch" not in response
+    assert (status["status"], status["code"], status["reason"]) == ("Failure", 422, "Invalid")
+    assert status["message"].startswith(f"{field}: ")
+    assert status["details"]["causes"][0]["field"] == field
+    assert status["details"]["name"] == "web"
+
+
+def test_a_dry_run_gets_the_same_answer() -> None:
+    assert ask(pod(), dryRun=True) == ask(pod())
+
+
+@pytest.mark.parametrize("obj", [None, [], {"kind": "Service", "metadata": {}}, {"kind": "Pod"}])
+def test_what_is_not_a_pod_is_malformed(obj: Any) -> None:
+    with pytest.raises(Malformed, match=r"request\.object is not a pod"):
+        ask(obj)
+
+
+def owned(kind: str, api_version: str, **over: Any) -> dict[str, Any]:
+    made = pod(elected=False)
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": True, **over}
+    ]
+    return made
+
+
+def placed() -> dict[str, Any]:
+    made = pod(elected=False)
+    made["spec"]["nodeName"] = "node-1"
+    return made
+
+
+def marked(key: str, value: str) -> dict[str, Any]:
+    made = pod(elected=False)
+    made["metadata"]["annotations"] = {key: value}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sent", "want"),
+    [
+        pytest.param(pod(elected=False), Outcome.MUTATED, id="a pod that says nothing"),
+        pytest.param(pod(), Outcome.MUTATED, id="a pod that asks for it itself"),
+        pytest.param(owned("ReplicaSet", "apps/v1"), Outcome.MUTATED, id="a pod of a ReplicaSet"),
+        pytest.param(owned("StatefulSet", "apps/v1"), Outcome.MUTATED, id="a pod of a StatefulSet"),
+        pytest.param(owned("Job", "batch/v1"), Outcome.MUTATED, id="a pod of a Job"),
+        pytest.param(owned("DaemonSet", "operators.example.com/v1"), Outcome.MUTATED, id="of another DaemonSet"),
+        pytest.param(owned("DaemonSet", "apps/v1", controller=False), Outcome.MUTATED, id="owned, not controlled"),
+        pytest.param(marked("multicluster/elect", "true"), Outcome.MUTATED, id="short annotation"),
+        pytest.param(owned("DaemonSet", "apps/v1"), Outcome.UNTOUCHED, id="a pod of a DaemonSet"),
+        pytest.param(owned("PodChaperon", "multicluster.admiralty.io/v1alpha1"), Outcome.UNTOUCHED, id="a delegate"),
+        pytest.param(marked("multicluster/elect", "false"), Outcome.UNTOUCHED, id="a pod that opted out"),
+        pytest.param(placed(), Outcome.UNTOUCHED, id="a pod created on a node"),
+    ],
+)
+def test_a_namespace_that_elects_by_default_elects(sent: dict[str, Any], want: Outcome) -> None:
+    assert ask(sent, by_default=True).outcome is want
+
+
+def test_election_by_default_makes_the_same_proxy_pod() -> None:
+    sent = pod(elected=False)
+    proxy = patched(sent, ask(sent, by_default=True).review)
+    assert proxy == proxy_pod(sent, FINALIZERS["default"])
+    assert source_pod(proxy) == sent
+    assert ask(proxy, by_default=True).review["response"] == {"uid": "705ab4f5", "allowed": True}

@@ -1,0 +1,145 @@
+import re
+from typing import Any
+
+import pytest
+
+from webhook.review import Malformed
+from webhook.validation import SecretReference, faults, judge, secret_of
+
+Raw = dict[str, Any]
+
+
+def ours(kind: str, spec: Raw | None = None, name: str = "c2") -> Raw:
+    namespaced = {} if kind.startswith("Cluster") else {"namespace": "default"}
+    made: Raw = {
+        "apiVersion": "multicluster.admiralty.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, **namespaced},
+    }
+    return made if spec is None else made | {"spec": spec}
+
+
+def request(obj: Raw, old: Raw | None = None, **more: Any) -> Raw:
+    operation = "UPDATE" if old else "CREATE"
+    return {"uid": "1", "operation": operation, "object": obj, "oldObject": old, **more}
+
+
+def regexp(kind: str, pattern: str) -> Raw:
+    return ours(kind, {"self": True, "excludedLabelsRegexp": pattern})
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        ours("Target", {"self": True}),
+        ours("Target", {"self": True}, name="c" * 63),
+        regexp("Target", "^a=|^b="),
+        regexp("Target", ""),
+        regexp("ClusterTarget", r"^prefix\.io/"),
+        ours("Target"),
+        ours("Source", {"userName": "cd"}),
+        ours("Source", {"serviceAccountName": "cd"}),
+        ours("Source", {"userName": "cd", "serviceAccountName": "cd"}, name="c" * 253),
+        ours("ClusterSource", {"userName": "cd"}),
+        ours("ClusterSource", {"userName": "cd", "serviceAccount": {}}),
+        ours("ClusterSource", {"serviceAccount": {"name": "cd", "namespace": "default"}}),
+    ],
+)
+def test_what_works_has_no_fault(obj: Raw) -> None:
+    assert faults(obj) == []
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "remedy"),
+    [
+        pytest.param(regexp("Target", "("), "spec.excludedLabelsRegexp", "correct it", id="a Target"),
+        pytest.param(regexp("ClusterTarget", "?!x"), "spec.excludedLabelsRegexp", "correct it", id="a ClusterTarget"),
+        pytest.param(
+            ours("Target", {"self": True}, name="c" * 64),
+            "metadata.name",
+            r"64 characters.*multicluster.admiralty.io/target-name.*shorter",
+            id="a Target's name that is no label value",
+        ),
+        pytest.param(
+            ours("ClusterTarget", {"self": True}, name="c" * 64),
+            "metadata.name",
+            r"multicluster.admiralty.io/cluster-target-name.*shorter",
+            id="a ClusterTarget's name that is no label value",
+        ),
+        pytest.param(ours("Source", {}), "spec", "set userName, serviceAccountName", id="a Source of nobody"),
+        pytest.param(ours("Source"), "spec", "set userName, serviceAccountName", id="a Source without spec"),
+        pytest.param(ours("Source", {"userName": ""}), "spec", "set userName", id="a Source with an empty name"),
+        pytest.param(ours("ClusterSource", {}), "spec", "userName, serviceAccount,", id="a ClusterSource of nobody"),
+        pytest.param(
+            ours("ClusterSource", {"serviceAccount": {"name": "cd"}}),
+            "spec.serviceAccount.namespace",
+            "is missing",
+            id="a service account without namespace",
+        ),
+        pytest.param(
+            ours("ClusterSource", {"userName": "cd", "serviceAccount": {"namespace": "default"}}),
+            "spec.serviceAccount.name",
+            "is missing",
+            id="a service account without name beside a user",
+        ),
+    ],
+)
+def test_a_fault_names_its_field_and_the_remedy(obj: Raw, field: str, remedy: str) -> None:
+    (fault,) = judge(request(obj)).faults
+    assert fault.field == field
+    assert re.search(remedy, fault.reason), fault.reason
+
+
+def test_all_faults_are_told_at_once() -> None:
+    obj = ours("Target", {"self": True, "excludedLabelsRegexp": "("}, name="c" * 64)
+    assert [fault.field for fault in judge(request(obj)).faults] == ["metadata.name", "spec.excludedLabelsRegexp"]
+
+
+def test_an_update_is_refused_for_its_own_faults_only() -> None:
+    old = regexp("Target", "(")
+    finalizer = old | {"metadata": {**old["metadata"], "finalizers": ["multicluster/drain"]}}
+    tolerated = judge(request(finalizer, old))
+    assert tolerated.faults == ()
+    assert [fault.field for fault in tolerated.tolerated] == ["spec.excludedLabelsRegexp"]
+    assert judge(request(regexp("Target", "["), old)).faults
+    assert judge(request(regexp("Target", "("), regexp("Target", "a"))).faults
+    assert judge(request(regexp("Target", "a"), old)).faults == ()
+
+
+def test_what_is_being_deleted_can_go() -> None:
+    obj = regexp("Target", "(")
+    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert judge(request(obj, regexp("Target", "a"))).faults == ()
+
+
+@pytest.mark.parametrize("more", [{"operation": "DELETE"}, {"subResource": "status"}])
+def test_only_creation_and_updates_are_judged(more: Raw) -> None:
+    assert judge(request(regexp("Target", "("), **more)).faults == ()
+
+
+@pytest.mark.parametrize(
+    "obj", [None, [], {}, {"kind": "Pod", "apiVersion": "v1"}, {"kind": "Target", "apiVersion": "example.com/v1"}]
+)
+def test_what_is_none_of_our_kinds_is_malformed(obj: Any) -> None:
+    with pytest.raises(Malformed, match="none of Target, ClusterTarget, Source, ClusterSource"):
+        judge(request(obj))
+
+
+@pytest.mark.parametrize(
+    ("obj", "want"),
+    [
+        (ours("Target", {"self": True}), None),
+        (ours("Source", {"userName": "cd"}), None),
+        (ours("Target", {"kubeconfigSecret": {"name": "s"}}), SecretReference("team", "s", "config", None)),
+        (
+            ours("Target", {"kubeconfigSecret": {"name": "s", "key": "k", "context": "c"}}),
+            SecretReference("team", "s", "k", "c"),
+        ),
+        (
+            ours("ClusterTarget", {"kubeconfigSecret": {"namespace": "other", "name": "s"}}),
+            SecretReference("other", "s", "config", None),
+        ),
+    ],
+)
+def test_the_secret_of_a_target_is_found(obj: Raw, want: SecretReference | None) -> None:
+    assert secret_of(obj, "team") == want

@@ -1,0 +1,178 @@
+"""What API servers are told about this webhook: which objects to send, where to, and what if there is no answer. Pure.
+
+Pods are mutated at two paths, each by an entry of its own, so that as few pods as possible depend on us: those that ask
+for it themselves, and those of namespaces that elect by default. Our own kinds are validated at a third.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.kinds import (
+    CLUSTER_SOURCES,
+    CLUSTER_TARGETS,
+    MUTATING_WEBHOOKS,
+    SOURCES,
+    TARGETS,
+    VALIDATING_WEBHOOKS,
+    Kind,
+)
+from agent.api.names import (
+    ELECT,
+    ENABLED_VALUE,
+    GROUP,
+    LABEL_ELECT_BY_DEFAULT,
+    LABEL_ENABLED,
+    PREFIX,
+    SHORT_PREFIX,
+    VERSION,
+)
+
+PATH = "/mutate--v1-pod"
+PATH_V010 = "/mutate-v1-pod"
+PATH_BY_DEFAULT = "/mutate-by-default--v1-pod"
+PATH_VALIDATE = "/validate-multicluster-admiralty-io-v1alpha1"
+
+TIMEOUT_SECONDS = 10
+VALIDATION_TIMEOUT_SECONDS = 5
+
+VALIDATED = (TARGETS, CLUSTER_TARGETS, SOURCES, CLUSTER_SOURCES)
+
+Raw = dict[str, Any]
+Reach = Callable[[str], Raw]
+"""Path -> clientConfig without caBundle: how the API server reaches us."""
+
+_ANNOTATIONS = "object.metadata.annotations"
+_LONG_ELECT = PREFIX + ELECT
+_SHORT_ELECT = SHORT_PREFIX + ELECT
+
+ELECTED = (
+    f"has({_ANNOTATIONS}) && ('{_LONG_ELECT}' in {_ANNOTATIONS} || "
+    f"('{_SHORT_ELECT}' in {_ANNOTATIONS} && {_ANNOTATIONS}['{_SHORT_ELECT}'] != 'false'))"
+)
+"""CEL: only pods that ask for it depend on this webhook; every other pod is created while it is down."""
+
+SAYS_NOTHING = f"!has({_ANNOTATIONS}) || !('{_LONG_ELECT}' in {_ANNOTATIONS} || '{_SHORT_ELECT}' in {_ANNOTATIONS})"
+"""CEL: a pod that neither asks for election, which the other entry sees to, nor opts out of it."""
+
+NOT_PLACED = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
+"""CEL: who creates a pod on a node, as `kubectl debug node/NAME` does, means that node."""
+
+
+def _not_controlled_by(kind: str, group: str) -> str:
+    return (
+        "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, "
+        f"has(o.controller) && o.controller && o.kind == '{kind}' && o.apiVersion.startsWith('{group}/'))"
+    )
+
+
+NOT_A_DELEGATE = _not_controlled_by("PodChaperon", GROUP)
+"""CEL: a pod made by a PodChaperon runs here (ruling 3)."""
+
+NOT_OF_A_DAEMONSET = _not_controlled_by("DaemonSet", "apps")
+"""CEL: the pods of a DaemonSet belong to the nodes here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service through which the API server reaches the webhook."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+    @property
+    def host(self) -> str:
+        """The name that the API server expects in the certificate."""
+        return f"{self.name}.{self.namespace}.svc"
+
+
+def by_url(url: str) -> Reach:
+    """Outside the cluster, at `https://HOST:PORT`."""
+    return lambda path: {"url": url.rstrip("/") + path}
+
+
+def by_service(service: Service) -> Reach:
+    """In the cluster."""
+    reference = {"namespace": service.namespace, "name": service.name, "port": service.port}
+    return lambda path: {"service": {**reference, "path": path}}
+
+
+def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "Never") -> Raw:
+    """The MutatingWebhookConfiguration (specs, section 3, with the design's repairs). `ca_bundle` is PEM."""
+
+    def webhook(entry: str, path: str, labels: Mapping[str, str], conditions: Mapping[str, str]) -> Raw:
+        return {
+            **_entry(entry, reach(path), ca_bundle, _rule("", "v1", ("pods",), ("CREATE",)), TIMEOUT_SECONDS),
+            "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
+            "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": reinvocation,
+        }
+
+    asked = {"elected": ELECTED, "not-a-delegate": NOT_A_DELEGATE}
+    by_default = {
+        "says-nothing": SAYS_NOTHING,
+        "not-a-delegate": NOT_A_DELEGATE,
+        "not-of-a-daemonset": NOT_OF_A_DAEMONSET,
+        "not-placed": NOT_PLACED,
+    }
+    return _configuration(
+        MUTATING_WEBHOOKS,
+        name,
+        [
+            webhook(f"{name}.{GROUP}", PATH, {}, asked),
+            webhook(f"by-default.{name}.{GROUP}", PATH_BY_DEFAULT, {LABEL_ELECT_BY_DEFAULT: "true"}, by_default),
+        ],
+    )
+
+
+def validating(name: str, reach: Reach, ca_bundle: bytes) -> Raw:
+    """The ValidatingWebhookConfiguration of our own kinds.
+
+    Without an answer they pass: controllers say in conditions what is wrong, and operators must not wait for us.
+    """
+    rule = _rule(GROUP, VERSION, tuple(kind.plural for kind in VALIDATED), ("CREATE", "UPDATE"))
+    entry = _entry(f"validate.{name}.{GROUP}", reach(PATH_VALIDATE), ca_bundle, rule, VALIDATION_TIMEOUT_SECONDS)
+    return _configuration(VALIDATING_WEBHOOKS, name, [{**entry, "failurePolicy": "Ignore"}])
+
+
+def trust_patch(found: Mapping[str, Any], ca_bundle: bytes) -> Raw:
+    """The strategic merge patch that makes every webhook of a configuration trust `ca_bundle`; {} when all do."""
+    want = _encoded(ca_bundle)
+    stale = [
+        {"name": webhook["name"], "clientConfig": {"caBundle": want}}
+        for webhook in found.get("webhooks") or []
+        if webhook["clientConfig"].get("caBundle") != want
+    ]
+    return {"webhooks": stale} if stale else {}
+
+
+def _configuration(kind: Kind, name: str, webhooks: list[Raw]) -> Raw:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "webhooks": webhooks}
+
+
+def _rule(group: str, version: str, resources: Sequence[str], operations: Sequence[str]) -> Raw:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": list(resources),
+        "operations": list(operations),
+        "scope": "*",
+    }
+
+
+def _entry(name: str, client_config: Raw, ca_bundle: bytes, rule: Raw, timeout: int) -> Raw:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {**client_config, "caBundle": _encoded(ca_bundle)},
+        "rules": [rule],
+        "sideEffects": "None",
+        "timeoutSeconds": timeout,
+    }
+
+
+def _encoded(ca_bundle: bytes) -> str:
+    return base64.b64encode(ca_bundle).decode()

@@ -1,0 +1,97 @@
+"""The paths API servers call: body in, answer out, counted and timed."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
+from webhook import pods, review
+from webhook.configurations import PATH, PATH_BY_DEFAULT, PATH_V010, PATH_VALIDATE
+from webhook.review import Answer, Malformed, Outcome, Request
+from webhook.targets import Targets
+from webhook.validator import Validator
+
+_REQUESTS = Counter(
+    "flotilla_webhook_requests_total", "Admission requests by outcome.", ("outcome",), registry=REGISTRY
+)
+_SECONDS = Histogram(
+    "flotilla_webhook_seconds", "Duration of admission requests in seconds.", buckets=LATENCY_BUCKETS, registry=REGISTRY
+)
+_OUTCOMES = {outcome: _REQUESTS.labels(outcome.value) for outcome in Outcome}
+
+_log = logging.getLogger(__name__)
+
+
+class NotReady(Exception):
+    """The targets are not known yet."""
+
+
+class Handlers:
+    """What is behind each path."""
+
+    def __init__(self, targets: Targets, validator: Validator) -> None:
+        self._targets = targets
+        self._validator = validator
+
+    async def elected(self, request: Request) -> Answer:
+        """A pod that may have asked for election."""
+        return self._pod(request, by_default=False)
+
+    async def by_default(self, request: Request) -> Answer:
+        """A pod of a namespace that elects its pods."""
+        return self._pod(request, by_default=True)
+
+    async def validated(self, request: Request) -> Answer:
+        """A Target, ClusterTarget, Source or ClusterSource."""
+        return await self._validator.answer(request)
+
+    def _pod(self, request: Request, *, by_default: bool) -> Answer:
+        if not self._targets.synced:
+            raise NotReady
+        return pods.answer(request, self._targets, by_default=by_default)
+
+
+def application(targets: Targets, validator: Validator, body_limit: int) -> web.Application:
+    """The endpoint; `body_limit` is in bytes."""
+    handlers = Handlers(targets, validator)
+    app = web.Application(client_max_size=body_limit)
+    for path, answer in (
+        (PATH, handlers.elected),
+        (PATH_V010, handlers.elected),
+        (PATH_BY_DEFAULT, handlers.by_default),
+        (PATH_VALIDATE, handlers.validated),
+    ):
+        app.router.add_post(path, _served(answer))
+    return app
+
+
+def _served(answer: Callable[[Request], Awaitable[Answer]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """One AdmissionReview. 400 when it is malformed, 413 when it is too long, 503 before the targets are known."""
+
+    async def serve(request: web.Request) -> web.Response:
+        started = time.perf_counter()
+        outcome = Outcome.FAILED
+        try:
+            answered = await answer(review.read(await request.read()))
+            outcome = answered.outcome
+            if outcome is Outcome.REFUSED:
+                _log.info("refused: %s", answered.explanation)
+            return web.Response(body=msgspec.json.encode(answered.review), content_type="application/json")
+        except Malformed as error:
+            outcome = Outcome.MALFORMED
+            return web.Response(status=400, text=f"{error}\n")
+        except NotReady:
+            outcome = Outcome.NOT_READY
+            return web.Response(status=503, text="the targets are not known yet: try again\n")
+        except web.HTTPRequestEntityTooLarge:
+            outcome = Outcome.MALFORMED
+            raise
+        finally:
+            _OUTCOMES[outcome].inc()
+            _SECONDS.observe(time.perf_counter() - started)
+
+    return serve

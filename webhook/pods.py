@@ -1,0 +1,45 @@
+"""What happens to a pod that is being created. No I/O, no side effects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from agent.model.diff import json_patch
+from agent.model.proxypod import InvalidPod, is_elected, proxy_pod
+from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
+
+
+class Known(Protocol):
+    """What is known about the targets of a namespace."""
+
+    def finalizers(self, namespace: str) -> Sequence[str]:
+        """Finalizers of the targets that its pods may go to."""
+        ...
+
+
+def answer(request: Request, known: Known, *, by_default: bool = False) -> Answer:
+    """Turn an elected pod into a proxy pod; allow every other one as it is; refuse what cannot be a proxy pod.
+
+    :param by_default: the pod's namespace elects its pods
+    :raises Malformed: if the object is not a pod
+    """
+    pod = request.get("object")
+    if request.get("operation") != "CREATE" or request.get("subResource"):
+        return allowed(request, Outcome.UNTOUCHED)
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod" or not isinstance(pod.get("metadata"), dict):
+        raise Malformed("request.object is not a pod: the webhook's rules may name pods of the core group only")
+    if not is_elected(pod, by_default=by_default):
+        return allowed(request, Outcome.UNTOUCHED)
+    namespace = pod["metadata"].get("namespace") or request.get("namespace") or ""
+    named: dict[str, Any] = {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
+    finalizers = known.finalizers(namespace)
+    try:
+        proxy = proxy_pod(named, finalizers)
+    except InvalidPod as error:
+        return refused(request, [Fault(error.field, error.reason)])
+    return patched(request, json_patch(pod, proxy), _warnings(namespace, pod, known, finalizers))
+
+
+def _warnings(namespace: str, pod: Mapping[str, Any], known: Known, finalizers: Sequence[str]) -> list[str]:
+    if not finalizers:
+        return [f"no Target in namespace {namespace} and no ClusterTarget: the pod stays pending until there is one"]
+    return []

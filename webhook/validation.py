@@ -1,0 +1,130 @@
+"""What is wrong with a Target, ClusterTarget, Source or ClusterSource that its schema cannot say. Pure.
+
+Objects that exist may have faults from before somebody checked: an update is refused only for faults of its own, so
+that controllers can still write finalizers and users can repair one thing at a time.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, SOURCES, TARGETS, Kind
+from agent.api.names import GROUP, LABEL_CLUSTER_TARGET_NAME, LABEL_TARGET_NAME, SHORT_LIMIT
+from agent.model.pattern import InvalidPattern, compile_pattern
+from webhook.review import Fault, Malformed, Request
+
+Raw = Mapping[str, Any]
+
+DEFAULT_KEY = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to say about an object: `faults` refuse it, `tolerated` are those that it had before."""
+
+    faults: tuple[Fault, ...] = ()
+    tolerated: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where the kubeconfig of a target is, with the defaults filled in."""
+
+    namespace: str
+    name: str
+    key: str
+    context: str | None
+
+
+def judge(request: Request) -> Verdict:
+    """The faults of the object of a request. Raises Malformed when it is none of ours."""
+    if request.get("operation") not in ("CREATE", "UPDATE") or request.get("subResource"):
+        return Verdict()
+    obj = request.get("object")
+    found = faults(obj)
+    if not isinstance(obj, dict) or "deletionTimestamp" in _part(obj, "metadata"):
+        return Verdict()
+    had = faults(request["oldObject"]) if isinstance(request.get("oldObject"), dict) else []
+    return Verdict(tuple(fault for fault in found if fault not in had), tuple(fault for fault in found if fault in had))
+
+
+def faults(obj: Any) -> list[Fault]:
+    """Everything that is wrong with an object. Raises Malformed when it is none of ours."""
+    kind = obj.get("kind") if isinstance(obj, dict) else None
+    check = _CHECKS.get(str(kind))
+    if check is None or not str(obj.get("apiVersion", "")).startswith(f"{GROUP}/"):
+        raise Malformed(f"request.object is none of {', '.join(_CHECKS)}: the webhook's rules may name only these")
+    return check(obj)
+
+
+def secret_of(obj: Raw, namespace: str) -> SecretReference | None:
+    """The Secret that a target names, None when it names none. `namespace` is that of a Target."""
+    reference = _part(_part(obj, "spec"), "kubeconfigSecret")
+    if not reference.get("name"):
+        return None
+    where = reference.get("namespace", "") if obj.get("kind") == CLUSTER_TARGETS.name else namespace
+    return SecretReference(
+        where, reference["name"], reference.get("key") or DEFAULT_KEY, reference.get("context") or None
+    )
+
+
+def _target(kind: Kind) -> Callable[[Raw], list[Fault]]:
+    label = LABEL_TARGET_NAME if kind.namespaced else LABEL_CLUSTER_TARGET_NAME
+
+    def check(obj: Raw) -> list[Fault]:
+        return [*_label_value(obj, label), *_regexp(_part(obj, "spec").get("excludedLabelsRegexp"))]
+
+    return check
+
+
+def _label_value(obj: Raw, label: str) -> list[Fault]:
+    name = _part(obj, "metadata").get("name") or ""
+    if len(name) <= SHORT_LIMIT:
+        return []
+    reason = (
+        f"has {len(name)} characters, and becomes the value of label {label} on the virtual node, "
+        f"of which {SHORT_LIMIT} at most are allowed: choose a shorter name"
+    )
+    return [Fault("metadata.name", reason)]
+
+
+def _regexp(pattern: Any) -> list[Fault]:
+    if not pattern or not isinstance(pattern, str):
+        return []
+    try:
+        compile_pattern(pattern)
+    except InvalidPattern as error:
+        return [Fault("spec.excludedLabelsRegexp", f"{error}; correct it, or remove the field to exclude no labels")]
+    return []
+
+
+def _source(obj: Raw) -> list[Fault]:
+    spec = _part(obj, "spec")
+    if spec.get("userName") or spec.get("serviceAccountName"):
+        return []
+    return [Fault("spec", "names nobody who may run pods here: set userName, serviceAccountName, or both")]
+
+
+def _cluster_source(obj: Raw) -> list[Fault]:
+    spec = _part(obj, "spec")
+    account = _part(spec, "serviceAccount")
+    missing = [field for field in ("name", "namespace") if not account.get(field)]
+    if len(missing) == 1:
+        reason = "is missing: a service account is known by its name and its namespace"
+        return [Fault(f"spec.serviceAccount.{missing[0]}", reason)]
+    if spec.get("userName") or not missing:
+        return []
+    return [Fault("spec", "names nobody who may run pods here: set userName, serviceAccount, or both")]
+
+
+def _part(obj: Raw, field: str) -> Raw:
+    part = obj.get(field)
+    return part if isinstance(part, dict) else {}
+
+
+_CHECKS: dict[str, Callable[[Raw], list[Fault]]] = {
+    TARGETS.name: _target(TARGETS),
+    CLUSTER_TARGETS.name: _target(CLUSTER_TARGETS),
+    SOURCES.name: _source,
+    CLUSTER_SOURCES.name: _cluster_source,
+}
