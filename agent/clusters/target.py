@@ -255,7 +255,5 @@ def classify(error: KubeError, namespace: str) -> tuple[State, str]:
 
 def parent_of(chaperon: Object) -> list[str]:
     """Key of the proxy pod that a chaperon stands for, as `namespace/name`."""
-    annotations = chaperon.annotations
-    namespace = annotations.get(names.ANNOTATION_PARENT_NAMESPACE, chaperon.namespace)
-    name = annotations.get(names.ANNOTATION_PARENT_NAME, chaperon.name)
-    return [f"{namespace}/{name}"]
+    known = chaperon.known
+    return [f"{known.parent_namespace or chaperon.namespace}/{known.parent_name or chaperon.name}"]

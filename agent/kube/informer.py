@@ -77,7 +77,7 @@ class Informer:
             subscriber(None, obj)
         return lambda: self._subscribers.remove(subscriber)
 
-    def absorb(self, raw: bytes) -> None:
+    def absorb(self, raw: bytes) -> Object:
         """Take an object from the answer to our own write, unless the watch has seen it or something newer already.
 
         The next reconciliation then sees it and does not write it again.
@@ -87,6 +87,7 @@ class Informer:
         seen = old.version if old is not None else self._version
         if self.synced.is_set() and _newer(obj.version, seen):
             self._put(obj)
+        return obj
 
     def interrupt(self) -> None:
         """End the stream and resume now: for a link that is back, where TCP itself would take long to notice."""

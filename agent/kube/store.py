@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agent.api import names
 from agent.api.kinds import Kind
 
 Key = tuple[str, str]
@@ -25,6 +26,18 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
     controller: bool = False
 
 
+class KnownAnnotations(msgspec.Struct, gc=False):
+    """Annotations that rooms look up for every object; the others are decoded when they are asked for."""
+
+    claim: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM)
+    parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
+    parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
+
+
+_NOTHING = msgspec.Raw()
+_NO_ANNOTATIONS = KnownAnnotations()
+
+
 class Metadata(msgspec.Struct, rename="camel"):
     """What we look at most."""
 
@@ -39,6 +52,8 @@ class Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     finalizers: list[str] | None = None
     owner_references: list[Owner] | None = None
+    annotations: KnownAnnotations | None = None
+    managed_fields: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -58,14 +73,6 @@ class Head(msgspec.Struct):
     status: _Status | None = None
 
 
-class _ManagedMeta(msgspec.Struct, rename="camel"):
-    managed_fields: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-class _Managed(msgspec.Struct):
-    metadata: _ManagedMeta
-
-
 class _AnnotatedMeta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
@@ -75,7 +82,6 @@ class _Annotated(msgspec.Struct):
 
 
 _head_decoder = msgspec.json.Decoder(Head)
-_managed_decoder = msgspec.json.Decoder(_Managed)
 _annotated_decoder = msgspec.json.Decoder(_Annotated)
 _dict_decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -88,12 +94,11 @@ class Object:
     __slots__ = ("head", "kind", "raw")
 
     def __init__(self, kind: Kind, raw: bytes) -> None:
-        managed = bytes(_managed_decoder.decode(raw).metadata.managed_fields)
-        if managed:
-            raw = raw.replace(b'"managedFields":' + managed, b'"managedFields":[]', 1)
         self.kind = kind
-        self.raw = raw
         self.head: Head = _head_decoder.decode(raw)
+        managed = bytes(self.head.metadata.managed_fields)
+        self.head.metadata.managed_fields = _NOTHING
+        self.raw = raw.replace(b'"managedFields":' + managed, b'"managedFields":[]', 1) if managed else raw
 
     def decode(self) -> dict[str, Any]:
         """A fresh dict of the whole object, with apiVersion and kind."""
@@ -137,6 +142,11 @@ class Object:
     def annotations(self) -> dict[str, str]:
         """The annotations, decoded at each call."""
         return _annotated_decoder.decode(self.raw).metadata.annotations or {}
+
+    @property
+    def known(self) -> KnownAnnotations:
+        """The annotations that need no decoding."""
+        return self.head.metadata.annotations or _NO_ANNOTATIONS
 
     @property
     def finalizers(self) -> list[str]:

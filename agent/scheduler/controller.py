@@ -10,6 +10,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import NODES, PODS
 from agent.clusters.deps import Deps
+from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
@@ -61,6 +62,19 @@ class ProxyScheduler(Controller[Key]):
         pod = self._proxies.store.get(key)
         if pod is None or pod.uid in self._writes.bound or not _open(pod):
             return None
+        target = self._deps.targets.by_node(pod.known.claim)
+        placed = self._placed(pod, target)
+        chaperon = placed.decode() if placed is not None else None
+        if target is not None and target.ready and chaperon is not None:
+            step = steps.glance(chaperon)
+            if isinstance(step, steps.Bind):
+                await self._writes.bind(pod, target.node_name)
+            if step is not None:
+                return None
+        return await self._place(pod, target, chaperon)
+
+    async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> float | None:
+        """Choose a target, or what to do about one that cannot take the pod."""
         proxy = pod.decode()
         if proxy["spec"].get("schedulingGates"):
             return None
@@ -69,10 +83,16 @@ class ProxyScheduler(Controller[Key]):
         except InvalidPod as error:
             await self._writes.say(proxy, f"{error}")
             return None
-        ranking = rank(demand, self._places.serving(key[0]), self._loads())
-        claim = (proxy["metadata"].get("annotations") or {}).get(names.ANNOTATION_CLAIM, "")
-        view = self._view(pod, proxy, claim, demand, ranking)
+        ranking = rank(demand, self._places.serving(pod.namespace), self._loads())
+        view = self._view(pod, target, chaperon, demand, ranking)
         return await self._take(proxy, view, demand, steps.decide(view))
+
+    def _placed(self, pod: Object, target: Target | None) -> Object | None:
+        """The pod's chaperon in the target of its claim."""
+        for each in self._deps.chaperons.of(pod.key):
+            if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid:
+                return each.chaperon
+        return None
 
     def _loads(self) -> dict[str, Load]:
         return {
@@ -82,13 +102,10 @@ class ProxyScheduler(Controller[Key]):
             for target in self._deps.targets
         }
 
-    def _view(self, pod: Object, proxy: dict[str, Any], claim: str, demand: Demand, ranking: Ranking) -> steps.View:
-        target = self._deps.targets.by_node(claim)
-        placed = [
-            each.chaperon
-            for each in self._deps.chaperons.of(pod.key)
-            if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
-        ]
+    def _view(
+        self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None, demand: Demand, ranking: Ranking
+    ) -> steps.View:
+        claim = pod.known.claim
         return steps.View(
             claim=claim,
             claim_known=target is not None,
@@ -96,15 +113,13 @@ class ProxyScheduler(Controller[Key]):
             claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
             claim_unsent=bool(claim) and self._writes.unsent.get(pod.uid) == claim,
             claim_state=target.record.message if target is not None else "",
-            chaperon=placed[0].decode() if placed else None,
+            chaperon=chaperon,
             attempts=demand.attempts,
             ranking=ranking,
         )
 
     async def _take(self, proxy: dict[str, Any], view: steps.View, demand: Demand, step: steps.Step) -> float | None:
         match step:
-            case steps.Bind():
-                await self._writes.bind(proxy, view.claim)
             case steps.Create():
                 return await self._writes.create(proxy, view.claim)
             case steps.Claim(node_name):
@@ -129,5 +144,5 @@ def _open(pod: Object) -> bool:
 def _place_of(pod: Object) -> tuple[str, ...]:
     if pod.phase in ("Succeeded", "Failed"):
         return ()
-    place = pod.node_name or pod.annotations.get(names.ANNOTATION_CLAIM, "")
+    place = pod.node_name or pod.known.claim
     return (place,) if place else ()

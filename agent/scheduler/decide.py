@@ -64,6 +64,18 @@ class Wait:
 Step = Bind | Create | Claim | GiveUp | Wait
 
 
+def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
+    """What follows from the chaperon in a target that is ready, before anything else is looked at: for most pods all
+    there is to know. None when it has been refused and the other targets count.
+    """
+    if chaperon["metadata"].get("deletionTimestamp"):
+        return Wait()
+    outcome, _ = judge(chaperon.get("status") or {})
+    if outcome == "bind":
+        return Bind()
+    return Wait() if outcome == "wait" else None
+
+
 def decide(view: View) -> Step:
     """The next step."""
     if not view.claim or (not view.claim_held and not view.claim_known):
@@ -72,15 +84,12 @@ def decide(view: View) -> Step:
         return Wait("the pod is claimed by this target, which is not connected")
     if view.chaperon is None:
         return _without_chaperon(view)
-    if view.chaperon["metadata"].get("deletionTimestamp"):
-        return Wait()
     if not view.claim_ready:
         return Wait(f"the pod is claimed by this target: {view.claim_state}")
-    outcome, reason = judge(view.chaperon.get("status") or {})
-    if outcome == "bind":
-        return Bind()
-    if outcome == "wait":
-        return Wait()
+    settled = glance(view.chaperon)
+    if settled is not None:
+        return settled
+    _, reason = judge(view.chaperon.get("status") or {})
     if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
         return GiveUp(reason)
     return Wait(reason)

@@ -86,8 +86,20 @@ def make_place(target: Target, node: Object | None, summary: Object | None) -> P
         unschedulable=bool(spec.get("unschedulable")),
         allocatable=amounts(told.get("allocatable")),
         shapes=_shapes(summary),
-        common_labels=summary.labels if summary is not None else {},
+        common_labels=_common_labels(summary),
     )
+
+
+def _common_labels(summary: Object | None) -> dict[str, str]:
+    """Those of nodes: properties of the cluster are labels of its virtual node only, and no node has them."""
+    if summary is None:
+        return {}
+    text = summary.annotations.get(names.ANNOTATION_CLUSTER_PROPERTIES, "[]")
+    try:
+        properties = msgspec.json.decode(text, type=set[str])
+    except msgspec.DecodeError:
+        properties = set()
+    return {key: value for key, value in summary.labels.items() if key not in properties}
 
 
 class _Told(msgspec.Struct):

@@ -73,7 +73,7 @@ class Writes:
             self.choosing[node_name] -= 1
         self.unsent[metadata["uid"]] = node_name
         self._proxies.absorb(raw)
-        return await self.create(Object(PODS, raw).decode(), node_name)
+        return await self.create(proxy, node_name)
 
     async def _still_there(self, proxy: dict[str, Any]) -> bool:
         """Whether the target of an older claim has a chaperon after all: asked of the target itself (ruling 1)."""
@@ -149,22 +149,23 @@ class Writes:
         await self._remember(proxy, node_name, reason)
         await chaperons.delete(target, chaperon)
 
-    async def bind(self, proxy: dict[str, Any], node_name: str) -> None:
+    async def bind(self, pod: Object, node_name: str) -> None:
         """Bind the pod, and no other of its name, to the virtual node."""
-        metadata = proxy["metadata"]
+        metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
         }
         try:
             await self._client.create_raw(PODS, binding, sub="binding")
         except (NotFound, Conflict):
             return
-        self.bound.add(metadata["uid"])
-        message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node_name}"
-        self._deps.recorder.event(proxy, "Normal", "Scheduled", message)
+        self.bound.add(pod.uid)
+        regarding = {"apiVersion": PODS.api_version, "kind": PODS.name, "metadata": metadata}
+        message = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
+        self._deps.recorder.event(regarding, "Normal", "Scheduled", message)
 
     async def say(self, proxy: dict[str, Any], message: str) -> None:
         """Tell on the pod why it waits; once, as long as the reason stays the same."""

@@ -18,7 +18,7 @@ from agent.model.delegatepod import delegate
 from agent.runtime.controller import Controller
 
 _REFUSED_SECONDS = 5.0
-_HOLD_SECONDS = 0.1
+_HOLD_SECONDS = 0.25
 """How long the news that a delegate has a node waits for the news that it runs."""
 
 

@@ -31,6 +31,8 @@ class Feedback(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._agreed: dict[Key, tuple[str, str]] = {}
+        """Versions of a proxy pod and its chaperon with nothing to bring home."""
         self._proxies.store.index("node", lambda pod: (pod.node_name,))
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
         self.watch(self._proxies, lambda pod: (pod.key,))
@@ -42,10 +44,26 @@ class Feedback(Controller[Key]):
         proxy = self._proxies.store.get(key)
         if proxy is not None and self._is_schedulers_own(proxy):
             return None
+        versions = self._versions(proxy)
+        if versions is not None and versions == self._agreed.get(key):
+            return None
         view, targets = self._gather(key)
+        self._agreed.pop(key, None)
         for action in room.decide(view):
-            await self._apply(key, view, targets, action)
+            written = await self._apply(key, view, targets, action)
+            versions = (written, versions[1]) if written and versions else None
+        if versions is not None:
+            self._agreed[key] = versions
         return None
+
+    def _versions(self, proxy: Object | None) -> tuple[str, str] | None:
+        """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
+        if proxy is None or proxy.deleting or not proxy.node_name:
+            return None
+        placed = self._deps.chaperons.of(proxy.key)
+        if len(placed) != 1 or not placed[0].target.ready:
+            return None
+        return (proxy.version, placed[0].chaperon.version)
 
     def _target_changed(self, target: Target) -> None:
         if not target.ready:
@@ -87,20 +105,21 @@ class Feedback(Controller[Key]):
     def _home(self, proxy: Object | None) -> str:
         if proxy is None:
             return ""
-        node_name = proxy.node_name or proxy.annotations.get(names.ANNOTATION_CLAIM, "")
+        node_name = proxy.node_name or proxy.known.claim
         target = self._deps.targets.by_node(node_name)
         if target is not None:
             return target.finalizer
         ours = [name for name in proxy.finalizers if name.startswith(names.PREFIX)]
         return ours[0] if node_name and len(ours) == 1 else ""
 
-    async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> None:
+    async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> str:
+        """Carry out an action; returns the version that the proxy pod has by it, empty where it is not known."""
         match action:
             case room.DeleteChaperon(delegate):
                 if not await self._is_at_home_too(view, targets, delegate):
                     await chaperons.delete(targets[delegate.finalizer], delegate.chaperon)
             case room.PatchProxy(patch, status):
-                await self._patch(key, patch, status)
+                return await self._patch(key, patch, status)
             case room.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
             case room.DeleteProxy() if view.proxy is not None:
@@ -109,6 +128,7 @@ class Feedback(Controller[Key]):
                     await self._delete_proxy(key, view.proxy)
             case _:
                 pass
+        return ""
 
     async def _is_at_home_too(self, view: room.View, targets: dict[str, Target], delegate: room.Delegate) -> bool:
         """Whether what looks like a stray is the delegate at home, shown first by another Target of that cluster."""
@@ -124,18 +144,18 @@ class Feedback(Controller[Key]):
             return False
         return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])
 
-    async def _patch(self, key: Key, patch: dict[str, object], status: bool) -> None:
+    async def _patch(self, key: Key, patch: dict[str, object], status: bool) -> str:
         try:
             raw = await self._client.patch_raw(PODS, key[1], patch, key[0], sub="status" if status else None)
         except NotFound:
-            return
+            return ""
         except Invalid as error:
             pod = self._proxies.store.get(key)
             if pod is not None:
                 message = f"the API server refuses the delegate's status: {error.message}"
                 self._deps.recorder.event(pod.decode(), "Warning", "StatusRefused", message)
             raise
-        self._proxies.absorb(raw)
+        return self._proxies.absorb(raw).version
 
     async def _really_gone(self, target: Target, proxy: dict[str, object]) -> bool:
         """Ask the target itself: a proxy pod is not deleted on the word of a cache."""

@@ -211,7 +211,7 @@ class TargetRoom(Controller[Key]):
                     version=pod.version,
                     finalizers=tuple(pod.finalizers),
                     here=pod.node_name == node,
-                    claimed=pod.annotations.get(names.ANNOTATION_CLAIM) == node,
+                    claimed=pod.known.claim == node,
                     placed=pod.key in parents,
                     deleting=pod.deleting,
                 )
