@@ -1,4 +1,4 @@
-"""Composition root: settings -> clusters -> rooms, run while this replica leads."""
+"""Composition root: settings -> clusters -> rooms, most of them run while this replica leads."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
-from agent.controllers import build
+from agent.controllers import build, build_for_every_replica
 from agent.kube.client import Client
 from agent.kube.config import SERVICE_ACCOUNT, Connection, load
 from agent.kube.errors import KubeError
@@ -48,6 +48,7 @@ async def run(settings: Settings) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(health.serve())
             group.create_task(lease.run(app.lead))
+            group.create_task(app.stand_by())
 
 
 class App:
@@ -73,6 +74,15 @@ class App:
         if self._lease is None or not self._lease.contact:
             return "no contact with the API server of this cluster yet"
         return self._not_ready() if self._lease.leading else None
+
+    async def stand_by(self) -> None:
+        """Run what every replica runs until cancelled; an own cluster, for the leader's ends with its leadership."""
+        local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
+        async with contextlib.AsyncExitStack() as stack, Supervisor("replica") as supervisor:
+            stack.push_async_callback(local.close)
+            for room in build_for_every_replica(local, self._clock, self._settings):
+                supervisor.spawn(room.name, room.run)
+            await asyncio.Event().wait()
 
     async def lead(self) -> None:
         """Run every room until cancelled."""

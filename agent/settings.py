@@ -3,14 +3,15 @@
 import argparse
 import math
 import os
-import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
 
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+from agent.api import labels
+from agent.model.summary import DETAILS
+
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -50,6 +51,16 @@ class Settings:
     summary_viewer_role: str = _setting(
         "multicluster-scheduler-cluster-summary-viewer", "ClusterRole that lets Sources read the ClusterSummary"
     )
+    summary_detail: str = _setting(
+        "full",
+        "what Sources are told of this cluster's nodes: full (sums, common labels, node shapes), minimal (as Admiralty:"
+        " sums, common labels) or sums",
+    )
+    cluster_property: tuple[str, ...] = _setting(
+        (),
+        "KEY=VALUE, a label of virtual nodes that stand for this cluster (repeat the flag; commas in the variable)",
+    )
+    discovery_interval: float = _setting(300.0, "pause between looks which kinds of cluster properties are served")
     target_plugins: bool = _setting(
         False, "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
     )
@@ -76,6 +87,8 @@ def parse(arguments: Sequence[str]) -> Settings:
     for setting in fields(Settings):
         _add(parser, setting.name, setting.default, setting.metadata["help"])
     values = vars(parser.parse_args(arguments))
+    for name in (setting.name for setting in fields(Settings) if type(setting.default) is tuple):
+        values[name] = tuple(values[name] or _from_environment(name, tuple) or ())
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
     _check(settings)
     return settings
@@ -89,8 +102,12 @@ def variable(name: str) -> str:
 def _add(parser: argparse.ArgumentParser, name: str, default: Any, text: str) -> None:
     kind = type(default)
     shown = f"{text} [${variable(name)}; default {default!r}]".replace("%", "%%")
-    value = _from_environment(name, kind)
     flag = "--" + name.replace("_", "-")
+    if kind is tuple:
+        # Given as its default, the variable would be added to and not replaced.
+        parser.add_argument(flag, action="append", metavar="KEY=VALUE", help=shown)
+        return
+    value = _from_environment(name, kind)
     if kind is bool:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=value, help=shown)
     else:
@@ -105,6 +122,8 @@ def _from_environment(name: str, kind: type) -> Any:
         if text.lower() not in ("true", "false", "1", "0"):
             raise InvalidSetting(f"${variable(name)}: {text!r} is neither true nor false")
         return text.lower() in ("true", "1")
+    if kind is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
     try:
         return kind(text)
     except ValueError as error:
@@ -112,13 +131,19 @@ def _from_environment(name: str, kind: type) -> Any:
 
 
 def _check(settings: Settings) -> None:
-    if not _LABEL_VALUE.fullmatch(settings.cluster_name):
+    if not labels.is_value(settings.cluster_name):
         raise InvalidSetting(
             f"--cluster-name: {settings.cluster_name!r} cannot be written as a label value: at most 63 letters, digits,"
             " dashes, dots and underscores, the first and the last a letter or a digit"
         )
     if settings.log_level.upper() not in _LEVELS:
         raise InvalidSetting(f"--log-level: {settings.log_level!r} is none of {', '.join(_LEVELS)}")
+    if settings.summary_detail not in DETAILS:
+        raise InvalidSetting(f"--summary-detail: {settings.summary_detail!r} is none of {', '.join(DETAILS)}")
+    for pair in settings.cluster_property:
+        key, _, value = pair.partition("=")
+        if "=" not in pair or not labels.is_key(key) or not labels.is_value(value):
+            raise InvalidSetting(f"--cluster-property: {pair!r} is not KEY=VALUE with a valid key and value of a label")
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         raise InvalidSetting("--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration")
     for setting in fields(Settings):

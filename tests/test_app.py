@@ -10,8 +10,11 @@ import aiohttp
 import pytest
 
 from agent.api import names
-from agent.api.kinds import LEASES
+from agent.api.kinds import LEASES, NODES
+from agent.base.clock import SystemClock, micro_stamp
 from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.model.virtualnode import virtual_node
 from agent.sandbox import Cluster
 from tests.runtime.test_health import free_port
 from tests.waiting import until
@@ -55,6 +58,39 @@ async def test_an_agent_leads_becomes_ready_and_lets_go_of_its_lease_when_asked_
         assert process.returncode == 0, told.decode()
         assert b"Traceback" not in told
     assert await holder(client, namespace) == ""
+
+
+@pytest.mark.cluster
+async def test_a_replica_that_does_not_lead_keeps_virtual_nodes_alive(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    spec = {"holderIdentity": "leader", "leaseDurationSeconds": 3600, "renewTime": micro_stamp(SystemClock().now())}
+    await client.create(LEASES, {"metadata": {"name": names.LEASE_CONTROLLERS, "namespace": namespace}, "spec": spec})
+    node = virtual_node(namespace, "c1")
+    await client.create(NODES, node)
+    name = node["metadata"]["name"]
+    flags = [f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}"]
+    address = f"127.0.0.1:{free_port()}"
+    async with agent(*flags, f"--health-address={address}", "--identity=two", "--node-lease-renew=0.3") as process:
+        first = await until(lambda: renewal(client, name), 40)
+        await until(lambda: renewed_since(client, name, first))
+        assert await holder(client, namespace) == "leader"
+        process.send_signal(signal.SIGTERM)
+        _, told = await process.communicate()
+        assert process.returncode == 0, told.decode()
+        assert b"Traceback" not in told
+    await client.delete(NODES, name)
+
+
+async def renewal(client: Client, name: str) -> str:
+    with contextlib.suppress(NotFound):
+        found: str = (await client.get(LEASES, name, names.NODE_LEASE_NAMESPACE))["spec"]["renewTime"]
+        return found
+    return ""
+
+
+async def renewed_since(client: Client, name: str, before: str) -> bool:
+    return await renewal(client, name) > before
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,12 @@ def test_a_flag_wins_over_its_variable_and_that_over_the_default(monkeypatch: py
     assert parse(["--source-controller"]).source_controller
 
 
+def test_cluster_properties_are_given_one_by_one_or_in_a_variable_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOTILLA_CLUSTER_PROPERTY", "tier=gold, example.com/site=7,")
+    assert parse([]).cluster_property == ("tier=gold", "example.com/site=7")
+    assert parse(["--cluster-property=a=b", "--cluster-property", "c="]).cluster_property == ("a=b", "c=")
+
+
 def test_help_names_every_flag_its_variable_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(["--help"])
@@ -48,6 +54,10 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--pod-missing", "inf"], "--pod-missing"),
         (["--max-in-flight=-1"], "--max-in-flight"),
         (["--health-address", "localhost"], "--health-address.*HOST:PORT"),
+        (["--summary-detail", "some"], "--summary-detail.*full, minimal, sums"),
+        (["--cluster-property", "tier"], "--cluster-property: 'tier' is not KEY=VALUE"),
+        (["--cluster-property", "a b=c"], "--cluster-property"),
+        (["--cluster-property", "a=b c"], "--cluster-property"),
         (["--log-level", "loud"], "--log-level.*DEBUG"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -15,6 +15,10 @@ class Known(Protocol):
         """Finalizers of the targets that its pods may go to."""
         ...
 
+    def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
+        """Sentences about what targets do not have that a pod needs."""
+        ...
+
 
 def answer(request: Request, known: Known, *, by_default: bool = False) -> Answer:
     """Turn an elected pod into a proxy pod; allow every other one as it is; refuse what cannot be a proxy pod.
@@ -42,4 +46,4 @@ def answer(request: Request, known: Known, *, by_default: bool = False) -> Answe
 def _warnings(namespace: str, pod: Mapping[str, Any], known: Known, finalizers: Sequence[str]) -> list[str]:
     if not finalizers:
         return [f"no Target in namespace {namespace} and no ClusterTarget: the pod stays pending until there is one"]
-    return []
+    return known.missing(namespace, pod)

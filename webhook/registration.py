@@ -25,7 +25,7 @@ class Registration:
         self._create = create
         self._reinvocation = reinvocation
         self._adopted: set[Kind] = set()
-        self.done = False  #: whether the API server was seen to trust us
+        self.done = False  #: whether the API server was seen to trust us with pods
 
     async def ensure(self, ca_bundle: bytes) -> None:
         """Make the configurations exist (if that is our task) and trust `ca_bundle`; no write when they already do.
@@ -40,8 +40,9 @@ class Registration:
             raise NotRegistered(
                 f"MutatingWebhookConfiguration {self._name} does not exist: install the chart, or start with --register"
             )
-        await self._ensure(VALIDATING_WEBHOOKS, validating(self._name, self._reach, ca_bundle), ca_bundle)
+        # Pods are mutated whatever becomes of the other one.
         self.done = True
+        await self._ensure(VALIDATING_WEBHOOKS, validating(self._name, self._reach, ca_bundle), ca_bundle)
 
     async def _ensure(self, kind: Kind, want: Raw, ca_bundle: bytes) -> bool:
         """Whether the configuration is there and says what it should."""

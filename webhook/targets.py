@@ -1,8 +1,13 @@
-"""The targets known now, and the finalizers they put on proxy pods.
+"""The targets known now: the finalizers they put on proxy pods, and what they do not have that a pod needs.
 
 Live: a Target made, changed or deleted counts from the next pod on. When the API server is out of reach the last
-known ones count.
+known ones count. What a target has, its status says (design.md, ruling 14): no target is called here.
 """
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS
@@ -11,6 +16,26 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 
 _NAMESPACE = "namespace"
+_DEFAULT_ACCOUNT = "default"
+
+
+class _Inventory(msgspec.Struct, rename="camel"):
+    """What one namespace has in a target; None where that is not known."""
+
+    name: str
+    service_accounts: list[str] | None = None
+    persistent_volume_claims: list[str] | None = None
+
+
+class _Status(msgspec.Struct):
+    namespaces: list[_Inventory] = []
+
+
+class _Target(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decoder = msgspec.json.Decoder(_Target)
 
 
 class Targets:
@@ -35,10 +60,53 @@ class Targets:
 
     def finalizers(self, namespace: str) -> list[str]:
         """Sorted finalizers of the Targets of a namespace and of all ClusterTargets, those being deleted apart."""
+        return sorted(names.finalizer(target.namespace, target.name) for target in self._usable(namespace))
+
+    def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
+        """One sentence for each service account and claim of a pod that targets are known not to have."""
+        account, claims = _account(pod), _claims(pod)
+        if not account and not claims:
+            return []
+        inventories = {
+            f"{target.kind.name} {target.name}": _inventory(target, namespace) for target in self._usable(namespace)
+        }
+        sentences = []
+        if account:
+            without = _without(account, {name: one.service_accounts for name, one in inventories.items()})
+            sentences += _sentence("service account", account, namespace, without, len(inventories))
+        for claim in claims:
+            without = _without(claim, {name: one.persistent_volume_claims for name, one in inventories.items()})
+            sentences += _sentence("persistent volume claim", claim, namespace, without, len(inventories))
+        return sentences
+
+    def _usable(self, namespace: str) -> Iterator[Object]:
         targets, cluster_targets = (informer.store for informer in self.informers)
         known = (*targets.by_index(_NAMESPACE, namespace), *cluster_targets.by_index(_NAMESPACE, ""))
-        return sorted(_finalizer(target) for target in known if not target.deleting)
+        return (target for target in known if not target.deleting)
 
 
-def _finalizer(target: Object) -> str:
-    return names.finalizer(target.namespace, target.name)
+def _inventory(target: Object, namespace: str) -> _Inventory:
+    found = _decoder.decode(target.raw).status.namespaces
+    return next((one for one in found if one.name == namespace), _Inventory(namespace))
+
+
+def _without(name: str, known: Mapping[str, list[str] | None]) -> list[str]:
+    return sorted(target for target, there in known.items() if there is not None and name not in there)
+
+
+def _sentence(what: str, name: str, namespace: str, without: list[str], count: int) -> list[str]:
+    if not without:
+        return []
+    then = "the pod cannot run anywhere" if len(without) == count else "the pod cannot run there"
+    return [f"{what} {name} does not exist in namespace {namespace} of {', '.join(without)}: {then} until it does"]
+
+
+def _account(pod: Mapping[str, Any]) -> str:
+    name = str(pod.get("spec", {}).get("serviceAccountName") or "")
+    return "" if name == _DEFAULT_ACCOUNT else name
+
+
+def _claims(pod: Mapping[str, Any]) -> list[str]:
+    volumes = pod.get("spec", {}).get("volumes") or ()
+    claims = (volume["persistentVolumeClaim"]["claimName"] for volume in volumes if volume.get("persistentVolumeClaim"))
+    return sorted(set(claims))

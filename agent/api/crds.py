@@ -135,7 +135,7 @@ _TARGET_STATUS: Schema = _object(
         **_STATUS["properties"],
         "namespaces": {
             "type": "array",
-            "description": "What namespaces whose pods may be elected have in the target; what cannot be read is absent.",
+            "description": "What the namespaces of elected pods have in the target; what cannot be read is absent.",
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
             "items": _object(
@@ -185,7 +185,9 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
             "message": "self: true and kubeconfigSecret exclude each other: remove one of them",
         },
     ]
-    return _root("A cluster that can run pods of this one.", {"spec": spec, "status": _TARGET_STATUS}, required=["spec"])
+    return _root(
+        "A cluster that can run pods of this one.", {"spec": spec, "status": _TARGET_STATUS}, required=["spec"]
+    )
 
 
 def _source(service_account: dict[str, Schema]) -> Schema:

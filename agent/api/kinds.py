@@ -68,6 +68,12 @@ VALIDATING_WEBHOOKS = Kind(
 )
 CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 
+CLUSTER_PROPERTIES = Kind("about.k8s.io", "v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)
+"""Of SIG Multicluster (KEP-2149); served only where somebody installed it, as the next one."""
+CLUSTER_CLAIMS = Kind(
+    "cluster.open-cluster-management.io", "v1alpha1", "clusterclaims", "ClusterClaim", namespaced=False
+)
+
 TARGETS = Kind(GROUP, VERSION, "targets", "Target")
 CLUSTER_TARGETS = Kind(GROUP, VERSION, "clustertargets", "ClusterTarget", namespaced=False)
 SOURCES = Kind(GROUP, VERSION, "sources", "Source")

@@ -27,6 +27,7 @@ PROXY_CONSTRAINTS = "proxy-pod-scheduling-constraints"
 USE_CONSTRAINTS = "use-constraints-from-spec-for-proxy-pod-scheduling"
 NO_PREFIX_REGEXP = "no-prefix-label-regexp"
 SCHEDULING = "scheduling"
+SCHEDULING_MODES = ("ranked", "reserve")
 
 # Annotations and labels we write
 ANNOTATION_MANIFEST = PREFIX + "sourcepod-manifest"
@@ -47,6 +48,8 @@ ANNOTATION_LIVE_CHANGES = SHORT_PREFIX + "live-changes"
 """On chaperons: what changed on the proxy pod after its creation, and the delegate has to follow."""
 ANNOTATION_ATTEMPTS = SHORT_PREFIX + "attempts"
 ANNOTATION_NODE_SHAPES = SHORT_PREFIX + "node-shapes"
+ANNOTATION_CLUSTER_PROPERTIES = SHORT_PREFIX + "cluster-properties"
+"""On the ClusterSummary: JSON list of those of its labels that are properties of the cluster and not of its nodes."""
 ANNOTATION_APPLIED_LABELS = SHORT_PREFIX + "applied-labels"
 LABEL_TARGET_NAMESPACE = PREFIX + "target-namespace"
 LABEL_TARGET_NAME = PREFIX + "target-name"

@@ -13,8 +13,10 @@ from agent.api.kinds import (
     EVENTS,
     INGRESSES,
     LEASES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     Kind,
 )
@@ -51,8 +53,13 @@ EXEC = "exec"
 ATTACH = "attach"
 PORT_FORWARD = "port-forward"
 DELEGATE_EVENTS = "warnings about delegates"
+WARN_OF_MISSING = "warnings about what a target does not have"
 SUMMARY = "capacity of virtual nodes"
 AGENT_HEALTH = "health of the target's agent"
+
+
+MISSED = (SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)
+"""What a pod needs in its target, and nothing of ours brings there."""
 
 
 def _followed(kind: Kind, feature: str) -> tuple[Grant, ...]:
@@ -80,6 +87,7 @@ SOURCE: tuple[Grant, ...] = (
     Grant(PODS, "create", EXEC, "exec"),
     Grant(PODS, "create", ATTACH, "attach"),
     Grant(PODS, "create", PORT_FORWARD, "portforward"),
+    *(Grant(kind, verb, WARN_OF_MISSING) for kind in MISSED for verb in ("list", "watch")),
 )
 
 CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from agent.base.clock import Clock
+from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.election.controller import ElectionRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.summary.controller import SummaryRoom
@@ -17,10 +20,16 @@ from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.lease import NodeLeaseRoom
 from agent.controllers.virtualnode.strays import StrayPodRoom
 from agent.runtime.controller import Controller
+from agent.settings import Settings
+
+
+def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) -> list[Controller[Any]]:
+    """Rooms that also replicas run that do not lead."""
+    return [NodeLeaseRoom(local, clock, settings)]
 
 
 def build(deps: Deps) -> list[Controller[Any]]:
-    """Every room that these settings ask for."""
+    """Every room of the leader that these settings ask for."""
     rooms: list[Controller[Any]] = [
         # Where others' pods run: what a target offers and makes.
         SummaryRoom(deps),
@@ -29,8 +38,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         ElectionRoom(deps),
         TargetRoom(deps),
         TargetSecretRoom(deps),
+        InventoryRoom(deps),
         VirtualNodeRoom(deps),
-        NodeLeaseRoom(deps),
         StrayPodRoom(deps),
         Feedback(deps),
         LiveChanges(deps),

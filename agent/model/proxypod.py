@@ -84,6 +84,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         source = pod
         annotations[names.ANNOTATION_MANIFEST] = _manifest(pod)
     _check_regexp(annotations)
+    _check_scheduling(annotations)
     _check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
     return {
@@ -203,6 +204,14 @@ def _check_regexp(annotations: Mapping[str, str]) -> None:
     except InvalidPattern as error:
         key = _written_key(annotations, names.NO_PREFIX_REGEXP)
         raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
+
+
+def _check_scheduling(annotations: Mapping[str, str]) -> None:
+    mode = names.annotation(annotations, names.SCHEDULING)
+    if mode is not None and mode not in names.SCHEDULING_MODES:
+        key = _written_key(annotations, names.SCHEDULING)
+        wanted = " or ".join(names.SCHEDULING_MODES)
+        raise InvalidPod(f"metadata.annotations[{key}]", f"must be {wanted}, not {mode!r}")
 
 
 def _check_size(annotations: Mapping[str, str]) -> None:

@@ -1,8 +1,15 @@
-"""What a cluster tells others about its nodes: sums, common labels, and the shapes of nodes (specs 8.3, ruling 11)."""
+"""What a cluster tells others about its nodes: sums, common labels, and the shapes of nodes (specs 8.3, ruling 11).
+
+How much it tells is for its administrator to say:
+- `full`: everything;
+- `minimal`: what Admiralty tells, sums and the labels on which all nodes agree, and nothing about single nodes;
+- `sums`: sums alone.
+What the administrator says about the cluster as a whole (its properties) is told at every level.
+"""
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
@@ -13,26 +20,52 @@ from agent.model.quantity import Quantity
 SHAPES_LIMIT = 64 * 1024
 """Bytes of the node-shapes annotation; a cluster whose shapes take more tells its sums only."""
 
+Detail = Literal["full", "minimal", "sums"]
+DETAILS: tuple[Detail, ...] = get_args(Detail)
+
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def summarise(nodes: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def summarise(
+    nodes: Iterable[dict[str, Any]],
+    *,
+    detail: Detail = "full",
+    version: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """The ClusterSummary of a cluster with these nodes; virtual nodes do not count.
 
+    :param version: of the agent that tells
+    :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
     :raises InvalidQuantity: if a node's status has none; no API server lets that pass
     """
     real = [node for node in nodes if _labels(node).get(names.PROVIDER_KEY) != names.PROVIDER_VALUE]
     # How a sum is written depends on which amount comes first.
     real.sort(key=lambda node: node["metadata"]["name"])
-    shapes = node_shapes(real)
-    annotations = {names.ANNOTATION_NODE_SHAPES: shapes} if len(shapes) <= SHAPES_LIMIT else {}
+    labels = common_labels(real) if detail != "sums" else {}
+    own = {key: value for key, value in sorted((properties or {}).items()) if key not in labels}
+    annotations = {}
+    if detail == "full" and len(shapes := node_shapes(real)) <= SHAPES_LIMIT:
+        annotations[names.ANNOTATION_NODE_SHAPES] = shapes
+    if own:
+        annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = _encode(list(own))
+    if version:
+        annotations[names.ANNOTATION_AGENT_VERSION] = version
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
         "kind": CLUSTER_SUMMARIES.name,
-        "metadata": {"name": names.SUMMARY_NAME, "labels": common_labels(real), "annotations": annotations},
+        "metadata": {"name": names.SUMMARY_NAME, "labels": {**labels, **own}, "annotations": annotations},
         "capacity": _total(node.get("status", {}).get("capacity") or {} for node in real),
         "allocatable": _total(node.get("status", {}).get("allocatable") or {} for node in real),
     }
+
+
+def summary_detail(text: str) -> Detail:
+    """A level of detail by its name.
+
+    :raises ValueError: if there is none of this name
+    """
+    return DETAILS[DETAILS.index(cast("Detail", text))]
 
 
 def common_labels(nodes: Iterable[dict[str, Any]]) -> dict[str, str]:
@@ -56,6 +89,20 @@ def node_shapes(nodes: list[dict[str, Any]]) -> str:
     counts = Counter(_encode(_shape(node, everywhere)) for node in nodes)
     shapes = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return _encode([{**msgspec.json.decode(shape), "count": count} for shape, count in shapes])
+
+
+def steady(told: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The amounts to tell of a node: what was told last, unless a resource came, went, or moved by 1 % or more.
+
+    What kubelets call allocatable trembles on some clouds, and every write wakes all sources.
+    """
+    if told is None or told.keys() != now.keys():
+        return now
+    for resource, amount in now.items():
+        old, new = Quantity.of(told[resource]).nano, Quantity.of(amount).nano
+        if abs(new - old) * 100 >= max(old, new) > 0:
+            return now
+    return told
 
 
 def _shape(node: dict[str, Any], everywhere: set[tuple[str, str]]) -> dict[str, Any]:

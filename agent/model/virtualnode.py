@@ -10,11 +10,26 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import Status, set_condition
 from agent.model.pattern import InvalidPattern, matches
+from agent.model.quantity import Quantity
 
-__all__ = ["TARGET_REACHABLE", "InvalidPattern", "Labels", "desired_labels", "node_status", "virtual_node"]
+__all__ = [
+    "TARGET_REACHABLE",
+    "InvalidPattern",
+    "Labels",
+    "amounts",
+    "desired_labels",
+    "has_several_huge_pages",
+    "node_status",
+    "virtual_node",
+]
 
 TARGET_REACHABLE = "TargetReachable"
 """Node condition: whether the target's API server answers. Ready stays true through short losses."""
+
+READY_REASON = "VirtualNodeReady"
+READY_MESSAGE = f"the agent stands in for this node's kubelet; {TARGET_REACHABLE} says whether the target answers"
+
+_HUGE_PAGES = "hugepages-"
 
 TAINT = {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE, "effect": "NoSchedule"}
 
@@ -86,11 +101,38 @@ def desired_labels(
     return Labels({**users, **ours}, applied)
 
 
+def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:
+    """Whether a node, or a cluster, has huge pages of more than one size."""
+    return len(_huge_pages(capacity)) > 1
+
+
+def amounts(summary: Mapping[str, Any], *, several_huge_pages: bool) -> dict[str, dict[str, Any]]:
+    """Capacity and allocatable of a virtual node (specs 8.3).
+
+    A target with huge pages of several sizes keeps none of them unless a node of this cluster has several, too: where
+    none has, API servers and schedulers may not take such a node.
+    """
+    found = {field: dict(summary.get(field) or {}) for field in ("capacity", "allocatable")}
+    if several_huge_pages or not any(has_several_huge_pages(each) for each in found.values()):
+        return found
+    return {
+        field: {resource: amount for resource, amount in each.items() if resource not in _huge_pages(each)}
+        for field, each in found.items()
+    }
+
+
+def _huge_pages(resources: Mapping[str, Any] | None) -> set[str]:
+    return {
+        resource
+        for resource, amount in (resources or {}).items()
+        if resource.startswith(_HUGE_PAGES) and Quantity.of(amount).nano
+    }
+
+
 def node_status(
     current: Mapping[str, Any] | None,
     *,
-    summary: Mapping[str, Any] | None,
-    ready: Status,
+    resources: Mapping[str, Any] | None,
     reachable: Status,
     reason: str,
     message: str,
@@ -99,18 +141,18 @@ def node_status(
     version: str,
     now: datetime,
 ) -> dict[str, Any]:
-    """The whole status of a virtual node.
+    """The whole status of a virtual node. It is Ready for as long as an agent keeps it, whatever its target does.
 
     :param current: status the node has now: conditions of others and times of transition come from there
-    :param summary: the target's ClusterSummary, None while it is not known: then the amounts stay as they are
-    :param reason: and `message`, of both conditions
+    :param resources: `amounts`, None while the target's ClusterSummary is not known: then they stay as they are
+    :param reachable: with `reason` and `message`, of the condition TargetReachable
     :param address: where the API server finds the kubelet API of this node, with `port`; may be empty
     :param version: what `kubectl get nodes` shows as the kubelet's
     """
     status = dict(current or {})
-    if summary is not None:
-        status.update({field: dict(summary.get(field) or {}) for field in ("capacity", "allocatable")})
-    conditions = set_condition(status.get("conditions"), "Ready", ready, reason, message, now)
+    if resources is not None:
+        status.update(resources)
+    conditions = set_condition(status.get("conditions"), "Ready", "True", READY_REASON, READY_MESSAGE, now)
     status["conditions"] = set_condition(conditions, TARGET_REACHABLE, reachable, reason, message, now)
     status["addresses"] = [{"type": "InternalIP", "address": address}] if address else []
     status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}

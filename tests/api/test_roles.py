@@ -18,6 +18,8 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "services": WRITE,
         "ingresses": WRITE,
         "events": {"list", "watch"},
+        "serviceaccounts": {"list", "watch"},
+        "persistentvolumeclaims": {"list", "watch"},
         "pods": {"get", "list"},
         "pods/log": {"get"},
         "pods/exec": {"create"},

@@ -65,7 +65,8 @@ async def _deps(
     stack.push_async_callback(local.close)
     uid = (await local.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     supervisor = Supervisor("test")
-    targets = Targets(local, clock, Probing(interval=0.2, timeout=2.0, agent_interval=settings.get("agent_interval", 15.0)), supervisor)
+    probing = Probing(interval=0.2, timeout=2.0, agent_interval=settings.get("agent_interval", 15.0))
+    targets = Targets(local, clock, probing, supervisor)
     stack.push_async_callback(targets.close)
     stack.push_async_callback(supervisor.stop)
     deps = Deps(

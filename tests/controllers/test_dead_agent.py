@@ -1,4 +1,4 @@
-"""A target whose API server answers and whose agent does not work: what the source says and does, on a real API server."""
+"""What a source says of, and does with, a target whose API server answers and whose agent does not work."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -50,6 +50,7 @@ async def agent(client: Client, namespace: str) -> AsyncIterator[None]:
 
     async with Supervisor("target") as supervisor:
         supervisor.spawn("agent", lambda: lease.run(work))
+        await until(lambda: lease.leading)
         yield
     body = {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 1}}
     await client.patch(LEASES, names.LEASE_CONTROLLERS, body, namespace)

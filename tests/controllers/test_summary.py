@@ -3,7 +3,7 @@
 import contextlib
 from typing import Any
 
-from agent.api.kinds import CLUSTER_SUMMARIES, NODES
+from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, NODES, Kind
 from agent.base.metrics import REGISTRY
 from agent.controllers.summary import SummaryRoom
 from agent.kube.client import Client
@@ -87,3 +87,83 @@ async def seen(informer: Any, name: str, version: str) -> bool:
 async def labelled(client: Client, key: str) -> dict[str, Any] | None:
     summary = await client.get(CLUSTER_SUMMARIES, "singleton")
     return summary if key in (summary["metadata"].get("labels") or {}) else None
+
+
+def definition(kind: Kind) -> dict[str, Any]:
+    value = {"type": "object", "properties": {"value": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"spec": value}}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.name,
+        "metadata": {
+            "name": str(kind),
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/2149"},
+        },
+        "spec": {
+            "group": kind.group,
+            "scope": "Cluster",
+            "names": {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower()},
+            "versions": [
+                {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+def fact(kind: Kind, name: str, value: str) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": {"value": value}}
+
+
+async def property_label(client: Client, key: str) -> str | None:
+    labels: dict[str, str] = (await client.get(CLUSTER_SUMMARIES, "singleton"))["metadata"].get("labels") or {}
+    return labels.get(key)
+
+
+async def without(client: Client, key: str) -> bool:
+    return await property_label(client, key) is None
+
+
+async def test_cluster_properties_and_claims_are_told_while_they_are_served(cluster: Cluster, client: Client) -> None:
+    settings = {"cluster_property": ("tier=gold", "example.com/site=7"), "discovery_interval": 0.3}
+    async with running(cluster, SummaryRoom, **settings) as deps:
+        await eventually(lambda: property_label(client, "tier"))
+        watched = {informer.kind for informer in deps.local.informers}
+        assert not watched & {CLUSTER_PROPERTIES, CLUSTER_CLAIMS}, "nothing is watched that is not served"
+        for kind, name, value in (
+            (CLUSTER_PROPERTIES, "cluster.clusterset.k8s.io", "c1"),
+            (CLUSTER_CLAIMS, "platform.open-cluster-management.io", "AWS"),
+        ):
+            await client.create(CRDS, definition(kind))
+            await eventually(lambda kind=kind, name=name, value=value: client.create(kind, fact(kind, name, value)))
+            await eventually(lambda name=name: property_label(client, name))
+        await client.create(CLUSTER_CLAIMS, fact(CLUSTER_CLAIMS, "tier", "silver"))
+        body = {"spec": {"value": "c2"}}
+        await client.patch(CLUSTER_PROPERTIES, "cluster.clusterset.k8s.io", body)
+        await eventually(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c2"))
+        assert await property_label(client, "tier") == "gold", "settings win"
+        assert await property_label(client, "example.com/site") == "7"
+        await client.patch(CLUSTER_PROPERTIES, "cluster.clusterset.k8s.io", {"spec": {"value": "no label"}})
+        await eventually(lambda: without(client, "cluster.clusterset.k8s.io"))
+        for kind in (CLUSTER_PROPERTIES, CLUSTER_CLAIMS):
+            await client.delete(CRDS, str(kind))
+        await eventually(lambda: without(client, "platform.open-cluster-management.io"))
+
+
+async def labelled_with(client: Client, key: str, value: str) -> bool:
+    return await property_label(client, key) == value
+
+
+async def test_an_administrator_may_tell_less(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with running(cluster, SummaryRoom):
+        await eventually(lambda: shaped(client, True))
+    async with running(cluster, SummaryRoom, summary_detail="minimal"):
+        await eventually(lambda: shaped(client, False))
+        assert await property_label(client, "kubernetes.io/os") == "linux"
+    async with running(cluster, SummaryRoom, summary_detail="sums"):
+        await eventually(lambda: without(client, "kubernetes.io/os"))
+        assert await cpu(client) > 0
+
+
+async def shaped(client: Client, wanted: bool) -> bool:
+    annotations = (await client.get(CLUSTER_SUMMARIES, "singleton"))["metadata"].get("annotations") or {}
+    return ("multicluster/node-shapes" in annotations) == wanted

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.api.names import ANNOTATION_NODE_SHAPES
-from agent.controllers.summary.decide import decide, substance
+from agent.controllers.summary.decide import Amounts, decide, properties, substance
 from agent.model.summary import summarise
 
 NODE: dict[str, Any] = {
@@ -26,12 +26,12 @@ def stored(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_summary_is_made_when_there_is_none() -> None:
-    assert decide([NODE], None) == summarise([NODE])
+    assert decide(summarise([NODE]), None) == summarise([NODE])
 
 
 def test_nothing_is_written_while_the_summary_is_right() -> None:
-    assert decide([NODE], stored(summarise([NODE]))) is None
-    assert decide([], stored(summarise([]))) is None
+    assert decide(summarise([NODE]), stored(summarise([NODE]))) is None
+    assert decide(summarise([]), stored(summarise([]))) is None
 
 
 def test_what_was_edited_by_hand_is_repaired_with_the_smallest_patch() -> None:
@@ -42,7 +42,7 @@ def test_what_was_edited_by_hand_is_repaired_with_the_smallest_patch() -> None:
         "labels": {"mine": "x"},
         "annotations": {**edited["metadata"]["annotations"], "team": "x"},
     }
-    assert decide([NODE], edited) == {
+    assert decide(summarise([NODE]), edited) == {
         "capacity": {"cpu": "4", "gpu": None},
         "metadata": {"labels": {"mine": None, "zone": "a"}},
     }
@@ -51,7 +51,7 @@ def test_what_was_edited_by_hand_is_repaired_with_the_smallest_patch() -> None:
 def test_shapes_that_have_become_too_long_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     current = stored(summarise([NODE]))
     monkeypatch.setattr("agent.model.summary.SHAPES_LIMIT", 10)
-    assert decide([NODE], current) == {"metadata": {"annotations": {ANNOTATION_NODE_SHAPES: None}}}
+    assert decide(summarise([NODE]), current) == {"metadata": {"annotations": {ANNOTATION_NODE_SHAPES: None}}}
 
 
 def changed(**parts: Any) -> bool:
@@ -79,3 +79,59 @@ def test_what_the_summary_is_made_of_matters(parts: dict[str, Any]) -> None:
 
 def test_a_node_without_status_can_be_read() -> None:
     assert substance(b'{"metadata":{"name":"n"}}') == (b"", False, b"", b"", b"")
+
+
+def amounts(memory: str) -> dict[str, Any]:
+    return {**NODE, "status": {**NODE["status"], "allocatable": {"cpu": "3", "memory": memory}}}
+
+
+def told(*memories: str) -> list[str]:
+    """What is told of a node's memory as it changes."""
+    steady = Amounts()
+    return [steady.settle([amounts(memory)])[0]["status"]["allocatable"]["memory"] for memory in memories]
+
+
+def test_amounts_that_tremble_are_told_once() -> None:
+    assert told("1000Mi", "1009Mi", "991Mi", "1000Mi") == ["1000Mi"] * 4
+
+
+def test_amounts_that_drift_away_are_told_when_they_are_one_per_cent_off() -> None:
+    assert told("1000Mi", "995Mi", "990Mi", "985Mi") == ["1000Mi", "1000Mi", "990Mi", "990Mi"]
+
+
+def test_amounts_in_other_words_are_the_same_amounts() -> None:
+    assert told("1Gi", "1024Mi") == ["1Gi", "1Gi"]
+
+
+def test_a_node_that_came_back_tells_its_amounts_anew() -> None:
+    steady = Amounts()
+    steady.settle([amounts("1000Mi")])
+    steady.settle([])
+    assert steady.settle([amounts("1001Mi")]) == [amounts("1001Mi")]
+
+
+def test_what_settles_leaves_nodes_otherwise_as_they_are() -> None:
+    assert Amounts().settle([NODE]) == [NODE]
+
+
+def test_a_level_with_less_detail_takes_back_what_was_told() -> None:
+    full = stored(summarise([NODE], version="0.1.0", properties={"tier": "gold"}))
+    patch = decide(summarise([NODE], detail="sums", version="0.1.0"), full)
+    assert patch == {
+        "metadata": {
+            "labels": {"zone": None, "tier": None},
+            "annotations": {"multicluster/node-shapes": None, "multicluster/cluster-properties": None},
+        }
+    }
+
+
+def test_an_upgraded_agent_tells_its_version() -> None:
+    old = stored(summarise([NODE], version="0.1.0"))
+    patch = decide(summarise([NODE], version="0.2.0"), old)
+    assert patch == {"metadata": {"annotations": {"multicluster/agent-version": "0.2.0"}}}
+
+
+def test_later_properties_win_and_what_cannot_be_a_label_is_left_out() -> None:
+    claims = {"id.k8s.io": "c1", "region": "eu", "long": "x" * 64, "words": "two words", "-bad": "x"}
+    ours = {"multicluster.admiralty.io/target-name": "x", "virtual-kubelet.io/provider": "x", "multicluster/a": "b"}
+    assert properties([claims, ours, {"region": "us"}]) == {"id.k8s.io": "c1", "region": "us"}

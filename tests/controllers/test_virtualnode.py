@@ -1,24 +1,33 @@
 """Virtual nodes on a real API server, which is both source and target."""
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.api.kinds import LEASES, NODES, PODS, TARGETS
+from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
+from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, VirtualNodeRoom
 from agent.kube.client import Client
+from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from tests.controllers.rooms import eventually, gone, running
 from tests.controllers.targets import add, kubeconfig, rewrite, tear_away
 
-ROOMS = (TargetRoom, VirtualNodeRoom, NodeLeaseRoom, StrayPodRoom)
+
+def leases(deps: Deps) -> NodeLeaseRoom:
+    return NodeLeaseRoom(deps.local, deps.clock, deps.settings)
+
+
+ROOMS = (TargetRoom, VirtualNodeRoom, leases, StrayPodRoom)
 CLOSED = "https://127.0.0.1:1"
 Node = dict[str, Any]
 
@@ -185,3 +194,57 @@ async def test_a_terminating_pod_that_is_no_proxy_is_ended(cluster: Cluster, cli
             await client.delete(PODS, scheduler, namespace)
         await gone(lambda: client.get(PODS, "default-scheduler", namespace))
         assert await client.get(PODS, "admiralty-proxy", namespace)
+
+
+async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, leases, node_lease_renew=0.5):
+        async with running(cluster, *ROOMS, node_lease_renew=0.5):
+            await add(client, namespace, "c1", kubeconfig(cluster))
+            await node_where(client, name, usable)
+            await eventually(lambda: client.get(LEASES, name, "kube-node-lease"))
+            await renewals(client, name, 2)
+            before = refused()
+            await renewals(client, name, 6)
+            # Two replicas that both wrote would refuse each other every time.
+            assert refused() - before < 6
+        await renewals(client, name, 2)
+
+
+async def renewals(client: Client, name: str, count: int) -> None:
+    for _ in range(count):
+        before = (await client.get(LEASES, name, "kube-node-lease"))["spec"]["renewTime"]
+        await eventually(partial(renewed, client, name, before))
+
+
+def refused() -> float:
+    labels = {"cluster": "local", "method": "PATCH", "resource": "leases", "outcome": "409"}
+    return REGISTRY.get_sample_value("flotilla_api_requests_total", labels) or 0.0
+
+
+async def test_huge_pages_of_two_sizes_show_while_a_node_of_this_cluster_has_them(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    pages = {"cpu": "1", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "1Gi"}
+    real = {"metadata": {"name": f"{namespace}-real"}, "status": {"capacity": pages, "allocatable": pages}}
+    summary = {
+        "apiVersion": CLUSTER_SUMMARIES.api_version,
+        "kind": CLUSTER_SUMMARIES.name,
+        "metadata": {"name": "singleton"},
+        "capacity": pages,
+        "allocatable": pages,
+    }
+    with contextlib.suppress(NotFound):
+        await client.delete(CLUSTER_SUMMARIES, "singleton")
+    await client.create(CLUSTER_SUMMARIES, summary)
+    async with running(cluster, *ROOMS):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, lambda node: node["status"].get("capacity", {}).keys() == {"cpu"})
+        await client.create(NODES, real)
+        await node_where(client, name, lambda node: node["status"]["allocatable"] == pages)
+        await client.delete(NODES, f"{namespace}-real")
+        await node_where(client, name, lambda node: node["status"]["allocatable"].keys() == {"cpu"})
+    await client.delete(CLUSTER_SUMMARIES, "singleton")

@@ -62,6 +62,13 @@ def test_a_node_is_made_with_everything_at_once() -> None:
     assert decide(replace(VIEW, node=node)) is None
 
 
+def test_huge_pages_of_several_sizes_are_shown_where_this_cluster_has_them() -> None:
+    pages = {"cpu": "8", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "2Gi"}
+    view = replace(VIEW, summary={**SUMMARY, "capacity": pages, "allocatable": pages})
+    assert created(view)["status"]["capacity"] == {"cpu": "8"}
+    assert created(replace(view, several_huge_pages=True))["status"]["capacity"] == pages
+
+
 def test_a_target_that_was_never_connected_gets_no_node() -> None:
     assert decide(replace(VIEW, record=None)) is None
 
@@ -79,7 +86,8 @@ def test_a_lost_target_leaves_its_node_ready_and_capable_but_tainted() -> None:
     assert second.body["status"] == {}
     ready, reachable = (find_condition(conditions, kind) or {} for kind in ("Ready", "TargetReachable"))
     assert (ready["status"], reachable["status"]) == ("True", "False")
-    assert reachable["message"] == "no answer within 3 s"
+    assert (reachable["reason"], reachable["message"]) == ("Unreachable", "no answer within 3 s")
+    assert ready["reason"] == "VirtualNodeReady"
 
 
 def test_the_taint_goes_when_the_target_is_back() -> None:

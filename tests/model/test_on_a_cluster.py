@@ -15,7 +15,7 @@ from agent.model.diff import json_patch, merge_patch
 from agent.model.proxypod import proxy_pod
 from agent.model.status import proxy_status
 from agent.model.summary import summarise
-from agent.model.virtualnode import desired_labels, node_status, virtual_node
+from agent.model.virtualnode import amounts, desired_labels, node_status, virtual_node
 from tests.model.pods import P
 
 pytestmark = pytest.mark.cluster
@@ -176,8 +176,7 @@ async def test_a_virtual_node_is_accepted_with_labels_and_status(client: Client,
     created = await client.create(NODES, node)
     status = node_status(
         created["status"],
-        summary=stored,
-        ready="True",
+        resources=amounts(stored, several_huge_pages=False),
         reachable="False",
         reason="Unreachable",
         message="no route",

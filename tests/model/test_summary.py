@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model.quantity import parse
-from agent.model.summary import SHAPES_LIMIT, summarise
+from agent.model.summary import DETAILS, SHAPES_LIMIT, steady, summarise, summary_detail
 
 SHAPES = "multicluster/node-shapes"
 
@@ -138,3 +138,65 @@ def test_sums_lose_nothing(amounts: list[str]) -> None:
 def test_the_annotation_never_exceeds_its_limit(count: int) -> None:
     annotations = summarise([node({"r": str(number)}) for number in range(count)])["metadata"]["annotations"]
     assert len(annotations.get(SHAPES, "").encode()) <= SHAPES_LIMIT
+
+
+TWO = [node({"zone": "a", "disk": "ssd"}), node({"zone": "a", "disk": "hdd"})]
+
+
+def test_everything_is_told_unless_asked_otherwise() -> None:
+    summary = summarise(TWO)
+    assert summary["metadata"]["labels"] == {"zone": "a"}
+    assert SHAPES in summary["metadata"]["annotations"]
+    assert summarise(TWO, detail="full") == summary
+
+
+def test_minimal_tells_what_admiralty_tells() -> None:
+    summary = summarise(TWO, detail="minimal")
+    assert summary["metadata"] == {"name": "singleton", "labels": {"zone": "a"}, "annotations": {}}
+    assert summary["allocatable"]["cpu"] == "4"
+
+
+def test_sums_alone_tell_nothing_about_nodes() -> None:
+    summary = summarise(TWO, detail="sums")
+    assert summary["metadata"] == {"name": "singleton", "labels": {}, "annotations": {}}
+    assert summary["capacity"] == summarise(TWO)["capacity"]
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+def test_properties_of_the_cluster_are_labels_at_every_level(detail: str) -> None:
+    metadata = summarise(TWO, detail=summary_detail(detail), properties={"tier": "gold", "a": "b"})["metadata"]
+    assert {"tier": "gold", "a": "b"}.items() <= metadata["labels"].items()
+    assert json.loads(metadata["annotations"]["multicluster/cluster-properties"]) == ["a", "tier"]
+
+
+def test_a_label_on_which_nodes_agree_counts_more_than_a_property_of_its_name() -> None:
+    metadata = summarise(TWO, properties={"zone": "z", "disk": "any"})["metadata"]
+    assert metadata["labels"] == {"zone": "a", "disk": "any"}
+    assert json.loads(metadata["annotations"]["multicluster/cluster-properties"]) == ["disk"]
+
+
+def test_the_version_of_the_agent_is_told() -> None:
+    assert summarise([], version="0.1.0")["metadata"]["annotations"]["multicluster/agent-version"] == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ({"cpu": "4"}, {"cpu": "4"}, False),
+        ({"memory": "1000"}, {"memory": "1009"}, False),
+        ({"memory": "1000"}, {"memory": "990"}, True),
+        ({"memory": "1000"}, {"memory": "1011"}, True),
+        ({"gpu": "1"}, {"gpu": "0"}, True),
+        ({"gpu": "0"}, {"gpu": "1"}, True),
+        ({"gpu": "0"}, {"gpu": "0"}, False),
+        ({"cpu": "4"}, {"cpu": "4", "gpu": "0"}, True),
+        ({"cpu": "4", "gpu": "0"}, {"cpu": "4"}, True),
+        ({"cpu": "100", "gpu": "8"}, {"cpu": "100", "gpu": "7"}, True),
+    ],
+)
+def test_amounts_change_by_one_per_cent_or_not_at_all(old: dict[str, str], new: dict[str, str], changed: bool) -> None:
+    assert steady(old, new) == (new if changed else old)
+
+
+def test_amounts_of_a_node_not_told_before_are_told() -> None:
+    assert steady(None, {"cpu": "1"}) == {"cpu": "1"}

@@ -5,7 +5,15 @@ import pytest
 
 from agent.api.conditions import find_condition
 from agent.model.pattern import InvalidPattern
-from agent.model.virtualnode import TARGET_REACHABLE, Labels, desired_labels, node_status, virtual_node
+from agent.model.virtualnode import (
+    TARGET_REACHABLE,
+    Labels,
+    amounts,
+    desired_labels,
+    has_several_huge_pages,
+    node_status,
+    virtual_node,
+)
 from tests.model.pods import P
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -116,8 +124,7 @@ def test_labels_that_are_right_stay_as_they_are() -> None:
 
 def status(current: dict[str, Any] | None = None, **over: Any) -> dict[str, Any]:
     arguments: dict[str, Any] = {
-        "summary": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}},
-        "ready": "True",
+        "resources": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}},
         "reachable": "True",
         "reason": "Reachable",
         "message": "it answers",
@@ -130,19 +137,26 @@ def status(current: dict[str, Any] | None = None, **over: Any) -> dict[str, Any]
 
 
 def test_the_status_says_how_much_where_and_how_it_goes() -> None:
-    def condition(kind: str) -> dict[str, str]:
+    def condition(kind: str, reason: str, message: str) -> dict[str, str]:
         return {
             "type": kind,
             "status": "True",
-            "reason": "Reachable",
-            "message": "it answers",
+            "reason": reason,
+            "message": message,
             "lastTransitionTime": "2026-01-01T12:00:00Z",
         }
 
     assert status() == {
         "capacity": {"cpu": "4"},
         "allocatable": {"cpu": "3"},
-        "conditions": [condition("Ready"), condition(TARGET_REACHABLE)],
+        "conditions": [
+            condition(
+                "Ready",
+                "VirtualNodeReady",
+                "the agent stands in for this node's kubelet; TargetReachable says whether the target answers",
+            ),
+            condition(TARGET_REACHABLE, "Reachable", "it answers"),
+        ],
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10251}},
         "nodeInfo": {"kubeletVersion": "v1.36.3"},
@@ -154,17 +168,17 @@ def test_an_unchanged_status_is_equal_later() -> None:
 
 
 def test_a_lost_target_keeps_its_amounts_and_stays_ready_for_a_while() -> None:
-    lost = status(status(), summary=None, reachable="False", reason="Unreachable", message="no route")
+    lost = status(status(), resources=None, reachable="False", reason="Unreachable", message="no route")
     assert lost["capacity"] == {"cpu": "4"}
     ready, reachable = (find_condition(lost["conditions"], kind) for kind in ("Ready", TARGET_REACHABLE))
     assert ready is not None
-    assert ready["status"] == "True"
+    assert (ready["status"], ready["reason"]) == ("True", "VirtualNodeReady")
     assert reachable is not None
     assert (reachable["status"], reachable["message"]) == ("False", "no route")
 
 
 def test_a_target_that_never_told_has_no_amounts() -> None:
-    assert "capacity" not in status(summary=None)
+    assert "capacity" not in status(resources=None)
 
 
 def test_what_others_wrote_into_the_status_survives() -> None:
@@ -180,4 +194,41 @@ def test_what_others_wrote_into_the_status_survives() -> None:
 
 
 def test_what_is_empty_is_left_out_as_the_api_server_leaves_it_out() -> None:
-    assert not {"addresses", "capacity", "allocatable"} & status(status(), address="", summary={}).keys()
+    assert (
+        not {"addresses", "capacity", "allocatable"}
+        & status(status(), address="", resources={"capacity": {}, "allocatable": {}}).keys()
+    )
+
+
+TWO_SIZES = {"cpu": "4", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "2Gi"}
+ONE_SIZE = {"cpu": "4", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"}
+NO_PAGES = {"cpu": "4"}
+
+
+@pytest.mark.parametrize(
+    ("there", "several_here", "want"),
+    [
+        pytest.param(TWO_SIZES, False, NO_PAGES, id="two sizes there, not two here"),
+        pytest.param(TWO_SIZES, True, TWO_SIZES, id="two sizes there and here"),
+        pytest.param(ONE_SIZE, False, ONE_SIZE, id="one size there"),
+        pytest.param(ONE_SIZE, True, ONE_SIZE, id="one size there, two here"),
+        pytest.param(NO_PAGES, False, NO_PAGES, id="none there"),
+        pytest.param({**TWO_SIZES, "hugepages-64Ki": "0"}, False, {"cpu": "4", "hugepages-64Ki": "0"}, id="zero stays"),
+    ],
+)
+def test_huge_pages_of_a_target_are_shown_as_admiralty_shows_them(
+    there: dict[str, str], several_here: bool, want: dict[str, str]
+) -> None:
+    found = amounts({"capacity": there, "allocatable": there}, several_huge_pages=several_here)
+    assert found == {"capacity": want, "allocatable": want}
+
+
+def test_a_summary_without_amounts_gives_none() -> None:
+    assert amounts({}, several_huge_pages=False) == {"capacity": {}, "allocatable": {}}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "several"), [(TWO_SIZES, True), (ONE_SIZE, False), (NO_PAGES, False), (None, False)]
+)
+def test_sizes_of_huge_pages_count_when_there_are_pages_of_them(capacity: dict[str, str] | None, several: bool) -> None:
+    assert has_several_huge_pages(capacity) is several

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from agent.api.kinds import (
@@ -17,11 +18,12 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
+    Kind,
 )
 from agent.base.clock import SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.errors import AlreadyExists, NotFound, from_status
 from agent.kube.session import Session
 from agent.sandbox import Cluster
 from webhook.app import Webhook
@@ -89,6 +91,8 @@ class Place:
                 if ready:
                     await until(lambda: self.is_ready(webhook), "replica ready")
                     await until(self.mutates, "API server calls the webhook")
+                if ready and settings.register:
+                    await until(self.has_validation, "ValidatingWebhookConfiguration made")
                 yield webhook
             finally:
                 task.cancel()
@@ -113,6 +117,22 @@ class Place:
         made = await self.client.session.request("POST", PODS.path(self.namespace), params=params, body=body)
         return decoded(made)
 
+    async def warnings(self, kind: Kind, obj: Raw) -> list[str]:
+        """What the API server warns of when an object is created here (a dry run tells)."""
+        connection = load(str(self.cluster.kubeconfig))
+        headers = {"Content-Type": "application/json"}
+        if authorization := await connection.auth.header():
+            headers["Authorization"] = authorization
+        url = connection.server + kind.path(self.namespace)
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=connection.tls or False)) as session,
+            session.post(url, params={"dryRun": "All"}, data=msgspec.json.encode(obj), headers=headers) as response,
+        ):
+            if response.status != 201:
+                raise from_status(await response.read(), response.status)
+            # As RFC 9110 has it: code, agent, and the text in quotes.
+            return [text.partition('"')[2].rpartition('"')[0] for text in response.headers.getall("Warning", [])]
+
     async def secret(self) -> dict[str, bytes]:
         """What the replicas share, {} while there is nothing."""
         try:
@@ -129,12 +149,17 @@ class Place:
         """The ValidatingWebhookConfiguration."""
         return await self.client.get(VALIDATING_WEBHOOKS, self.namespace)
 
+    async def has_validation(self) -> bool:
+        """Whether there is a ValidatingWebhookConfiguration."""
+        with contextlib.suppress(NotFound):
+            return bool(await self.validation())
+        return False
+
     async def trusted(self) -> bytes:
-        """What the API server trusts in every entry; nothing while they differ."""
-        try:
-            entries = [*(await self.configuration())["webhooks"], *(await self.validation())["webhooks"]]
-        except NotFound:
-            return b""
+        """What the API server trusts in every entry there is; nothing while they differ."""
+        entries = (await self.configuration())["webhooks"]
+        with contextlib.suppress(NotFound):
+            entries += (await self.validation())["webhooks"]
         bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
         return base64.b64decode(bundles.pop()) if len(bundles) == 1 else b""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, MUTATING_WEBHOOKS, NAMESPACES, PODS, TARGETS, Kind
+from agent.api.kinds import CLUSTER_TARGETS, MUTATING_WEBHOOKS, NAMESPACES, PODS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.kube.errors import Invalid, StatusError
 from agent.model.proxypod import is_proxy, source_pod
 from tests.webhook.replica import Place, Raw, elected, pod, until
@@ -226,3 +226,18 @@ async def test_where_pods_are_elected_by_default_they_wait_for_the_webhook(place
         ("placed", pod("placed", nodeName="test-node-0")),
     ):
         assert (await place.create(created))["metadata"]["name"] == name
+
+
+async def test_what_targets_do_not_have_is_a_warning_to_the_user(place: Place) -> None:
+    await place.client.create(TARGETS, target(TARGETS, "eu", place.namespace))
+    status = {"status": {"namespaces": [{"name": place.namespace, "serviceAccounts": []}]}}
+    await place.client.patch(TARGETS, "eu", status, place.namespace, sub="status")
+    account = {"metadata": {"name": "builder"}}
+    await place.client.create(SERVICE_ACCOUNTS, account, place.namespace)
+    async with place.replica():
+        (warning,) = await place.warnings(PODS, elected("builds", serviceAccountName="builder"))
+        assert await place.warnings(PODS, elected("builds")) == []
+    assert warning == (
+        f"service account builder does not exist in namespace {place.namespace} of Target eu: "
+        "the pod cannot run anywhere until it does"
+    )

@@ -1,4 +1,5 @@
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +18,10 @@ class Known:
 
     def finalizers(self, namespace: str) -> list[str]:
         return FINALIZERS.get(namespace, [])
+
+    def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
+        account = pod["spec"].get("serviceAccountName")
+        return [f"{account} is missing in {namespace}"] if account else []
 
 
 def ask(obj: Any, *, by_default: bool = False, **request: Any) -> Answer:
@@ -102,6 +107,15 @@ def test_a_pod_without_any_target_is_mutated_with_a_warning() -> None:
     assert response["warnings"] == [
         "no Target in namespace elsewhere and no ClusterTarget: the pod stays pending until there is one"
     ]
+
+
+def test_what_targets_do_not_have_is_a_warning() -> None:
+    sent = pod()
+    sent["spec"]["serviceAccountName"] = "builder"
+    response = ask(sent).review["response"]
+    assert response["allowed"] is True
+    assert response["warnings"] == ["builder is missing in default"]
+    assert "patch" in response
 
 
 def test_a_bad_annotation_is_refused_with_field_and_remedy() -> None:

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,3 +53,58 @@ async def test_targets_are_known_once_both_kinds_were_listed(targets: Targets) -
     targets.informers[1].synced.set()
     assert targets.synced
     assert targets.problem() is None
+
+
+def having(name: str, namespace: str = "", **lists: list[str]) -> Object:
+    """A target that says what namespace `default` has."""
+    kind = TARGETS if namespace else CLUSTER_TARGETS
+    metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+    status = {"namespaces": [{"name": "default", **lists}], "conditions": []}
+    return Object(kind, msgspec.json.encode({"metadata": metadata, "status": status}))
+
+
+def needing(account: str = "default", *claims: str) -> dict[str, Any]:
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    return {"spec": {"serviceAccountName": account, "volumes": [*volumes, {"name": "tmp", "emptyDir": {}}]}}
+
+
+@pytest.fixture
+def two(targets: Targets) -> Targets:
+    own, shared = (informer.store for informer in targets.informers)
+    own.put(having("eu", "default", serviceAccounts=["builder"], persistentVolumeClaims=["data"]))
+    shared.put(having("us", serviceAccounts=[], persistentVolumeClaims=["data", "cache"]))
+    return targets
+
+
+def test_a_pod_that_every_target_can_run_brings_no_warning(two: Targets) -> None:
+    assert two.missing("default", needing()) == []
+    assert two.missing("default", needing("default", "data")) == []
+    assert two.missing("default", {"spec": {}}) == []
+
+
+def test_what_a_target_does_not_have_is_named_with_the_target(two: Targets) -> None:
+    account, claim = two.missing("default", needing("builder", "cache"))
+    assert account == (
+        "service account builder does not exist in namespace default of ClusterTarget us: "
+        "the pod cannot run there until it does"
+    )
+    assert claim == (
+        "persistent volume claim cache does not exist in namespace default of Target eu: "
+        "the pod cannot run there until it does"
+    )
+
+
+def test_what_no_target_has_is_said_to_run_nowhere(two: Targets) -> None:
+    (sentence,) = two.missing("default", needing("deployer", "data", "data"))
+    assert sentence == (
+        "service account deployer does not exist in namespace default of ClusterTarget us, Target eu: "
+        "the pod cannot run anywhere until it does"
+    )
+
+
+def test_what_is_not_known_brings_no_warning(targets: Targets) -> None:
+    targets.informers[0].store.put(having("eu", "default", serviceAccounts=["builder"]))
+    targets.informers[1].store.put(target("us"))
+    assert targets.missing("default", needing("builder", "data")) == []
+    assert "cannot run there" in targets.missing("default", needing("deployer"))[0]
+    assert targets.missing("elsewhere", needing("deployer")) == []

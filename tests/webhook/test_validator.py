@@ -4,12 +4,9 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
-import aiohttp
-import msgspec
 import pytest
 
 from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, SECRETS, SOURCES, TARGETS, Kind
-from agent.kube.config import load
 from agent.kube.errors import Invalid, NotFound
 from tests.webhook.replica import Place, Raw, until
 
@@ -33,8 +30,8 @@ async def validating(place: Place) -> AsyncIterator[None]:
 
     async def asked() -> bool:
         try:
-            await told(place, SOURCES, ours(SOURCES, {}, "nobody"))
-        except AssertionError:
+            await place.warnings(SOURCES, ours(SOURCES, {}, "nobody"))
+        except Invalid:
             return True
         return False
 
@@ -45,21 +42,6 @@ async def validating(place: Place) -> AsyncIterator[None]:
 
 def ours(kind: Kind, spec: Raw, name: str) -> Raw:
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-
-
-async def told(place: Place, kind: Kind, obj: Raw) -> list[str]:
-    """The warnings that a dry run of a creation brings."""
-    connection = load(str(place.cluster.kubeconfig))
-    connector = aiohttp.TCPConnector(ssl=connection.tls or False)
-    authorization = await connection.auth.header()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": authorization} if authorization else {})
-    url = connection.server + kind.path(place.namespace if kind.namespaced else None)
-    async with (
-        aiohttp.ClientSession(connector=connector) as session,
-        session.post(url, params={"dryRun": "All"}, data=msgspec.json.encode(obj), headers=headers) as response,
-    ):
-        assert response.status == 201, await response.text()
-        return [warning.partition('"')[2].rpartition('"')[0] for warning in response.headers.getall("Warning", [])]
 
 
 def naming(place: Place, **more: str) -> Raw:
@@ -124,9 +106,8 @@ async def test_without_the_webhook_operators_work_on(place: Place) -> None:
 
 async def test_a_secret_that_is_not_there_yet_is_a_warning(place: Place) -> None:
     async with validating(place):
-        (warning,) = await told(place, TARGETS, naming(place))
-        (other,) = await told(
-            place,
+        (warning,) = await place.warnings(TARGETS, naming(place))
+        (other,) = await place.warnings(
             CLUSTER_TARGETS,
             ours(CLUSTER_TARGETS, {"kubeconfigSecret": {"namespace": place.namespace, "name": "c3"}}, place.namespace),
         )
@@ -161,6 +142,6 @@ async def test_a_kubeconfig_that_cannot_be_used_is_a_warning(
 ) -> None:
     await put(place, data)
     async with validating(place):
-        found = await told(place, TARGETS, naming(place, **reference))
+        found = await place.warnings(TARGETS, naming(place, **reference))
     assert len(found) == bool(want)
     assert want in "".join(found)

@@ -9,24 +9,29 @@ so. A target that is this very cluster has what its pods need.
 """
 
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.conditions import set_condition
-from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, View, decide
 from agent.kube.errors import Forbidden
-from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.runtime.controller import Controller
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.kube.informer import Informer
+
 WRITE_SECONDS = 1.0
 """At most one write per Target in this time, however fast its target changes."""
 _UNSYNCED_SECONDS = 5.0
-_NOT_DEFAULT = "metadata.name!=default"
+_RECHECK_SECONDS = 60.0
+_SELECTORS = {SERVICE_ACCOUNTS: "metadata.name!=default"}
 
 
 class InventoryRoom(Controller[Key]):
@@ -38,7 +43,7 @@ class InventoryRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._informers: dict[Key, dict[str, Informer]] = {}
+        self._informers: dict[Key, dict[Kind, Informer]] = {}
         self._stops: dict[Key, list[Callable[[], None]]] = {}
         self._written_at: dict[Key, float] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
@@ -63,15 +68,14 @@ class InventoryRoom(Controller[Key]):
         if wait > 0:
             return wait
         await self._write(obj, decide(view))
-        # A verb that is given back wakes us; one that is taken away, and leaves what was listed before, does not.
-        return None if not view.forbidden else _UNSYNCED_SECONDS
+        # A verb that is given wakes us with what is listed then. One that is taken away does not.
+        return _RECHECK_SECONDS
 
     def _view(self, target: Target) -> View | None:
         informers = self._informers.get(target.key, {})
-        kinds = {kind: informers[field] for kind, field in FIELDS.items() if field in informers}
-        forbidden = [kind for kind, informer in kinds.items() if isinstance(informer.error, Forbidden)]
-        found = {kind: informer for kind, informer in kinds.items() if kind not in forbidden}
-        if not kinds or not all(informer.synced.is_set() for informer in found.values()):
+        forbidden = [kind for kind, informer in informers.items() if isinstance(informer.error, Forbidden)]
+        found = {kind: informer for kind, informer in informers.items() if kind not in forbidden}
+        if not informers or not all(informer.synced.is_set() for informer in found.values()):
             return None
         return View(
             namespaces=[namespace.name for namespace in self._namespaces.store if target.serves(namespace.name)],
@@ -102,9 +106,7 @@ class InventoryRoom(Controller[Key]):
     def _attached(self, target: Target) -> None:
         if target.is_self:
             return
-        informers = {}
-        for kind, field in FIELDS.items():
-            informers[field] = target.informer(kind, fields=_NOT_DEFAULT if kind is SERVICE_ACCOUNTS else "")
+        informers = {kind: target.informer(kind, fields=_SELECTORS.get(kind, "")) for kind in FIELDS}
         self._informers[target.key] = informers
         self._stops[target.key] = [
             self.watch(informer, lambda obj: (target.key,), required=False) for informer in informers.values()

@@ -1,12 +1,13 @@
 """What of the ClusterSummary has to change, and which changes of a node matter to it. Pure."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from agent.api import names
+from agent.api import labels, names
 from agent.model.diff import merge_patch
-from agent.model.summary import summarise
+from agent.model.summary import steady
 
 Raw = dict[str, Any]
 
@@ -31,6 +32,8 @@ class _Node(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+_OURS = (names.ANNOTATION_NODE_SHAPES, names.ANNOTATION_CLUSTER_PROPERTIES, names.ANNOTATION_AGENT_VERSION)
+
 _decoder = msgspec.json.Decoder(_Node)
 
 
@@ -46,12 +49,11 @@ def substance(node: bytes) -> tuple[bytes, bool, bytes, bytes, bytes]:
     )
 
 
-def decide(nodes: list[Raw], current: Raw | None) -> Raw | None:
+def decide(wanted: Raw, current: Raw | None) -> Raw | None:
     """The summary to create when there is none, else the merge patch to its present state; None for no change.
 
-    Labels are payload, so all that the nodes do not share are removed. Annotations of others survive.
+    Labels are payload, so all that are not wanted are removed. Annotations of others survive.
     """
-    wanted = summarise(nodes)
     if current is None:
         return wanted
     body = merge_patch(
@@ -59,12 +61,38 @@ def decide(nodes: list[Raw], current: Raw | None) -> Raw | None:
         {field: wanted[field] for field in ("capacity", "allocatable")},
     )
     metadata = current["metadata"]
-    labels = merge_patch(metadata.get("labels") or {}, wanted["metadata"]["labels"])
-    shapes = (metadata.get("annotations") or {}).get(names.ANNOTATION_NODE_SHAPES)
-    annotations = merge_patch(
-        {names.ANNOTATION_NODE_SHAPES: shapes} if shapes is not None else {}, wanted["metadata"]["annotations"]
-    )
-    changed = {name: patch for name, patch in (("labels", labels), ("annotations", annotations)) if patch}
+    relabelled = merge_patch(metadata.get("labels") or {}, wanted["metadata"]["labels"])
+    found = {key: value for key, value in (metadata.get("annotations") or {}).items() if key in _OURS}
+    annotations = merge_patch(found, wanted["metadata"]["annotations"])
+    changed = {name: patch for name, patch in (("labels", relabelled), ("annotations", annotations)) if patch}
     if changed:
         body["metadata"] = changed
     return body or None
+
+
+class Amounts:
+    """Remembers what was told of each node, so that what trembles is not told (`steady`)."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Mapping[str, Any]] = {}
+
+    def settle(self, nodes: Iterable[Raw]) -> list[Raw]:
+        """The nodes with the allocatable amounts to tell of them; nodes that are not among them are forgotten."""
+        told: dict[str, Mapping[str, Any]] = {}
+        settled: list[Raw] = []
+        for node in nodes:
+            name, status = node["metadata"]["name"], node.get("status") or {}
+            told[name] = steady(self._told.get(name), status.get("allocatable") or {})
+            settled.append({**node, "status": {**status, "allocatable": told[name]}})
+        self._told = told
+        return settled
+
+
+def properties(told: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The properties of a cluster from several sources, the last wins; those that cannot be labels are left out."""
+    return {
+        key: value
+        for source in told
+        for key, value in source.items()
+        if labels.is_key(key) and labels.is_value(value) and not names.is_ours(key) and key != names.PROVIDER_KEY
+    }

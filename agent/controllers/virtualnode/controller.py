@@ -1,6 +1,6 @@
 """Virtual node: keep one Node for every Target.
 
-Watches  Targets, ClusterTargets, virtual nodes, states of targets, the ClusterSummary in each target.
+Watches  Targets, ClusterTargets, all nodes, states of targets, the ClusterSummary in each target.
 Writes   the Node: labels, our taints, status. Users' labels, taints, annotations and cordon survive.
 Absent target: Ready stays true, the condition TargetReachable and a NoSchedule taint say that it is away.
 A target whose agent does not work gets no new pods: a taint of its own says so. What runs there stays.
@@ -22,6 +22,7 @@ from agent.clusters.target import Target
 from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from agent.kube.store import Key, Object
+from agent.model.virtualnode import has_several_huge_pages
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from agent.kube.informer import Informer
 
 VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
+REAL = f"{names.PROVIDER_KEY}!={names.PROVIDER_VALUE}"
+_HUGE_PAGES = "huge-pages"
+_SEVERAL = "several"
 _RETIRE_SECONDS = 1.0
 _UNSYNCED_SECONDS = 0.1
 
@@ -52,8 +56,13 @@ class VirtualNodeRoom(Controller[Key]):
         self._missing_since: dict[Key, datetime] = {}
         self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
+        self._real = deps.local.informer(NODES, labels=REAL)
+        self._real.store.index(_HUGE_PAGES, _huge_pages)
+        self._several_huge_pages = False
         self._targets = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self.watch(self._nodes, target_of)
+        self.watch(self._real, lambda node: ())
+        self._real.subscribe(self._real_node_changed)
         for informer in self._targets.values():
             self.watch(informer, lambda target: [target.key])
         deps.targets.on_attach(self._attached)
@@ -102,6 +111,7 @@ class VirtualNodeRoom(Controller[Key]):
             port=self._deps.settings.kubelet_port,
             version=self._versions.get(key, ""),
             now=self._deps.clock.now(),
+            several_huge_pages=self._several_huge_pages,
         )
 
     def _summary_is_coming(self, key: Key) -> bool:
@@ -159,6 +169,14 @@ class VirtualNodeRoom(Controller[Key]):
             # Some targets do not tell; asked again when they come back.
             self._versions[target.key] = ""
 
+    def _real_node_changed(self, old: Object | None, new: Object | None) -> None:
+        several = self._real.store.count(_HUGE_PAGES, _SEVERAL) > 0
+        if several != self._several_huge_pages:
+            self._several_huge_pages = several
+            for informer in self._targets.values():
+                for target in informer.store:
+                    self.queue.add(target.key)
+
     def _attached(self, target: Target) -> None:
         informer = target.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         stop = self.watch(informer, lambda summary: [target.key], required=False)
@@ -173,6 +191,20 @@ class VirtualNodeRoom(Controller[Key]):
         _, stop = self._summaries.pop(target.key)
         stop()
         self._versions.pop(target.key, None)
+
+
+class _Capacity(msgspec.Struct):
+    class Status(msgspec.Struct):
+        capacity: dict[str, str | int] | None = None
+
+    status: Status = msgspec.field(default_factory=Status)
+
+
+_capacity_decoder = msgspec.json.Decoder(_Capacity)
+
+
+def _huge_pages(node: Object) -> Iterable[str]:
+    return (_SEVERAL,) if has_several_huge_pages(_capacity_decoder.decode(node.raw).status.capacity) else ()
 
 
 def target_of(node: Object) -> Iterable[Key]:

@@ -8,7 +8,7 @@ from agent.api import names
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.target import Record, State
 from agent.model.diff import merge_patch
-from agent.model.virtualnode import TAINT, InvalidPattern, desired_labels, node_status, virtual_node
+from agent.model.virtualnode import TAINT, InvalidPattern, amounts, desired_labels, node_status, virtual_node
 
 if TYPE_CHECKING:
     from agent.api.conditions import Status
@@ -43,6 +43,8 @@ class View:
     version: str
     """Of the target's API server, empty while not known."""
     now: datetime
+    several_huge_pages: bool = False
+    """A real node of this cluster has huge pages of more than one size."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,9 @@ def _status(view: View, current: Raw) -> Raw:
             reachable = "False"
     return node_status(
         current,
-        summary=view.summary,
-        ready="True",
+        resources=(
+            amounts(view.summary, several_huge_pages=view.several_huge_pages) if view.summary is not None else None
+        ),
         reachable=reachable,
         reason=reason,
         message=message,

@@ -3,24 +3,44 @@
 Watches  virtual nodes.
 Writes   their leases in `kube-node-lease`, each owned by its node, so that it goes with it.
 Whether a target is away makes no difference: its pods would be evicted, with delegates still running.
+Every replica of the agent runs this room, leading or not, and writes a lease only when no other has done so meanwhile.
 """
 
 import logging
 import time
+from dataclasses import dataclass
+from typing import Any
 
 from agent.api import names
 from agent.api.kinds import LEASES, NODES
-from agent.base.clock import micro_stamp
-from agent.clusters.deps import Deps
+from agent.base.clock import Clock, micro_stamp
+from agent.clusters.cluster import Cluster
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
-from agent.kube.errors import KubeError, NotFound
+from agent.kube.errors import Conflict, KubeError, NotFound
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
+from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 
+_PATIENCE = 1.25
+"""A replica that only looks does so at longer intervals, so that the one that renews has surely done so in between."""
+
 _RETRY_SECONDS = 2.0
 """No growing delays: a lease that runs out costs more than a request."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A lease as this replica last saw it."""
+
+    uid: str
+    """Of the node."""
+    version: str
+    """Resource version of the lease."""
+    at: float
+    ours: bool
+    """This replica has renewed it: the next renewal is its own, too, and needs no look at it before."""
 
 
 class NodeLeaseRoom(Controller[Key]):
@@ -29,46 +49,73 @@ class NodeLeaseRoom(Controller[Key]):
     name = "node-lease"
     workers = 2
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, local: Cluster, clock: Clock, settings: Settings) -> None:
         super().__init__()
-        self._client = deps.local.client
-        self._clock = deps.clock
-        self._renew = deps.settings.node_lease_renew
-        self._duration = deps.settings.node_lease_duration
-        self._renewed: dict[Key, tuple[str, float]] = {}
-        self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
+        self._client = local.client
+        self._clock = clock
+        self._renew = settings.node_lease_renew
+        self._duration = settings.node_lease_duration
+        self._seen: dict[Key, _Seen] = {}
+        self._nodes = local.informer(NODES, labels=VIRTUAL)
         self.watch(self._nodes, lambda node: [node.key])
 
     async def reconcile(self, key: Key) -> float | None:
         """Renew the lease when it is time."""
         node = self._nodes.store.get(key)
         if node is None or not target_of(node):
-            self._renewed.pop(key, None)
+            self._seen.pop(key, None)
             return None
-        uid, at = self._renewed.get(key, ("", 0.0))
-        wait = at + self._renew - time.monotonic()
-        if uid == node.uid and wait > 0:
+        seen = self._seen.get(key)
+        if seen is not None and seen.uid != node.uid:
+            seen = None
+        wait = seen.at + self._pause(seen) - time.monotonic() if seen is not None else 0.0
+        if wait > 0:
             return wait
         try:
-            await self._write(node)
+            seen = self._seen[key] = await self._keep(node, seen)
         except KubeError as error:
             log.warning("lease of virtual node %s not renewed: %s", node.name, error)
             return min(self._renew, _RETRY_SECONDS)
-        self._renewed[key] = (node.uid, time.monotonic())
-        return self._renew
+        return self._pause(seen)
 
-    async def _write(self, node: Object) -> None:
+    def _pause(self, seen: _Seen) -> float:
+        return self._renew if seen.ours else self._renew * _PATIENCE
+
+    async def _keep(self, node: Object, seen: _Seen | None) -> _Seen:
+        """Renew the lease, unless it has changed since it was last seen: then somebody else keeps it."""
+        version = seen.version if seen is not None and seen.ours else await self._version(node.name)
+        if seen is None or version in ("", seen.version):
+            try:
+                try:
+                    written = await self._write(node, version)
+                except NotFound:
+                    # It went with a node of the same name.
+                    written = await self._write(node, "")
+                return _Seen(node.uid, written, time.monotonic(), ours=True)
+            except Conflict:
+                version = await self._version(node.name)
+        return _Seen(node.uid, version, time.monotonic(), ours=False)
+
+    async def _version(self, name: str) -> str:
+        """The lease's resource version, empty when there is none."""
+        try:
+            return Object(LEASES, await self._client.get_raw(LEASES, name, names.NODE_LEASE_NAMESPACE)).version
+        except NotFound:
+            return ""
+
+    async def _write(self, node: Object, version: str) -> str:
         owner = {"apiVersion": "v1", "kind": NODES.name, "name": node.name, "uid": node.uid}
-        metadata = {"ownerReferences": [owner]}
+        metadata: dict[str, Any] = {"ownerReferences": [owner]}
         spec = {
             "holderIdentity": node.name,
             "leaseDurationSeconds": round(self._duration),
             "renewTime": micro_stamp(self._clock.now()),
         }
-        body = {"metadata": metadata, "spec": spec}
-        try:
-            await self._client.patch_raw(LEASES, node.name, body, names.NODE_LEASE_NAMESPACE)
-        except NotFound:
+        if version:
+            body = {"metadata": {**metadata, "resourceVersion": version}, "spec": spec}
+            raw = await self._client.patch_raw(LEASES, node.name, body, names.NODE_LEASE_NAMESPACE)
+        else:
             where = {"name": node.name, "namespace": names.NODE_LEASE_NAMESPACE}
             head = {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": {**where, **metadata}}
-            await self._client.create_raw(LEASES, {**head, "spec": spec})
+            raw = await self._client.create_raw(LEASES, {**head, "spec": spec})
+        return Object(LEASES, raw).version

@@ -1,0 +1,77 @@
+"""Properties of this cluster: ClusterProperties, ClusterClaims of Open Cluster Management, and the agent's settings.
+
+Either kind is watched only while the API server serves it and lets us read it, which is found out every few minutes.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, Kind
+from agent.clusters.cluster import Cluster
+from agent.controllers.summary.decide import properties
+from agent.kube.errors import KubeError, StatusError
+
+if TYPE_CHECKING:
+    from agent.kube.informer import Informer
+    from agent.kube.store import Object
+
+KINDS = (CLUSTER_CLAIMS, CLUSTER_PROPERTIES)
+"""A ClusterProperty wins over a ClusterClaim of the same name, and settings over both."""
+
+
+class _Property(msgspec.Struct):
+    class Spec(msgspec.Struct):
+        value: str = ""
+
+    spec: Spec = msgspec.field(default_factory=Spec)
+
+
+_decoder = msgspec.json.Decoder(_Property)
+
+
+class Properties:
+    """`changed` is called when one of them may have changed."""
+
+    def __init__(self, local: Cluster, settings: tuple[str, ...], changed: Callable[[], None]) -> None:
+        self._local = local
+        self._settings = dict(pair.split("=", 1) for pair in settings)
+        self._changed = changed
+        self._informers: dict[Kind, Informer] = {}
+
+    def read(self) -> dict[str, str]:
+        """All properties that can be labels."""
+        stores = [self._informers[kind].store for kind in KINDS if kind in self._informers]
+        told = [{obj.name: value for obj in store if (value := _value(obj)) is not None} for store in stores]
+        return properties([*told, self._settings])
+
+    async def discover(self) -> None:
+        """Watch what is served now, and no longer what is not."""
+        for kind in KINDS:
+            if kind in self._informers and isinstance(self._informers[kind].error, StatusError):
+                self._local.informers.drop(self._informers.pop(kind))
+                self._changed()
+            if kind not in self._informers and await self._readable(kind):
+                self._informers[kind] = self._local.informer(kind)
+                self._informers[kind].subscribe(lambda old, new: self._changed())
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that is watched has been read: a label that is only late is not taken away."""
+        return all(informer.synced.is_set() for informer in self._informers.values())
+
+    async def _readable(self, kind: Kind) -> bool:
+        try:
+            await self._local.client.session.request("GET", kind.path(), params={"limit": "1"}, resource=kind.plural)
+        except KubeError:
+            return False
+        return True
+
+
+def _value(obj: "Object") -> str | None:
+    try:
+        return _decoder.decode(obj.raw).spec.value
+    except msgspec.ValidationError:
+        # Not a string, so no label either.
+        return None

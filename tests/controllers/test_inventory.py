@@ -1,0 +1,152 @@
+"""What targets have is published, on a real API server that is both source and target."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_TARGETS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    ROLE_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    TARGETS,
+    Kind,
+)
+from agent.api.roles import MISSED, cluster_summary_viewer_role, source_cluster_role
+from agent.controllers.inventory import InventoryRoom
+from agent.controllers.target import TargetRoom
+from agent.kube.client import Client
+from agent.sandbox import Cluster
+from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
+from tests.e2e.fleet import token_of
+
+pytestmark = pytest.mark.cluster
+
+ROOMS = (TargetRoom, InventoryRoom)
+ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
+Raw = dict[str, Any]
+
+CLAIM: Raw = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+
+
+@pytest.fixture(autouse=True)
+async def _namespace(client: Client, namespace: str) -> AsyncIterator[None]:
+    await client.patch(NAMESPACES, namespace, {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}})
+    yield
+    await tear_away(client, namespace)
+
+
+async def account(client: Client, namespace: str, name: str) -> None:
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace)
+
+
+async def claim(client: Client, namespace: str, name: str) -> None:
+    await client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": CLAIM}, namespace)
+
+
+async def published(client: Client, namespace: str, want: Raw) -> None:
+    """Wait until the Target says this about its namespace."""
+
+    async def probe() -> bool:
+        status = (await client.get(TARGETS, "c2", namespace)).get("status", {})
+        return bool(status.get("namespaces") == [{"name": namespace, **want}])
+
+    await eventually(probe)
+
+
+async def test_what_a_target_has_is_in_its_status(cluster: Cluster, client: Client, namespace: str) -> None:
+    await account(client, namespace, "builder")
+    await add(client, namespace, "c2", kubeconfig(cluster))
+    async with running(cluster, *ROOMS):
+        await published(client, namespace, {"serviceAccounts": ["builder"], "persistentVolumeClaims": []})
+        await claim(client, namespace, "data")
+        await published(client, namespace, {"serviceAccounts": ["builder"], "persistentVolumeClaims": ["data"]})
+        await client.delete(SERVICE_ACCOUNTS, "builder", namespace)
+        await published(client, namespace, {"serviceAccounts": [], "persistentVolumeClaims": ["data"]})
+        told = await condition(client, namespace, "c2", "InventoryPublished", "True", "Published")
+        assert "warning" in told["message"]
+        await condition(client, namespace, "c2", "Ready", "True")
+
+
+async def test_a_cluster_target_describes_every_namespace_whose_pods_may_be_elected(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await account(client, namespace, "builder")
+    await client.create(SECRETS, secret("c2", namespace, config=kubeconfig(cluster)))
+    spec = {"kubeconfigSecret": {"namespace": namespace, "name": "c2"}}
+    manifest = {"apiVersion": CLUSTER_TARGETS.api_version, "kind": CLUSTER_TARGETS.name, "spec": spec}
+    await client.create(CLUSTER_TARGETS, manifest | {"metadata": {"name": namespace}})
+    want = {"name": namespace, "serviceAccounts": ["builder"], "persistentVolumeClaims": []}
+
+    async def described() -> bool:
+        status = (await client.get(CLUSTER_TARGETS, namespace)).get("status", {})
+        found = status.get("namespaces") or []
+        assert "kube-system" not in [one["name"] for one in found]
+        return want in found
+
+    async with running(cluster, *ROOMS):
+        await eventually(described)
+        await client.delete(CLUSTER_TARGETS, namespace)
+        await gone(lambda: client.get(CLUSTER_TARGETS, namespace))
+
+
+async def test_a_namespace_whose_pods_cannot_be_elected_is_not_described(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await client.patch(NAMESPACES, namespace, {"metadata": {"labels": {"multicluster-scheduler": None}}})
+    await add(client, namespace, "c2", kubeconfig(cluster))
+    async with running(cluster, *ROOMS):
+        await condition(client, namespace, "c2", "InventoryPublished", "True")
+        assert (await client.get(TARGETS, "c2", namespace))["status"]["namespaces"] == []
+
+
+async def test_a_target_that_is_this_cluster_needs_no_inventory(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await client.create(TARGETS, target("c2", namespace, self=True))
+    async with running(cluster, *ROOMS):
+        await condition(client, namespace, "c2", "Ready", "True")
+        await add(client, namespace, "c3", kubeconfig(cluster))
+        await condition(client, namespace, "c3", "InventoryPublished", "True")
+        assert "namespaces" not in (await client.get(TARGETS, "c2", namespace))["status"]
+
+
+async def bind(client: Client, namespace: str, *, but: str = "") -> None:
+    """Give the service account `source` the roles of a source, without one resource."""
+    subjects = [{"kind": "ServiceAccount", "name": "source", "namespace": namespace}]
+    rules = [rule for rule in source_cluster_role()["rules"] if rule["resources"] != [but]]
+    await client.create(ROLES, {"metadata": {"name": "source"}, "rules": rules}, namespace)
+    for kind, role_kind, role in (
+        (ROLE_BINDINGS, "Role", "source"),
+        (CLUSTER_ROLE_BINDINGS, "ClusterRole", cluster_summary_viewer_role()["metadata"]["name"]),
+    ):
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role}
+        manifest = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": subjects}
+        await client.create(kind, manifest, namespace if kind.namespaced else None)
+
+
+@pytest.mark.parametrize("kind", MISSED, ids=str)
+async def test_a_verb_that_is_missing_switches_off_what_it_is_for(
+    cluster: Cluster, client: Client, namespace: str, kind: Kind
+) -> None:
+    await account(client, namespace, "source")
+    await bind(client, namespace, but=kind.plural)
+    token = await token_of(client, "source", namespace)
+    await add(client, namespace, "c2", kubeconfig(cluster, user={"token": token}))
+    want = {"serviceAccounts": ["source"], "persistentVolumeClaims": []}
+    field = {"serviceaccounts": "serviceAccounts", "persistentvolumeclaims": "persistentVolumeClaims"}[kind.plural]
+    async with running(cluster, *ROOMS):
+        told = await condition(client, namespace, "c2", "InventoryPublished", "False", "Forbidden")
+        assert kind.plural in told["message"]
+        await published(client, namespace, {name: value for name, value in want.items() if name != field})
+        await condition(client, namespace, "c2", "Ready", "True")
+        rules = source_cluster_role()["rules"]
+        await client.patch(ROLES, "source", {"rules": rules}, namespace)
+        await condition(client, namespace, "c2", "InventoryPublished", "True")
+        await published(client, namespace, want)
+    await client.delete(CLUSTER_ROLE_BINDINGS, namespace)

@@ -1,0 +1,197 @@
+"""Promise 12: a virtual node is cordoned, drained and uncordoned with kubectl as any other node, and budgets hold."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import NODES, PODS, Kind
+from agent.api.names import LABEL_TARGET_NAME, LABEL_TARGET_NAMESPACE, virtual_node
+from agent.sandbox.errors import SandboxError
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS
+
+Raw = dict[str, Any]
+
+BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+REPLICAS = 6
+AVAILABLE = 5
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def nodes(fleet: Fleet, namespace: str) -> AsyncIterator[dict[str, str]]:
+    """Names of the virtual nodes by target, usable again in the end."""
+    yield {target: virtual_node(namespace, target) for target in ("us", "eu")}
+
+
+async def deploy(fleet: Fleet, namespace: str) -> None:
+    """A Deployment on both targets, and a budget that lets one pod of it be away."""
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", REPLICAS), namespace)
+    budget = {
+        "apiVersion": BUDGETS.api_version,
+        "kind": BUDGETS.name,
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": AVAILABLE, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    await fleet.source.create(BUDGETS, budget, namespace)
+    await fleet.running(namespace, "web", REPLICAS)
+
+    async def counted() -> bool:
+        status = (await fleet.source.get(BUDGETS, "web", namespace)).get("status", {})
+        return bool(status.get("currentHealthy") == REPLICAS and status.get("disruptionsAllowed") == 1)
+
+    await fleet.until("the budget has counted the pods", counted, about=namespace)
+
+
+async def on(fleet: Fleet, namespace: str, node: str) -> set[str]:
+    """UIDs of the pods of the Deployment that are bound to a node."""
+    pods = await fleet.source.list(PODS, namespace, labels="app=web", fields=f"spec.nodeName={node}")
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+async def scale(fleet: Fleet, namespace: str, replicas: int) -> None:
+    """Change the Deployment's size and wait for it."""
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": replicas}}, namespace)
+    await fleet.running(namespace, "web", replicas)
+
+
+@contextlib.asynccontextmanager
+async def fewest_ready(fleet: Fleet, namespace: str) -> AsyncIterator[list[int]]:
+    """How many pods of the Deployment were ready, from moment to moment."""
+    counts: list[int] = []
+
+    async def count() -> None:
+        while True:
+            pods = await fleet.source.list(PODS, namespace, labels="app=web")
+            living = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+            counts.append(sum(1 for pod in living if condition(pod, "Ready").get("status") == "True"))
+            await asyncio.sleep(0.05)
+
+    counting = asyncio.ensure_future(count())
+    try:
+        yield counts
+    finally:
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+
+
+async def test_kubectl_shows_virtual_nodes_as_nodes_of_a_cluster(
+    fleet: Fleet, namespace: str, nodes: dict[str, str]
+) -> None:
+    for node in nodes.values():
+        shown = await fleet.kubectl("cd", "get", "node", node, "--no-headers", "-o", "wide")
+        name, status, roles, age, version, address, *_ = shown.split()
+        assert (name, status, roles) == (node, "Ready", "cluster")
+        assert age[0].isdigit()
+        assert version.startswith("v1.")
+        assert address.count(".") == 3
+        described = await fleet.kubectl("cd", "describe", "node", node)
+        assert "VirtualNodeReady" in described
+        assert "TargetReachable" in described
+
+
+async def test_a_cordoned_target_keeps_its_pods_and_gets_no_more_until_it_is_uncordoned(
+    fleet: Fleet, namespace: str, nodes: dict[str, str]
+) -> None:
+    await deploy(fleet, namespace)
+    before = await on(fleet, namespace, nodes["us"])
+    assert before
+    await fleet.kubectl("cd", "cordon", nodes["us"])
+    assert "Ready,SchedulingDisabled" in await fleet.kubectl("cd", "get", "node", nodes["us"])
+    await scale(fleet, namespace, 2 * REPLICAS)
+    assert await on(fleet, namespace, nodes["us"]) == before
+    await fleet.kubectl("cd", "uncordon", nodes["us"])
+    await scale(fleet, namespace, 4 * REPLICAS)
+    assert len(await on(fleet, namespace, nodes["us"])) > len(before)
+    fleet.census.check(namespace, at_most=4 * REPLICAS)
+
+
+async def test_a_drain_moves_all_pods_and_never_breaks_the_budget(
+    fleet: Fleet, namespace: str, nodes: dict[str, str]
+) -> None:
+    await deploy(fleet, namespace)
+    stay = await on(fleet, namespace, nodes["eu"])
+    assert await on(fleet, namespace, nodes["us"])
+    async with fewest_ready(fleet, namespace) as counts:
+        told = await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=120s")
+    assert f"{nodes['us']} drained" in told
+    assert min(counts) >= AVAILABLE
+    assert await on(fleet, namespace, nodes["us"]) == set()
+    await fleet.running(namespace, "web", REPLICAS)
+    assert stay <= await on(fleet, namespace, nodes["eu"])
+    delegates = (await fleet.delegates(namespace)).values()
+    assert {cluster for cluster, _ in delegates} == {"eu"}
+    assert (await fleet.source.get(NODES, nodes["us"]))["spec"]["unschedulable"]
+    await fleet.kubectl("cd", "uncordon", nodes["us"])
+
+
+async def test_a_drain_waits_while_no_replacement_can_become_ready(
+    fleet: Fleet, namespace: str, nodes: dict[str, str]
+) -> None:
+    await deploy(fleet, namespace)
+    await fleet.kubectl("cd", "cordon", nodes["eu"])
+    here = await on(fleet, namespace, nodes["us"])
+    async with fewest_ready(fleet, namespace) as counts:
+        with pytest.raises(SandboxError, match="disruption budget"):
+            await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=8s")
+        # One may be away; the others stay where they are.
+        assert len(await on(fleet, namespace, nodes["us"]) & here) == len(here) - 1
+        await fleet.kubectl("cd", "uncordon", nodes["eu"])
+        await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=120s")
+    assert min(counts) >= AVAILABLE
+    assert await on(fleet, namespace, nodes["us"]) == set()
+    await fleet.kubectl("cd", "uncordon", nodes["us"])
+
+
+async def test_pods_of_daemon_sets_are_ignored_only_when_asked(
+    fleet: Fleet, namespace: str, nodes: dict[str, str]
+) -> None:
+    await deploy(fleet, namespace)
+    spec = manifests.pod_spec(
+        tolerations=[{"operator": "Exists"}],
+        nodeSelector={LABEL_TARGET_NAMESPACE: namespace, LABEL_TARGET_NAME: "us"},
+    )
+    daemon = manifests.workload(DAEMONSETS, "daemon", {})
+    daemon["spec"]["template"] = {"metadata": {"labels": {"app": "daemon"}}, "spec": spec}
+    await fleet.source.create(DAEMONSETS, daemon, namespace)
+
+    async def landed() -> list[Raw]:
+        return await fleet.source.list(PODS, namespace, labels="app=daemon", fields=f"spec.nodeName={nodes['us']}")
+
+    await fleet.until("the DaemonSet has a pod on the virtual node", landed, about=namespace)
+    with pytest.raises(SandboxError, match="DaemonSet-managed"):
+        await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=60s")
+    await fleet.kubectl("cd", "drain", nodes["us"], "--ignore-daemonsets", "--timeout=120s")
+    assert await on(fleet, namespace, nodes["us"]) == set()
+    assert await landed()
+    await fleet.kubectl("cd", "uncordon", nodes["us"])
+    await fleet.source.delete(DAEMONSETS, "daemon", namespace)
+
+
+async def test_users_marks_on_a_virtual_node_outlive_restarts_of_the_agent_and_a_lost_link(
+    fleet: Fleet, namespace: str, nodes: dict[str, str]
+) -> None:
+    node = nodes["us"]
+    await fleet.kubectl("cd", "label", "node", node, "team=x")
+    await fleet.kubectl("cd", "annotate", "node", node, "note=y")
+    await fleet.kubectl("cd", "taint", "node", node, "mine=1:NoSchedule")
+    await fleet.kubectl("cd", "cordon", node)
+    await fleet.sandbox.kill("cd", "agent")
+    await fleet.sandbox.start("cd", "agent")
+    await fleet.kubectl("cd", "label", "node", node, "kubernetes.io/role=other", "--overwrite")
+
+    async def repaired() -> Raw | None:
+        found = json.loads(await fleet.kubectl("cd", "get", "node", node, "-o", "json"))
+        return found if found["metadata"]["labels"]["kubernetes.io/role"] == "cluster" else None
+
+    found = await fleet.until("the new agent keeps the node", repaired, about=namespace)
+    assert found is not None
+    assert found["metadata"]["labels"]["team"] == "x"
+    assert found["metadata"]["annotations"]["note"] == "y"
+    assert found["spec"]["unschedulable"]
+    assert "mine" in {taint["key"] for taint in found["spec"]["taints"]}

@@ -1,0 +1,56 @@
+"""Three clusters with agents; a test stops the agent whose place a double takes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import LEASES
+from agent.api.names import LEASE_CONTROLLERS
+from agent.sandbox import Sandbox
+from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.fleet import Fleet
+
+TIMEOUT_SECONDS = 240
+_HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here share one event loop, because they share clients."""
+    for item in items:
+        if item.path.parent == _HERE:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """Clusters a, b and t, all of them called `same`."""
+    flags = (*AGENT_FLAGS, "--cluster-name=same", "--agent-interval=1")
+    sandbox = Sandbox(tmp_path_factory.mktemp("peers") / "three", ("a", "b", "t"), "kwok:2", agent_flags=flags)
+    async with fleet_of(sandbox) as fleet:
+        yield fleet
+
+
+@contextlib.asynccontextmanager
+async def without_agent(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
+    """No agent of ours in some clusters, and nothing that says that there ever was one."""
+    for name in clusters:
+        await fleet.sandbox.stop(name, "agent")
+        await fleet.clients[name].delete(LEASES, LEASE_CONTROLLERS, "kube-system")
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(fleet.sandbox.start(name, "agent") for name in clusters))
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def no_duplicates(fleet: Fleet) -> AsyncIterator[None]:
+    """No test may ever see two delegates of one pod, unless it clears them away itself."""
+    yield
+    assert fleet.census.duplicates == []

@@ -1,0 +1,173 @@
+"""What the doubles take from Admiralty's contract, in its own words: keys, rights, and the shape of its objects."""
+
+import json
+from typing import Any
+
+import yaml
+
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_SUMMARIES,
+    PODS,
+    ROLE_BINDINGS,
+    SERVICE_ACCOUNTS,
+)
+from agent.kube.client import Client
+from agent.sandbox.objects import apply
+
+Raw = dict[str, Any]
+
+P = "multicluster.admiralty.io/"
+PARENT_UID = P + "parent-uid"
+CLUSTER_NAME = P + "parent-cluster-name"
+PARENT_NAME = P + "parent-name"
+PARENT_NAMESPACE = P + "parent-namespace"
+RESERVED = P + "is-reserved"
+ALLOWED = P + "is-allowed"
+MISSING = P + "pod-missing-since"
+MANIFEST = P + "sourcepod-manifest"
+PROVIDER = "virtual-kubelet.io/provider"
+CANDIDATE = "admiralty-candidate"
+PROXY = "admiralty-proxy"
+
+_RBAC = "rbac.authorization.k8s.io"
+_FOLLOWED = ["get", "list", "watch", "create", "update", "delete"]
+_SOURCE_RULES = [
+    {
+        "apiGroups": ["multicluster.admiralty.io"],
+        "resources": ["podchaperons"],
+        "verbs": [*_FOLLOWED, "deletecollection", "patch"],
+    },
+    {"apiGroups": [""], "resources": ["services", "secrets", "configmaps"], "verbs": _FOLLOWED},
+    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": _FOLLOWED},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
+]
+_VIEWER_RULES = [
+    {
+        "apiGroups": [CLUSTER_SUMMARIES.group],
+        "resources": [CLUSTER_SUMMARIES.plural],
+        "verbs": ["get", "list", "watch"],
+    },
+]
+
+
+async def grant(client: Client, namespace: str, account: str) -> None:
+    """Let a source use a namespace as Admiralty lets it: with the verbs of its two roles and no others."""
+    await apply(client, SERVICE_ACCOUNTS, _manifest("v1", "ServiceAccount", account, namespace))
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    for role, rules in (("admiralty-source", _SOURCE_RULES), ("admiralty-cluster-summary-viewer", _VIEWER_RULES)):
+        await apply(client, CLUSTER_ROLES, _manifest(f"{_RBAC}/v1", "ClusterRole", role) | {"rules": rules})
+    for kind, name, role in (
+        (ROLE_BINDINGS, f"admiralty-source-{account}", "admiralty-source"),
+        (
+            CLUSTER_ROLE_BINDINGS,
+            f"admiralty-source-{namespace}-{account}-cluster-summary-viewer",
+            "admiralty-cluster-summary-viewer",
+        ),
+    ):
+        body = _manifest(kind.api_version, kind.name, name, namespace if kind.namespaced else "")
+        reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
+        await apply(client, kind, body | {"roleRef": reference, "subjects": [subject]})
+
+
+def _manifest(version: str, kind: str, name: str, namespace: str = "") -> Raw:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
+
+
+def proxy_of(pod: Raw, finalizers: list[str]) -> Raw:
+    """The proxy pod that Admiralty's webhook makes (section 3): manifest in YAML, every known target's finalizer."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    manifest = {"apiVersion": "v1", "kind": "Pod", "status": {}, **pod}
+    manifest["metadata"] = {"creationTimestamp": None, **metadata}
+    unconstrained = {key: value for key, value in spec.items() if key not in ("affinity", "topologySpreadConstraints")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **metadata,
+            "labels": {**metadata.get("labels", {}), P + "has-finalizer": "true"},
+            "annotations": {**metadata.get("annotations", {}), MANIFEST: yaml.safe_dump(manifest, sort_keys=True)},
+            "finalizers": finalizers,
+        },
+        "spec": {
+            **unconstrained,
+            "nodeSelector": {PROVIDER: "admiralty"},
+            "tolerations": [
+                {"key": PROVIDER, "value": "admiralty"},
+                {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
+            ],
+            "schedulerName": PROXY,
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+
+def chaperon_of(proxy: Raw, cluster_name: str, *, reserve: bool) -> Raw:
+    """The PodChaperon that Admiralty's proxy scheduler creates for a proxy pod (section 4.1, appendix A)."""
+    metadata = proxy["metadata"]
+    source: Raw = yaml.safe_load(metadata["annotations"][MANIFEST])
+    annotations = source["metadata"].get("annotations") or {}
+    labels = source["metadata"].get("labels") or {}
+    spec = {key: value for key, value in source["spec"].items() if key != "priority"}
+    if reserve:
+        spec["schedulerName"] = CANDIDATE
+    return {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "metadata": {
+            "generateName": f"{metadata['name']}-",
+            "namespace": metadata["namespace"],
+            "labels": {
+                **{P + key.rpartition("/")[2]: value for key, value in labels.items()},
+                PARENT_UID: metadata["uid"],
+                CLUSTER_NAME: cluster_name,
+            },
+            "annotations": {
+                **{key: value for key, value in annotations.items() if not key.startswith(P)},
+                PARENT_NAMESPACE: metadata["namespace"],
+                PARENT_NAME: metadata["name"],
+            },
+        },
+        "spec": spec,
+    }
+
+
+async def bind(client: Client, pod: Raw, node: str) -> None:
+    """Bind a pod to a node, as schedulers do."""
+    metadata = pod["metadata"]
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": metadata["name"]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    path = PODS.path(metadata["namespace"], metadata["name"], "binding")
+    await client.session.request("POST", path, body=json.dumps(binding).encode())
+
+
+def condition(obj: Raw, kind: str) -> Raw:
+    """A condition of an object, {} when it has none of this type."""
+    conditions: list[Raw] = (obj.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def annotation(key: str, value: str | None) -> Raw:
+    """A merge patch of one annotation."""
+    return {"metadata": {"annotations": {key: value}}}
+
+
+def foreign(obj: Raw) -> dict[str, str]:
+    """Annotations that Admiralty does not count as its own."""
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    return {key: value for key, value in annotations.items() if not key.startswith(P)}
+
+
+def own(obj: Raw) -> dict[str, str]:
+    """Annotations that Admiralty counts as its own."""
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    return {key: value for key, value in annotations.items() if key.startswith(P)}

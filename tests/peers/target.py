@@ -1,0 +1,163 @@
+"""A target that follows Admiralty's contract (specs 4.2, 4.5, section 14) to the letter, once a second, and no further.
+
+It knows nothing of keys under `multicluster/`: to it they are anybody's annotations.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from agent.model.summary import summarise
+from tests.peers.contract import ALLOWED, CANDIDATE, MISSING, PROVIDER, RESERVED, annotation, bind, foreign, own
+
+Raw = dict[str, Any]
+
+POLL_SECONDS = 1.0
+MISSING_LIMIT = timedelta(minutes=1)
+HOLD = timedelta(seconds=30)
+
+log = logging.getLogger(__name__)
+
+
+class TargetPeer:
+    """Chaperon controller, candidate scheduler and summary of one cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._reserved: dict[str, datetime] = {}
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def serving(cls, client: Client) -> AsyncIterator["TargetPeer"]:
+        """A peer at work; leaving ends it, and fails if it has ended itself."""
+        peer = cls(client)
+        async with background(peer.run()):
+            yield peer
+
+    async def run(self) -> None:
+        """Look at everything once a second until cancelled."""
+        while True:
+            await self._publish()
+            for chaperon in await self._client.list(CHAPERONS):
+                with contextlib.suppress(Conflict, NotFound):
+                    await self._serve(chaperon)
+            for pod in await self._client.list(PODS, fields="spec.nodeName="):
+                if pod["spec"]["schedulerName"] == CANDIDATE and "deletionTimestamp" not in pod["metadata"]:
+                    with contextlib.suppress(Conflict, NotFound):
+                        await self._schedule(pod)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _serve(self, chaperon: Raw) -> None:
+        """Section 4.5, one chaperon."""
+        metadata = chaperon["metadata"]
+        if "deletionTimestamp" in metadata:
+            return
+        name, namespace = metadata["name"], metadata["namespace"]
+        try:
+            pod = await self._client.get(PODS, name, namespace)
+        except NotFound:
+            await self._without_pod(chaperon)
+            return
+        if not any(owner["uid"] == metadata["uid"] for owner in pod["metadata"].get("ownerReferences") or ()):
+            log.warning("pod %s/%s already exists and is not managed by PodChaperon", namespace, name)
+            return
+        if MISSING in own(chaperon):
+            chaperon = await self._client.patch(CHAPERONS, name, annotation(MISSING, None), namespace)
+        if chaperon.get("status") != pod.get("status"):
+            chaperon = await self._client.update(CHAPERONS, chaperon | {"status": pod["status"]}, sub="status")
+        if foreign(chaperon) != foreign(pod):
+            chaperon["metadata"]["annotations"] = own(chaperon) | foreign(pod)
+            await self._client.update(CHAPERONS, chaperon)
+
+    async def _without_pod(self, chaperon: Raw) -> None:
+        metadata = chaperon["metadata"]
+        since = own(chaperon).get(MISSING)
+        if (chaperon.get("status") or {}).get("phase"):
+            if since is None:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                await self._client.patch(CHAPERONS, metadata["name"], annotation(MISSING, now), metadata["namespace"])
+                return
+            overdue = datetime.now(UTC) - datetime.fromisoformat(since) > MISSING_LIMIT
+            if not overdue or chaperon["spec"].get("restartPolicy", "Always") != "Always":
+                return
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(PODS, _pod(chaperon))
+
+    async def _schedule(self, pod: Raw) -> None:
+        """Section 4.2, S4 to S7 and S12, one candidate: at most one step for each look at it."""
+        metadata = pod["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        now = datetime.now(UTC)
+        since = self._reserved.get(metadata["uid"])
+        if since is None or now - since > HOLD:
+            await self._client.patch(CHAPERONS, name, annotation(RESERVED, None), namespace)
+            if await self._node() is None:
+                return
+            await self._client.patch(CHAPERONS, name, annotation(RESERVED, "true"), namespace)
+            self._reserved[metadata["uid"]] = now
+        elif ALLOWED in own(await self._client.get(CHAPERONS, name, namespace)):
+            node = await self._node()
+            if node is not None:
+                await bind(self._client, pod, node)
+
+    async def _node(self) -> str | None:
+        """A node of the cluster's own; this peer is no judge of how full it is."""
+        nodes = await self._client.list(NODES, labels=f"{PROVIDER}!=admiralty")
+        return next((node["metadata"]["name"] for node in nodes), None)
+
+    async def _publish(self) -> None:
+        """Section 8.3: sums and common labels; whatever annotations were there go with the replacement."""
+        wanted = summarise(await self._client.list(NODES, labels=f"{PROVIDER}!=admiralty"))
+        metadata: Raw = {"name": "singleton", "labels": wanted["metadata"]["labels"]}
+        try:
+            current = await self._client.get(CLUSTER_SUMMARIES, "singleton")
+        except NotFound:
+            await self._client.create(CLUSTER_SUMMARIES, wanted | {"metadata": metadata})
+            return
+        there = current["metadata"]
+        same = all(current.get(field) == wanted[field] for field in ("capacity", "allocatable"))
+        if same and (there.get("labels") or {}) == metadata["labels"] and not there.get("annotations"):
+            return
+        with contextlib.suppress(KubeError):
+            version = {"resourceVersion": there["resourceVersion"]}
+            await self._client.update(CLUSTER_SUMMARIES, wanted | {"metadata": metadata | version})
+
+
+def _pod(chaperon: Raw) -> Raw:
+    """The chaperon's exact name, labels, annotations and spec, with a controller reference."""
+    metadata = chaperon["metadata"]
+    owner = {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    copied = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if key in metadata}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": copied | {"ownerReferences": [owner]},
+        "spec": chaperon["spec"],
+    }
+
+
+@contextlib.asynccontextmanager
+async def background(work: Any) -> AsyncIterator[None]:
+    """Something that runs beside a test and must not end before it."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+        if task.done():
+            task.result()
+            raise AssertionError("what runs beside the test has ended")
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,146 @@
+"""A source cluster that Admiralty ran until now: our agent takes over its pods without touching their delegates."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
+from agent.api.names import finalizer, virtual_node
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.peers.conftest import without_agent
+from tests.peers.contract import ALLOWED, CLUSTER_NAME, P, annotation, bind, chaperon_of, condition, proxy_of
+from tests.peers.writes import while_idle
+
+Raw = dict[str, Any]
+
+IDLE_SECONDS = 5.0
+OTHER_CLUSTER = P + "another-target-0123456789"
+"""A finalizer of a target that is no more: Admiralty's webhook put all on every pod."""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace of a with the targets t and b."""
+    async with fleet.namespace(("t", "b"), source="a", enabled=False) as name:
+        yield name
+    await fleet.all_gone()
+
+
+@contextlib.asynccontextmanager
+async def before_us(fleet: Fleet) -> AsyncIterator[None]:
+    """The time when a's agent was Admiralty's."""
+    async with without_agent(fleet, "a"):
+        yield
+
+
+async def made_by_admiralty(fleet: Fleet, namespace: str, name: str) -> Raw:
+    """A proxy pod in a, not bound yet, as Admiralty's webhook leaves it."""
+    pod = manifests.pod(name, annotations={"team": "x"})
+    pod["metadata"]["namespace"] = namespace
+    finalizers = [finalizer(namespace, "t"), finalizer(namespace, "b"), OTHER_CLUSTER]
+    return await fleet.source.create(PODS, proxy_of(pod, finalizers), namespace)
+
+
+async def candidate(fleet: Fleet, proxy: Raw, cluster: str, *, cluster_name: str | None = "same") -> Raw:
+    """Its chaperon in a target, with a name that the target's API server made up."""
+    chaperon = chaperon_of(proxy, cluster_name or "", reserve=False)
+    if cluster_name is None:
+        del chaperon["metadata"]["labels"][CLUSTER_NAME]
+    return await fleet.clients[cluster].create(CHAPERONS, chaperon)
+
+
+async def scheduled(fleet: Fleet, chaperon: Raw, cluster: str) -> None:
+    metadata = chaperon["metadata"]
+
+    async def has_node() -> bool:
+        found = await fleet.clients[cluster].get(CHAPERONS, metadata["name"], metadata["namespace"])
+        return condition(found, "PodScheduled").get("status") == "True"
+
+    await fleet.until("the delegate has a node", has_node, about=metadata["namespace"])
+
+
+@pytest.mark.parametrize("cluster_name", ["same", None], ids=["of our name", "without a name"])
+async def test_a_bound_proxy_pod_is_taken_over_without_touching_its_delegate(
+    fleet: Fleet, namespace: str, cluster_name: str | None
+) -> None:
+    if cluster_name is None:
+        pytest.xfail("a chaperon without parent-cluster-name counts as one of a cluster whose name is empty")
+    async with before_us(fleet):
+        proxy = await made_by_admiralty(fleet, namespace, "web")
+        chaperon = await candidate(fleet, proxy, "t", cluster_name=cluster_name)
+        await scheduled(fleet, chaperon, "t")
+        await bind(fleet.source, proxy, virtual_node(namespace, "t"))
+        ((_, before),) = (await fleet.delegates(namespace)).values()
+    await fleet.running(namespace, "web", 1)
+    await fleet.agree(namespace)
+    ((cluster, after),) = (await fleet.delegates(namespace)).values()
+    assert (cluster, after["metadata"]["uid"]) == ("t", before["metadata"]["uid"])
+    (kept,) = await fleet.clients["t"].list(CHAPERONS, namespace)
+    assert kept["metadata"]["uid"] == chaperon["metadata"]["uid"]
+
+    async def freed() -> bool:
+        pod = await fleet.source.get(PODS, "web", namespace)
+        return bool(pod["metadata"]["finalizers"] == [finalizer(namespace, "t")])
+
+    await fleet.until("only the target's finalizer is left", freed, about=namespace)
+    assert await while_idle(fleet, IDLE_SECONDS) == {}
+    await fleet.source.delete(PODS, "web", namespace)
+    await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
+
+
+async def test_the_loser_of_a_bound_proxy_pod_is_deleted(fleet: Fleet, namespace: str) -> None:
+    async with before_us(fleet):
+        proxy = await made_by_admiralty(fleet, namespace, "web")
+        chaperon = await candidate(fleet, proxy, "t")
+        await scheduled(fleet, chaperon, "t")
+        await bind(fleet.source, proxy, virtual_node(namespace, "t"))
+        await candidate(fleet, proxy, "b")
+    fleet.census.duplicates.clear()
+    await fleet.running(namespace, "web", 1)
+
+    async def alone() -> bool:
+        return not await fleet.clients["b"].list(CHAPERONS, namespace)
+
+    await fleet.until("the loser is gone", alone, about=namespace)
+    fleet.census.duplicates.clear()
+    (kept,) = await fleet.clients["t"].list(CHAPERONS, namespace)
+    assert kept["metadata"]["uid"] == chaperon["metadata"]["uid"]
+
+
+async def test_a_proxy_pod_in_the_middle_of_scheduling_ends_with_one_delegate(fleet: Fleet, namespace: str) -> None:
+    async with before_us(fleet):
+        proxy = await made_by_admiralty(fleet, namespace, "web")
+        for cluster in ("t", "b"):
+            await candidate(fleet, proxy, cluster)
+        chaperon = (await fleet.clients["b"].list(CHAPERONS, namespace))[0]
+        patch = annotation(ALLOWED, "true")
+        await fleet.clients["b"].patch(CHAPERONS, chaperon["metadata"]["name"], patch, namespace)
+    fleet.census.duplicates.clear()
+    await fleet.running(namespace, "web", 1)
+
+    async def one() -> bool:
+        found = [each for name in ("t", "b") for each in await fleet.clients[name].list(CHAPERONS, namespace)]
+        return len(found) == 1
+
+    await fleet.until("one chaperon is left", one, about=namespace)
+    fleet.census.duplicates.clear()
+    await fleet.agree(namespace)
+    await fleet.source.delete(PODS, "web", namespace)
+    await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
+
+
+async def test_a_proxy_pod_that_was_being_deleted_goes(fleet: Fleet, namespace: str) -> None:
+    async with before_us(fleet):
+        proxy = await made_by_admiralty(fleet, namespace, "web")
+        chaperon = await candidate(fleet, proxy, "t")
+        await scheduled(fleet, chaperon, "t")
+        await bind(fleet.source, proxy, virtual_node(namespace, "t"))
+        await fleet.source.delete(PODS, "web", namespace)
+    await fleet.gone(PODS, "web", namespace)
+    await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
+    assert await fleet.source.get(NODES, virtual_node(namespace, "t"))
+    assert await fleet.source.get(TARGETS, "t", namespace)

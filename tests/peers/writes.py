@@ -1,0 +1,44 @@
+"""How many writes API servers have been asked for: refused ones and ones that change nothing count, too."""
+
+import asyncio
+import re
+import time
+from collections import Counter
+
+from tests.e2e.fleet import Fleet
+
+RESOURCES = ("pods", "podchaperons", "events", "clustersummaries", "targets", "clustertargets")
+_METRIC = re.compile(rb"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
+_LABEL = re.compile(rb'(\w+)="([^"]*)"')
+_WRITES = (b"POST", b"PUT", b"PATCH", b"APPLY", b"DELETE", b"DELETECOLLECTION")
+
+
+async def writes(fleet: Fleet) -> Counter[str]:
+    """Writes to all API servers of a fleet so far, as `CLUSTER VERB RESOURCE`."""
+    found: Counter[str] = Counter()
+    for name, client in fleet.clients.items():
+        text = await client.session.request("GET", "/metrics")
+        for match in _METRIC.finditer(text):
+            labels = dict(_LABEL.findall(match["labels"]))
+            resource = labels.get(b"resource", b"").decode()
+            if resource in RESOURCES and labels[b"verb"] in _WRITES:
+                found[f"{name} {labels[b'verb'].decode()} {resource}"] += int(float(match["count"]))
+    return found
+
+
+async def while_idle(fleet: Fleet, seconds: float, *, settle: float = 20.0) -> Counter[str]:
+    """Writes within some seconds in which nobody does anything.
+
+    What was done before may still be under way, events for one: it has `settle` seconds to come to rest.
+    """
+    before = await writes(fleet)
+    assert before, "the API servers count nothing under these names"
+    deadline = time.monotonic() + settle
+    while time.monotonic() < deadline:
+        await asyncio.sleep(2.0)
+        now = await writes(fleet)
+        if now == before:
+            break
+        before = now
+    await asyncio.sleep(seconds)
+    return await writes(fleet) - before

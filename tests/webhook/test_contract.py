@@ -1,0 +1,208 @@
+"""The wire contract on a real API server: each key that the webhook reads or writes, and each step of what it does."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
+from agent.kube.errors import Invalid
+from agent.model.proxypod import is_proxy, source_pod
+from tests.webhook.replica import Place, Raw, elected, pod
+from tests.webhook.test_app import target
+
+pytestmark = pytest.mark.cluster
+
+LONG = "multicluster.admiralty.io/"
+SHORT = "multicluster/"
+PREFIXES = [pytest.param(LONG, id="long"), pytest.param(SHORT, id="short")]
+
+PROVIDER = {"virtual-kubelet.io/provider": "admiralty"}
+TOLERATIONS = [
+    {"key": "virtual-kubelet.io/provider", "value": "admiralty"},
+    {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+]
+OF_THE_USER = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "topology.kubernetes.io/region",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "region", "operator": "Exists"}]}]
+        }
+    }
+}
+CONSTRAINTS: Raw = {
+    "nodeSelector": {"region": "eu"},
+    "tolerations": [OF_THE_USER],
+    "affinity": AFFINITY,
+    "topologySpreadConstraints": [SPREAD],
+}
+
+Check = Callable[[Raw], bool]
+
+
+def spec_of(proxy: Raw) -> Raw:
+    spec: Raw = proxy["spec"]
+    return spec
+
+
+def constrained(proxy: Raw) -> bool:
+    spec = spec_of(proxy)
+    return (
+        spec["nodeSelector"] == CONSTRAINTS["nodeSelector"] | PROVIDER
+        and [one for one in spec["tolerations"] if one not in TOLERATIONS] == [OF_THE_USER]
+        and spec["affinity"] == AFFINITY
+        and spec["topologySpreadConstraints"] == [SPREAD]
+    )
+
+
+def unconstrained(proxy: Raw) -> bool:
+    spec = spec_of(proxy)
+    return (
+        spec["nodeSelector"] == PROVIDER
+        and spec["tolerations"] == TOLERATIONS
+        and not {"affinity", "topologySpreadConstraints"} & spec.keys()
+    )
+
+
+def kept(suffix: str, value: str) -> Callable[[str], Check]:
+    """The key stays on the proxy pod and is in the manifest, where others read it."""
+
+    def check(prefix: str) -> Check:
+        key = prefix + suffix
+        return lambda proxy: (
+            proxy["metadata"]["annotations"][key] == source_pod(proxy)["metadata"]["annotations"][key] == value
+        )
+
+    return check
+
+
+KEYS: list[tuple[str, str, Raw, Callable[[str], Check]]] = [
+    ("elect", "", {}, lambda prefix: is_proxy),
+    ("elect", "anything", {}, lambda prefix: is_proxy),
+    ("no-reservation", "", {}, kept("no-reservation", "")),
+    ("no-prefix-label-regexp", "^a=", {}, kept("no-prefix-label-regexp", "^a=")),
+    ("scheduling", "reserve", {}, kept("scheduling", "reserve")),
+    ("proxy-pod-scheduling-constraints", json.dumps(CONSTRAINTS), {}, lambda prefix: constrained),
+    ("proxy-pod-scheduling-constraints", "", CONSTRAINTS, lambda prefix: unconstrained),
+    ("use-constraints-from-spec-for-proxy-pod-scheduling", "", CONSTRAINTS, lambda prefix: constrained),
+    ("use-constraints-from-spec-for-proxy-pod-scheduling", "", {}, lambda prefix: unconstrained),
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+async def test_each_annotation_of_users_counts_under_both_prefixes(place: Place, prefix: str) -> None:
+    async with place.replica():
+        for suffix, value, spec, check in KEYS:
+            election = {} if suffix == "elect" else {prefix + "elect": ""}
+            proxy = await place.create(pod("web", {**election, prefix + suffix: value}, **spec), dry_run=True)
+            assert is_proxy(proxy)
+            assert check(prefix)(proxy), f"{prefix}{suffix}: {value!r} made {proxy['spec']}"
+
+
+BAD = [
+    ("no-prefix-label-regexp", "?!foo", "no argument for repetition operator"),
+    ("no-prefix-label-regexp", "(?=x)", "is not a regular expression"),
+    ("proxy-pod-scheduling-constraints", "nodeSelectors: {a: b}", "nodeSelectors"),
+    ("proxy-pod-scheduling-constraints", "containers: []", "containers"),
+    ("proxy-pod-scheduling-constraints", "nodeSelector: {virtual-kubelet.io/provider: other}", "remove the key"),
+    ("scheduling", "fast", "ranked or reserve"),
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+async def test_a_bad_value_is_refused_with_field_and_reason(place: Place, prefix: str) -> None:
+    async with place.replica():
+        for suffix, value, reason in BAD:
+            with pytest.raises(Invalid) as refused:
+                await place.create(pod("web", {prefix + "elect": "", prefix + suffix: value}))
+            assert f"metadata.annotations[{prefix}{suffix}]" in refused.value.message
+            assert reason in refused.value.message
+
+
+async def test_constraints_of_the_annotation_win_over_those_of_the_spec(place: Place) -> None:
+    both = {
+        LONG + "proxy-pod-scheduling-constraints": "nodeSelector: {region: us}",
+        SHORT + "use-constraints-from-spec-for-proxy-pod-scheduling": "",
+    }
+    async with place.replica():
+        proxy = await place.create(elected("web", both, **CONSTRAINTS), dry_run=True)
+    assert proxy["spec"]["nodeSelector"] == {"region": "us"} | PROVIDER
+    assert proxy["spec"]["tolerations"] == TOLERATIONS
+
+
+async def test_a_proxy_pod_is_what_each_step_makes_of_it(place: Place) -> None:
+    sent = elected("web", {"team": "x"}, **CONSTRAINTS, terminationGracePeriodSeconds=45)
+    sent["metadata"] |= {
+        "labels": {"app": "web"},
+        "finalizers": ["example.com/mine", LONG + "gone", LONG + "multiclusterForegroundDeletion"],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d", "uid": "8b7a2f6e", "controller": True}
+        ],
+    }
+    await place.client.create(TARGETS, target(TARGETS, "c2", place.namespace))
+    await place.client.create(CLUSTER_TARGETS, target(CLUSTER_TARGETS, place.namespace))
+    try:
+        async with place.replica():
+            proxy = await place.create(sent)
+    finally:
+        await place.client.delete(CLUSTER_TARGETS, place.namespace)
+    metadata, spec, source = proxy["metadata"], proxy["spec"], source_pod(proxy)
+    assert unconstrained(proxy)
+    assert (spec["schedulerName"], spec["terminationGracePeriodSeconds"]) == ("admiralty-proxy", 0)
+    assert metadata["labels"] == {"app": "web", LONG + "has-finalizer": "true"}
+    assert metadata["finalizers"][0] == "example.com/mine"
+    assert len(metadata["finalizers"]) == 3
+    assert all(name.startswith(LONG + place.namespace.partition("-")[0]) for name in metadata["finalizers"][1:])
+    assert metadata["annotations"].keys() == {LONG + "elect", "team", LONG + "sourcepod-manifest"}
+    assert metadata["ownerReferences"] == sent["metadata"]["ownerReferences"]
+    for field in ("containers", "volumes", "serviceAccountName", "priority", "preemptionPolicy", "dnsPolicy"):
+        assert spec[field] == source["spec"][field]
+    # The manifest is the pod as built-in admission left it, with the constraints that its delegate is to have.
+    assert source["spec"]["schedulerName"] == "default-scheduler"
+    assert source["spec"]["terminationGracePeriodSeconds"] == 45
+    assert {one["key"] for one in source["spec"]["tolerations"]} >= {"gpu", "node.kubernetes.io/not-ready"}
+    assert (source["spec"]["nodeSelector"], source["spec"]["affinity"]) == ({"region": "eu"}, AFFINITY)
+    assert any("serviceAccountToken" in json.dumps(volume) for volume in source["spec"]["volumes"])
+    assert source["metadata"]["labels"] == {"app": "web"}
+
+
+async def test_a_manifest_that_is_there_is_kept_and_its_constraints_count(place: Place) -> None:
+    key = LONG + "sourcepod-manifest"
+    earlier = elected("web", **CONSTRAINTS)
+    again = elected(
+        "web",
+        {SHORT + "use-constraints-from-spec-for-proxy-pod-scheduling": "", key: json.dumps(earlier)},
+    )
+    async with place.replica():
+        proxy = await place.create(again, dry_run=True)
+        assert proxy["metadata"]["annotations"][key] == json.dumps(earlier)
+        assert constrained(proxy)
+        with pytest.raises(Invalid, match="sourcepod-manifest"):
+            await place.create(elected("web", {key: "{"}), dry_run=True)
+
+
+async def test_a_proxy_pod_that_is_created_again_stays_the_same(place: Place) -> None:
+    """As reinvocation does, but after everything that admission adds at the end."""
+    async with place.replica():
+        once: dict[str, Any] = await place.create(elected("once", **CONSTRAINTS), dry_run=True)
+        sent = {**once, "metadata": {key: once["metadata"][key] for key in ("annotations", "labels", "name")}}
+        twice = await place.create(sent, dry_run=True)
+    assert twice["spec"] == once["spec"]
+    assert twice["metadata"]["annotations"] == once["metadata"]["annotations"]
+
+
+async def test_an_annotation_on_a_pod_that_exists_elects_nothing(place: Place) -> None:
+    async with place.replica():
+        await place.create(pod("late"))
+        annotation = {"metadata": {"annotations": {LONG + "elect": ""}}}
+        late = await place.client.patch(PODS, "late", annotation, place.namespace)
+    assert not is_proxy(late)
