@@ -18,6 +18,9 @@ from agent.model.relabel import relabel
 Raw = dict[str, Any]
 Containers = Mapping[str, Mapping[str, Any]]
 
+_OF_NODE = frozenset(("topology.kubernetes.io/region", "topology.kubernetes.io/zone"))
+"""Labels that the API server copies from the node when it binds a pod (KEP-4742): the delegate has its own."""
+
 _LISTS = ("containers", "initContainers")
 
 
@@ -110,7 +113,7 @@ def _arrives(pod: Raw, source: Raw) -> dict[str, str]:
     labels = {
         key: value
         for key, value in (pod["metadata"].get("labels") or {}).items()
-        if key != names.LABEL_HAS_FINALIZER and not key.startswith(names.SHORT_PREFIX)
+        if key != names.LABEL_HAS_FINALIZER and key not in _OF_NODE and not key.startswith(names.SHORT_PREFIX)
     }
     try:
         return relabel(labels, names.annotation(annotations, names.NO_PREFIX_REGEXP))

@@ -125,6 +125,12 @@ def test_an_annotation_that_the_delegate_changed_is_not_taken_back_while_home_is
     assert both.changed() == {}
 
 
+def test_topology_labels_that_binding_added_are_no_change() -> None:
+    both = Both()
+    both.proxy["metadata"]["labels"] |= {"topology.kubernetes.io/region": "us", "topology.kubernetes.io/zone": "us-1"}
+    assert both.changed() == {}
+
+
 def test_our_own_keys_never_travel() -> None:
     both = Both()
     both.annotations.update({"multicluster/claim": "n", names.PREFIX + "x": "y"})
