@@ -100,9 +100,13 @@ class Client:
 
     async def update(self, kind: Kind, obj: Raw, *, sub: str | None = None) -> Raw:
         """Replace an object; its resourceVersion guards against overwriting."""
+        return _decode(await self.update_raw(kind, obj, sub=sub))
+
+    async def update_raw(self, kind: Kind, obj: Raw, *, sub: str | None = None) -> bytes:
+        """Replace an object: cheaper for an API server than a patch of a custom resource."""
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], sub)
-        return _decode(await self.session.request("PUT", path, body=encode(obj), resource=_resource(kind, sub)))
+        return await self.session.request("PUT", path, body=encode(obj), resource=_resource(kind, sub))
 
     async def patch(
         self,

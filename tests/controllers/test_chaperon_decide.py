@@ -12,7 +12,7 @@ from agent.controllers.chaperon.decide import (
     Foreign,
     LookAgain,
     PatchChaperon,
-    PatchStatus,
+    PutStatus,
     View,
     decide,
     may_wait,
@@ -98,11 +98,10 @@ def test_a_pod_that_is_back_ends_the_note_of_its_loss() -> None:
     ]
 
 
-def test_the_pods_status_is_told_as_the_difference() -> None:
+def test_the_pods_status_is_told_whole() -> None:
     before = RUNNING | {"reason": "old"}
-    assert outcome(chaperon(before), pod(RUNNING | {"podIP": "10.0.0.2"})) == [
-        PatchStatus({"reason": None, "podIP": "10.0.0.2"})
-    ]
+    now = RUNNING | {"podIP": "10.0.0.2"}
+    assert outcome(chaperon(before), pod(now)) == [PutStatus(now)]
 
 
 def test_what_is_in_line_is_not_written() -> None:
@@ -117,7 +116,7 @@ def test_a_pod_that_was_only_created_is_no_news() -> None:
 def test_why_a_pod_has_no_node_is_told(reason: str) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": reason}
     status = {"phase": "Pending", "conditions": [condition]}
-    assert outcome(chaperon(), pod(status)) == [PatchStatus(status)]
+    assert outcome(chaperon(), pod(status)) == [PutStatus(status)]
 
 
 def test_the_pods_own_annotations_replace_the_chaperons_and_the_wires_stay() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.api import names
 from agent.base.clock import parse, stamp
-from agent.model.diff import merge_patch
+from agent.model.diff import equivalent, merge_patch
 from agent.model.livechanges import delegate_patch, resize_patch, told
 
 
@@ -34,10 +34,10 @@ class PatchChaperon:
 
 
 @dataclass(frozen=True)
-class PatchStatus:
-    """Change the chaperon's status."""
+class PutStatus:
+    """Make this the chaperon's status."""
 
-    patch: dict[str, Any]
+    status: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LookAgain:
     seconds: float
 
 
-Action = CreatePod | PatchChaperon | PatchStatus | PatchPod | Foreign | LookAgain
+Action = CreatePod | PatchChaperon | PutStatus | PatchPod | Foreign | LookAgain
 
 
 def decide(view: View, now: datetime) -> list[Action]:
@@ -106,10 +106,8 @@ def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
     if changed:
         actions.append(PatchChaperon(_annotations(changed)))
     status = pod.get("status") or {}
-    if worth_telling(status):
-        patch = merge_patch(chaperon.get("status") or {}, status)
-        if patch:
-            actions.append(PatchStatus(patch))
+    if worth_telling(status) and not equivalent(chaperon.get("status") or {}, status):
+        actions.append(PutStatus(status))
     return actions
 
 
@@ -142,7 +140,7 @@ def may_wait(view: View) -> bool:
 
 
 def refused(reason: str) -> dict[str, Any]:
-    """Status patch for a chaperon whose pod the API server does not accept, so that its source can say why."""
+    """Status of a chaperon whose pod the API server does not accept, so that its source can say why."""
     return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Refused", "message": reason}]}
 
 
