@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
+from agent.model.livechanges import told
 from agent.model.proxypod import InvalidPod, source_pod
 
 _OWN = (
@@ -55,13 +56,15 @@ def annotations_home(
     """Merge patch of annotations to bring home: what the delegate has, or has changed; {} when nothing.
 
     Keys of ours never travel. What only the proxy has survives. Where both differ, the delegate's value comes home
-    unless it was created with it: then it was the proxy's that somebody changed, or removed, in the source.
+    unless it was created with it: then it was the proxy's that somebody changed, or removed, in the source. Nor does
+    one come home that is told of as a live change: there the delegate follows the proxy.
     """
     mine = proxy_annotations or {}
+    followed = told({"metadata": {"annotations": chaperon_annotations}}).get("annotations", {})
     changed: dict[str, str | None] = {
         key: value
         for key, value in (chaperon_annotations or {}).items()
-        if not names.is_ours(key) and mine.get(key) != value
+        if not names.is_ours(key) and mine.get(key) != value and key not in followed
     }
     if not changed:
         return changed

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import NODES, PODS
+from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
@@ -62,6 +63,8 @@ class ProxyScheduler(Controller[Key]):
         pod = self._proxies.store.get(key)
         if pod is None or pod.uid in self._writes.bound or not _open(pod):
             return None
+        if not pod.known.claim and await self._cleared(pod):
+            return None
         target = self._deps.targets.by_node(pod.known.claim)
         placed = self._placed(pod, target)
         chaperon = placed.decode() if placed is not None else None
@@ -72,6 +75,22 @@ class ProxyScheduler(Controller[Key]):
             if step is not None:
                 return None
         return await self._place(pod, target, chaperon)
+
+    async def _cleared(self, pod: Object) -> bool:
+        """Whether chaperons had to go that an agent before us made of a pod without a claim.
+
+        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates. Their
+        going brings us back.
+        """
+        found = [
+            each
+            for each in self._deps.chaperons.of(pod.key)
+            if each.target.ready and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+        ]
+        for each in found:
+            if not each.chaperon.deleting:
+                await chaperons.delete(each.target, each.chaperon.decode())
+        return bool(found)
 
     async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> float | None:
         """Choose a target, or what to do about one that cannot take the pod."""

@@ -1,6 +1,6 @@
 """Targets as the scheduler sees them, decoded once per change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -75,6 +75,7 @@ def make_place(target: Target, node: Object | None, summary: Object | None) -> P
     if node is not None:
         spec = node.decode().get("spec") or {}
     told = summary.decode() if summary is not None else {}
+    common = _common_labels(summary)
     return Place(
         title=target.title,
         node_name=target.node_name,
@@ -85,8 +86,8 @@ def make_place(target: Target, node: Object | None, summary: Object | None) -> P
         taints=tuple(spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
         allocatable=amounts(told.get("allocatable")),
-        shapes=_shapes(summary),
-        common_labels=_common_labels(summary),
+        shapes=_shapes(summary, common),
+        common_labels=common,
     )
 
 
@@ -109,7 +110,8 @@ class _Told(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
-def _shapes(summary: Object | None) -> tuple[Shape, ...]:
+def _shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
+    """Shapes with all their labels: a summary tells labels that every node has once, those of some nodes per shape."""
     text = summary.annotations.get(names.ANNOTATION_NODE_SHAPES) if summary is not None else None
     if not text:
         return ()
@@ -117,4 +119,9 @@ def _shapes(summary: Object | None) -> tuple[Shape, ...]:
         told = msgspec.json.decode(text, type=list[_Told])
     except msgspec.DecodeError:
         return ()
-    return tuple(Shape(shape.labels, shape.taints, shape.unschedulable, amounts(shape.allocatable)) for shape in told)
+    of_some = {key for shape in told for key in shape.labels}
+    everywhere = {key: value for key, value in common.items() if key not in of_some}
+    return tuple(
+        Shape({**everywhere, **shape.labels}, shape.taints, shape.unschedulable, amounts(shape.allocatable))
+        for shape in told
+    )

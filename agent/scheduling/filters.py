@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.model.quantity import Quantity
-from agent.scheduling.matching import any_term_matches, intolerable, required_terms, selects
+from agent.scheduling.matching import Term, any_term_matches, intolerable, required_terms, selects
 from agent.scheduling.snapshot import Amounts, Demand, Place, Shape
 
 
@@ -16,6 +16,8 @@ class Verdict(NamedTuple):
     message: str
     """In words, for conditions and events."""
 
+
+_HOSTNAME = "kubernetes.io/hostname"
 
 Rule = Callable[[Demand, Place], Verdict | None]
 
@@ -65,7 +67,7 @@ def _no_node(demand: Demand, place: Place) -> Verdict | None:
     """By the pod's own constraints, over the nodes that the target has: what no node offers is not worth a try."""
     if not place.shapes:
         return _sums(demand, place)
-    candidates = [shape for shape in place.shapes if not shape.unschedulable and _selected(demand, place, shape)]
+    candidates = [shape for shape in place.shapes if not shape.unschedulable and _selected(demand, shape)]
     if not candidates:
         return Verdict("NoNode", "no node matches the pod's node selector or affinity")
     tolerations = demand.source.get("tolerations") or ()
@@ -77,13 +79,19 @@ def _no_node(demand: Demand, place: Place) -> Verdict | None:
     return None
 
 
-def _selected(demand: Demand, place: Place, shape: Shape) -> bool:
-    labels = {**place.common_labels, **shape.labels}
-    if not selects(demand.source.get("nodeSelector"), labels):
+def _selected(demand: Demand, shape: Shape) -> bool:
+    """Whether nodes of this shape match; what names a single node cannot be judged from shapes and counts as a match."""
+    selector = demand.source.get("nodeSelector") or {}
+    if not selects({key: value for key, value in selector.items() if key != _HOSTNAME}, shape.labels):
         return False
     terms = required_terms(demand.source.get("affinity"))
-    # Terms that name a node by its fields cannot be judged from shapes.
-    return terms is None or any(term.get("matchFields") for term in terms) or any_term_matches(terms, labels, "")
+    return terms is None or any(map(_names_a_node, terms)) or any_term_matches(terms, shape.labels, "")
+
+
+def _names_a_node(term: Term) -> bool:
+    return bool(term.get("matchFields")) or any(
+        expression.get("key") == _HOSTNAME for expression in term.get("matchExpressions") or ()
+    )
 
 
 def _fits(wanted: Amounts, there: Amounts) -> bool:

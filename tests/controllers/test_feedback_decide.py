@@ -96,6 +96,12 @@ class TestAnOrphan:
         assert outcome(None, delegate(**DELETED), home="") == []
 
 
+def test_a_living_pod_that_another_agent_has_bound_keeps_finalizers_of_targets_that_cannot_be_asked() -> None:
+    bound = proxy((EU, US, AP))
+    assert finalizers_after(outcome(bound, delegate(), settled=frozenset((EU, US)))) == [AP, EU]
+    assert finalizers_after(outcome(bound, delegate())) == [EU]
+
+
 class TestATerminatingProxyPod:
     def test_has_its_delegate_deleted_and_waits_for_it(self) -> None:
         here = delegate()
@@ -113,7 +119,13 @@ class TestATerminatingProxyPod:
         assert outcome(proxy(**DELETED), settled=frozenset((US,))) == []
 
     def test_drops_at_once_the_finalizers_of_targets_that_never_were_its_home(self) -> None:
-        assert finalizers_after(outcome(proxy((EU, US, AP), **DELETED), settled=frozenset((US,)))) == [EU]
+        claimed = proxy((EU, US, AP), annotations={names.ANNOTATION_CLAIM: "admiralty-default-eu"}, **DELETED)
+        assert finalizers_after(outcome(claimed, settled=frozenset((US,)))) == [EU]
+
+    def test_that_another_agent_has_bound_waits_for_every_target_that_cannot_be_asked(self) -> None:
+        bound = proxy((EU, US, AP), **DELETED)
+        assert finalizers_after(outcome(bound, home="", settled=frozenset((US,)))) == [EU, AP]
+        assert finalizers_after(outcome(bound, settled=frozenset((EU, US)))) == [AP]
 
     def test_that_was_never_claimed_goes_at_once_even_if_every_target_is_away(self) -> None:
         unclaimed = proxy((EU, US), node="", **DELETED)

@@ -1,5 +1,6 @@
 """Sources on a real API server."""
 
+from functools import partial
 from typing import Any
 
 from agent.api.conditions import find_condition
@@ -12,6 +13,7 @@ from agent.api.kinds import (
     SOURCES,
     Kind,
 )
+from agent.api.names import cluster_source_binding, cluster_source_viewer_binding
 from agent.controllers.source import SourceRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
@@ -71,8 +73,82 @@ async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, 
         (binding,) = await viewers(client, namespace)
         await client.delete(CLUSTER_ROLE_BINDINGS, binding["metadata"]["name"])
         await eventually(lambda: viewers(client, namespace))
+        before = (await client.get(SERVICE_ACCOUNTS, "cd", namespace))["metadata"]["uid"]
         await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
-        await eventually(lambda: client.get(SERVICE_ACCOUNTS, "cd", namespace))
+        await eventually(lambda: another(client, namespace, before))
+
+
+async def another(client: Client, namespace: str, uid: str) -> bool:
+    """Whether the service account is there, and not the one with this UID."""
+    return bool((await client.get(SERVICE_ACCOUNTS, "cd", namespace))["metadata"]["uid"] != uid)
+
+
+async def test_a_service_account_made_by_hand_stays_as_it_is_and_is_made_again_when_it_goes(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    made = await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd", "namespace": namespace}})
+    async with running(cluster, SourceRoom) as deps:
+        await client.create(SOURCES, source(namespace, serviceAccountName="cd"))
+        await ready(client, SOURCES, "cd", namespace, "True")
+        kept = await client.get(SERVICE_ACCOUNTS, "cd", namespace)
+        assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+        await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
+        await eventually(lambda: another(client, namespace, made["metadata"]["uid"]))
+        await client.patch(SOURCES, "cd", {"spec": {"serviceAccountName": "other"}}, namespace)
+        await eventually(lambda: client.get(SERVICE_ACCOUNTS, "other", namespace))
+        watched = [
+            each for each in deps.local.informers if (each.kind, each.namespace) == (SERVICE_ACCOUNTS, namespace)
+        ]
+        assert watched == [], "nothing is watched that no Source names"
+        await client.delete(SOURCES, "cd", namespace)
+        await gone(lambda: client.get(SERVICE_ACCOUNTS, "other", namespace))
+
+
+async def test_the_service_account_that_a_source_made_goes_with_it(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, SourceRoom):
+        await client.create(SOURCES, source(namespace, serviceAccountName="cd"))
+        await ready(client, SOURCES, "cd", namespace, "True")
+        await client.delete(SOURCES, "cd", namespace)
+        await gone(lambda: client.get(SERVICE_ACCOUNTS, "cd", namespace))
+
+
+async def test_drift_of_a_cluster_source_is_repaired_and_all_goes_with_it(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    spec = {"userName": "spiffe://cd", "serviceAccount": {"name": "cd", "namespace": namespace}}
+    manifest = {
+        "apiVersion": SOURCES.api_version,
+        "kind": "ClusterSource",
+        "metadata": {"name": namespace},
+        "spec": spec,
+    }
+    bindings = [cluster_source_binding(namespace), cluster_source_viewer_binding(namespace)]
+    granted = [
+        {"kind": "ServiceAccount", "name": "cd", "namespace": namespace},
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "spiffe://cd"},
+    ]
+    async with running(cluster, SourceRoom):
+        await client.create(CLUSTER_SOURCES, manifest)
+        await ready(client, CLUSTER_SOURCES, namespace, None, "True")
+        for name in bindings:
+            assert (await client.get(CLUSTER_ROLE_BINDINGS, name))["subjects"] == granted
+            await client.patch(CLUSTER_ROLE_BINDINGS, name, {"subjects": [{"kind": "User", "name": "intruder"}]})
+            await eventually(partial(grants, client, name, granted))
+            await client.delete(CLUSTER_ROLE_BINDINGS, name)
+            await eventually(partial(grants, client, name, granted))
+        await client.patch(CLUSTER_SOURCES, namespace, {"spec": {"userName": None}})
+        for name in bindings:
+            await eventually(partial(grants, client, name, granted[:1]))
+        await client.delete(CLUSTER_SOURCES, namespace)
+        for name in bindings:
+            await gone(partial(client.get, CLUSTER_ROLE_BINDINGS, name))
+        await gone(lambda: client.get(SERVICE_ACCOUNTS, "cd", namespace))
+
+
+async def grants(client: Client, name: str, subjects: list[dict[str, Any]]) -> bool:
+    return bool((await client.get(CLUSTER_ROLE_BINDINGS, name)).get("subjects") == subjects)
 
 
 async def subjects(client: Client, namespace: str) -> Any:

@@ -1,6 +1,7 @@
 import copy
 from typing import Any
 
+from agent.api import names
 from agent.model.diff import merge_patch
 from agent.model.proxypod import proxy_pod
 from agent.model.status import annotations_home, proxy_status
@@ -159,3 +160,8 @@ def test_without_a_manifest_the_delegates_word_counts() -> None:
     assert annotations_home({"a": "mine"}, {"a": "1"}) == {"a": "1"}
     assert annotations_home(None, {"a": "1"}) == {"a": "1"}
     assert annotations_home(None, None) == {}
+
+
+def test_an_annotation_that_the_delegate_is_told_to_follow_does_not_come_home() -> None:
+    live = {names.ANNOTATION_LIVE_CHANGES: '{"annotations":{"note":"1","team":"y"}}'}
+    assert annotations_home({"team": "x"}, {"note": "1", "team": "y", "cni": "10.0.0.1", **live}) == {"cni": "10.0.0.1"}

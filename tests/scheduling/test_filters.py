@@ -25,9 +25,17 @@ FITS: dict[str, tuple[Demand, Place]] = {
     ),
     "one of several kinds of nodes has room": (demand(cpu="3"), place("eu", shapes=(shape(cpu="2"), shape(cpu="4")))),
     "it takes a node whole": (demand(cpu="4"), place("eu", shapes=(shape(),))),
-    "its selector matches what all nodes share": (
+    "its selector matches one kind of nodes": (
         demand(source={"nodeSelector": {"os": "linux", "disk": "ssd"}}),
-        place("eu", common_labels={"os": "linux"}, shapes=(shape({"disk": "ssd"}),)),
+        place("eu", shapes=(shape({"os": "linux"}), shape({"os": "linux", "disk": "ssd"}))),
+    ),
+    "a node that it names cannot be judged from afar": (
+        demand(source={"nodeSelector": {"kubernetes.io/hostname": "n", "disk": "ssd"}}),
+        place("eu", shapes=(shape({"disk": "ssd"}),)),
+    ),
+    "affinity to a host cannot be judged from afar": (
+        demand(source={"affinity": required("kubernetes.io/hostname", "n")}),
+        place("eu", shapes=(shape(),)),
     ),
     "it tolerates the nodes' taint": (
         demand(source={"tolerations": [{"key": "gpu", "operator": "Exists"}]}),

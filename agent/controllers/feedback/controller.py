@@ -60,6 +60,8 @@ class Feedback(Controller[Key]):
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
         if proxy is None or proxy.deleting or not proxy.node_name:
             return None
+        if sum(name.startswith(names.PREFIX) for name in proxy.finalizers) > 1:
+            return None
         placed = self._deps.chaperons.of(proxy.key)
         if len(placed) != 1 or not placed[0].target.ready:
             return None

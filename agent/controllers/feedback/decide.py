@@ -1,5 +1,6 @@
 """What to do about one proxy pod and its chaperons: pure (specs, section 5; design.md, rulings 1, 4, 5, 6)."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +118,7 @@ def _delete(view: View, delegates: tuple[Delegate, ...], *, certain: bool = Fals
 
 def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
     """Let a terminating proxy pod go: after its delegate, wherever it may be."""
-    held = {delegate.finalizer for delegate in mine}
+    held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy)
     if view.home and view.home not in view.settled:
         held.add(view.home)
     finalizers = proxy["metadata"].get("finalizers") or []
@@ -130,6 +131,18 @@ def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> l
     return actions
 
 
+def _unsure(view: View, proxy: dict[str, Any]) -> set[str]:
+    """Finalizers of targets that cannot be asked and may hold what the agent before ours has made of a bound pod.
+
+    Admiralty makes candidates everywhere and claims nothing; a claim of ours leaves no finalizer but its own.
+    """
+    metadata = proxy["metadata"]
+    if not proxy["spec"].get("nodeName") or names.ANNOTATION_CLAIM in (metadata.get("annotations") or {}):
+        return set()
+    ours = {name for name in metadata.get("finalizers") or () if name.startswith(names.PREFIX)}
+    return ours - view.settled
+
+
 def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Action]:
     if view.home not in view.settled:
         return []
@@ -139,16 +152,20 @@ def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Act
         return []
     if names.ANNOTATION_POD_MISSING_SINCE in (here.chaperon["metadata"].get("annotations") or {}):
         return [DeleteChaperon(here)]
-    patch = home_patch(proxy, here)
+    patch = home_patch(proxy, here, _unsure(view, proxy))
     return [PatchProxy(patch, status=True)] if patch else []
 
 
-def home_patch(proxy: dict[str, Any], here: Delegate) -> dict[str, Any]:
-    """Merge patch that brings status, annotations and finalizers of a bound proxy pod in line; {} when they are."""
+def home_patch(proxy: dict[str, Any], here: Delegate, held: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+    """Merge patch that brings status, annotations and finalizers of a bound proxy pod in line; {} when they are.
+
+    Of our finalizers, that of the target at home stays, and those that are `held`.
+    """
     status = merge_patch(proxy.get("status") or {}, proxy_status(proxy, here.chaperon.get("status") or {}))
     annotations = annotations_home(proxy["metadata"].get("annotations"), here.chaperon["metadata"].get("annotations"))
     finalizers = proxy["metadata"].get("finalizers") or []
-    wanted = [name for name in finalizers if not name.startswith(names.PREFIX)] + [here.finalizer]
+    wanted = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
+    wanted = list(dict.fromkeys([*wanted, here.finalizer]))
     changes: dict[str, Any] = {}
     if annotations:
         changes["annotations"] = annotations

@@ -1,13 +1,14 @@
 """Source: give the clusters that a Source or ClusterSource names the rights they need here.
 
-Watches  Sources, ClusterSources, and the service accounts and bindings with our label.
+Watches  Sources, ClusterSources, the service accounts and bindings with our label, and each service account without
+         it that a Source names.
 Writes   the service account (created if absent, never changed), the bindings, and the Source's condition Ready.
 Bindings whose Source is gone are found by their label, also when it went while no agent ran: nothing waits for a
 finalizer of ours, so that deleting a Source or its namespace never hangs.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from agent.api import conditions
@@ -24,6 +25,8 @@ from agent.runtime.controller import Controller
 if TYPE_CHECKING:
     from agent.kube.informer import Informer
 
+_UNSYNCED_SECONDS = 0.1
+
 BINDINGS = (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -39,6 +42,7 @@ class SourceRoom(Controller[Key]):
         self._client = deps.local.client
         self._roles = Roles(deps.settings.source_role, deps.settings.summary_viewer_role)
         self._informers: dict[Kind, Informer] = {}
+        self._foreign: dict[Key, tuple[Key, Informer, Callable[[], None]]] = {}
         if not deps.settings.source_controller:
             return
         for kind in (SOURCES, CLUSTER_SOURCES):
@@ -51,6 +55,7 @@ class SourceRoom(Controller[Key]):
     async def reconcile(self, key: Key) -> float | None:
         """Make bindings and service account what the Source says, and tell the Source how that went."""
         source = self._source(key)
+        self._forget_foreign(key, decide.service_account_key(key, source) if source is not None else None)
         actions = decide.decide(self._view(key, source))
         if source is None:
             if actions and not await self._really_gone(key):
@@ -72,7 +77,7 @@ class SourceRoom(Controller[Key]):
             await self._tell(key, source, "False", "InvalidSpec", flaw)
         else:
             await self._tell(key, source, "True", "Bound", f"may run pods here (ClusterRole {self._roles.source})")
-        return None
+        return self._foreign_is_coming(key)
 
     def _source(self, key: Key) -> Raw | None:
         obj = self._informers[decide.kind_of(key)].store.get(key)
@@ -104,6 +109,29 @@ class SourceRoom(Controller[Key]):
         except NotFound:
             manifest = decide.service_account(key, source, account)
             informer.absorb(await self._client.create_raw(SERVICE_ACCOUNTS, manifest))
+        else:
+            self._follow_foreign(key, account)
+
+    def _follow_foreign(self, key: Key, account: Key) -> None:
+        """Notice when a service account that somebody made by hand goes."""
+        if key not in self._foreign:
+            fields = f"metadata.name={account[1]}"
+            informer = self._deps.local.informer(SERVICE_ACCOUNTS, account[0], fields=fields)
+            self._foreign[key] = (account, informer, self.watch(informer, lambda found: [key], required=False))
+
+    def _foreign_is_coming(self, key: Key) -> float | None:
+        """Look once more when the watch has begun: what went before that is told by no event."""
+        informer = self._foreign[key][1] if key in self._foreign else None
+        if informer is None or informer.synced.is_set() or informer.error is not None:
+            return None
+        return _UNSYNCED_SECONDS
+
+    def _forget_foreign(self, key: Key, account: Key | None) -> None:
+        if key in self._foreign and self._foreign[key][0] != account:
+            old, informer, stop = self._foreign.pop(key)
+            stop()
+            if not any(followed == old for followed, _, _ in self._foreign.values()):
+                self._deps.local.informers.drop(informer)
 
     async def _apply(self, action: Action) -> None:
         match action:

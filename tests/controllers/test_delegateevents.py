@@ -1,0 +1,120 @@
+"""Warnings about delegates are told on their proxy pods, on a real API server that is source and target at once."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import EVENTS, PODS
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.delegateevents.controller import DelegateEvents
+from agent.controllers.feedback.controller import Feedback
+from agent.kube.client import Client
+from agent.kube.config import Connection, StaticAuth, load
+from agent.sandbox import Cluster
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.rooms import eventually, running
+from tests.e2e.fleet import token_of
+from tests.kube.relay import trusting
+from tests.peers.contract import grant
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+ALL = (Chaperon, Feedback, ProxyScheduler)
+REASON = "FailedMount"
+
+
+async def warn(client: Client, pod: Raw, name: str, **more: Any) -> None:
+    """A Warning about a pod, as the kubelet of a node called n writes it."""
+    metadata = pod["metadata"]
+    involved = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "uid": metadata["uid"],
+    }
+    event = {
+        "metadata": {"name": name},
+        "involvedObject": involved,
+        "type": "Warning",
+        "reason": REASON,
+        "message": f"cannot mount {name}",
+        "source": {"component": "kubelet", "host": "n"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    }
+    await client.create(EVENTS, event | more, metadata["namespace"])
+
+
+async def told(client: Client, proxy: Raw) -> list[Raw]:
+    """What was told on the proxy pod."""
+    metadata = proxy["metadata"]
+    found = await client.list(EVENTS, metadata["namespace"], fields=f"involvedObject.uid={metadata['uid']}")
+    return [event for event in found if event["reason"] == REASON]
+
+
+async def delegate_of(client: Client, namespace: str) -> Raw:
+    (chaperon,) = await chaperons(client, namespace)
+    return await client.get(PODS, chaperon["metadata"]["name"], namespace)
+
+
+async def test_a_warning_is_told_once_with_target_and_node_also_by_the_next_agent(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL, DelegateEvents) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        proxy = await pod_where(client, namespace, "web", phase="Running")
+        delegate = await delegate_of(client, namespace)
+        await warn(client, delegate, "first")
+        await warn(client, delegate, "quiet", type="Normal")
+        await warn(client, proxy, "mine")
+
+        async def one() -> list[Raw]:
+            return [event for event in await told(client, proxy) if event["message"] != "cannot mount mine"]
+
+        (event,) = await eventually(one)
+        assert event["message"] == "[me/n] cannot mount first"
+        assert event["type"] == "Warning"
+        # The next agent knows nothing of what the first one has told.
+        async with running(cluster, DelegateEvents) as others:
+            await others.targets.connect((namespace, "me"), None, "first")
+            await warn(client, delegate, "second")
+
+            async def both() -> bool:
+                return len(await one()) == 2
+
+            await eventually(both)
+        messages = sorted(event["message"] for event in await one())
+        assert messages == ["[me/n] cannot mount first", "[me/n] cannot mount second"]
+        assert [event["count"] for event in await one()] == [1, 1]
+
+
+async def test_a_target_that_keeps_its_events_to_itself_disturbs_nothing(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await grant(client, namespace, "source")
+    async with (
+        running(cluster, *ALL, DelegateEvents) as deps,
+        connected(deps, client, namespace, me=await limited(cluster, client, namespace)) as targets,
+    ):
+        for name in ("web", "again"):
+            await create(client, elected(name, namespace), [*targets.values()])
+            proxy = await pod_where(client, namespace, name, phase="Running")
+            assert await told(client, proxy) == []
+            await client.delete(PODS, name, namespace)
+
+        async def empty() -> bool:
+            return not await client.list(PODS, namespace)
+
+        await eventually(empty)
+
+
+async def limited(cluster: Cluster, client: Client, namespace: str) -> Connection:
+    """The cluster with the rights that Admiralty gives to its sources, which may not read events."""
+    connection = load(str(cluster.kubeconfig))
+    token = await token_of(client, "source", namespace)
+    return Connection(connection.server, tls=trusting(connection), auth=StaticAuth(f"Bearer {token}"))

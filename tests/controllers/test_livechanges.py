@@ -1,0 +1,197 @@
+"""What is changed on a running proxy pod reaches its delegate: source and target on one real API server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
+from agent.clusters.deps import Deps
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.livechanges.controller import LiveChanges
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.sandbox import Cluster
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.rooms import eventually, running
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+P = names.PREFIX
+ALL = (Chaperon, Feedback, ProxyScheduler, LiveChanges)
+IDLE_SECONDS = 2.0
+RESOURCES = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "20m", "memory": "16Mi"}}
+
+
+@contextlib.asynccontextmanager
+async def summary(client: Client, **annotations: str) -> AsyncIterator[None]:
+    """A ClusterSummary with these annotations, which tells sources what the agent here understands."""
+    with contextlib.suppress(NotFound):
+        await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+    head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
+    metadata = {"name": names.SUMMARY_NAME, "annotations": annotations}
+    await client.create(CLUSTER_SUMMARIES, head | {"metadata": metadata})
+    try:
+        yield
+    finally:
+        await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+
+
+class Pair:
+    """A proxy pod that runs, and its delegate."""
+
+    def __init__(self, client: Client, namespace: str, delegate: str) -> None:
+        self.client, self.namespace, self.name = client, namespace, delegate
+
+    async def change(self, patch: Raw, *, sub: str | None = None) -> None:
+        """As kubectl does it."""
+        await self.client.patch(PODS, "web", patch, self.namespace, sub=sub, style="strategic")
+
+    async def proxy(self) -> Raw:
+        return await self.client.get(PODS, "web", self.namespace)
+
+    async def delegate(self) -> Raw:
+        return await self.client.get(PODS, self.name, self.namespace)
+
+    async def becomes(self, wanted: Callable[[Raw], bool]) -> None:
+        """Wait until the delegate is as wanted."""
+
+        async def probe() -> bool:
+            return wanted(await self.delegate())
+
+        await eventually(probe)
+
+    async def says_that_it_can_be_resized(self) -> None:
+        """Kubelets tell the resources of a container that runs; fake nodes do not, and API servers ask for them."""
+        (status,) = (await self.delegate())["status"]["containerStatuses"]
+        patch = {"status": {"containerStatuses": [status | {"resources": RESOURCES}]}}
+        await self.client.patch(PODS, self.name, patch, self.namespace, sub="status", style="strategic")
+
+        async def home() -> bool:
+            return "resources" in (await self.proxy())["status"]["containerStatuses"][0]
+
+        await eventually(home)
+
+    async def comes_to_rest(self) -> None:
+        """Wait until nobody writes for some seconds: a quarrel would go on for ever."""
+
+        async def probe() -> bool:
+            before = await self._versions()
+            await asyncio.sleep(IDLE_SECONDS)
+            return await self._versions() == before
+
+        await eventually(probe)
+
+    async def _versions(self) -> list[str]:
+        (chaperon,) = await chaperons(self.client, self.namespace)
+        return [each["metadata"]["resourceVersion"] for each in (chaperon, await self.proxy(), await self.delegate())]
+
+
+@contextlib.asynccontextmanager
+async def pair(cluster: Cluster, client: Client, namespace: str, version: str = "0.1.0") -> AsyncIterator[Pair]:
+    """A pair in a target whose agent says that it is of this version; empty for one that says nothing."""
+    told = {names.ANNOTATION_AGENT_VERSION: version} if version else {}
+    async with (
+        summary(client, **told),
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, me=None) as targets,
+    ):
+        container = {"name": "main", "image": "busybox:1", "resources": RESOURCES}
+        pod = elected("web", namespace, containers=[container])
+        pod["metadata"]["annotations"]["team"] = "x"
+        await create(client, pod, [*targets.values()])
+        await pod_where(client, namespace, "web", phase="Running", node=targets["me"].node_name)
+        (chaperon,) = await chaperons(client, namespace)
+        yield Pair(client, namespace, chaperon["metadata"]["name"])
+        assert isinstance(deps, Deps)
+
+
+def main(pod: Raw) -> Raw:
+    (container,) = pod["spec"]["containers"]
+    return dict(container)
+
+
+async def test_labels_and_annotations_follow_and_are_taken_back(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with pair(cluster, client, namespace) as both:
+        await both.change({"metadata": {"labels": {"tier": "a"}, "annotations": {"note": "1", "team": "y"}}})
+        await both.becomes(lambda pod: pod["metadata"]["labels"].get(P + "tier") == "a")
+        await both.becomes(lambda pod: pod["metadata"]["annotations"].get("note") == "1")
+        await both.becomes(lambda pod: pod["metadata"]["annotations"].get("team") == "y")
+        await both.comes_to_rest()
+        await both.change({"metadata": {"labels": {"tier": None}, "annotations": {"note": None, "team": "x"}}})
+        await both.becomes(lambda pod: P + "tier" not in pod["metadata"]["labels"])
+        await both.becomes(lambda pod: "note" not in pod["metadata"]["annotations"])
+        await both.becomes(lambda pod: pod["metadata"]["annotations"].get("team") == "x")
+        await both.comes_to_rest()
+        annotations = (await both.proxy())["metadata"]["annotations"]
+        assert "note" not in annotations
+        assert annotations["team"] == "x"
+
+
+async def test_an_image_follows_and_is_taken_back(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with pair(cluster, client, namespace) as both:
+        for image in ("busybox:2", "busybox:1"):
+            await both.change({"spec": {"containers": [{"name": "main", "image": image}]}})
+            await both.becomes(lambda pod, image=image: main(pod)["image"] == image)  # type: ignore[misc]
+        await both.comes_to_rest()
+
+
+async def test_a_resize_follows_and_is_taken_back(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with pair(cluster, client, namespace) as both:
+        await both.says_that_it_can_be_resized()
+        larger = {"requests": {"cpu": "15m", "memory": "8Mi"}, "limits": {"cpu": "30m", "memory": "16Mi"}}
+        for resources in (larger, RESOURCES):
+            containers = [{"name": "main", "resources": resources}]
+            await both.change({"spec": {"containers": containers}}, sub="resize")
+            await both.becomes(lambda pod, wanted=resources: main(pod)["resources"] == wanted)  # type: ignore[misc]
+        await both.comes_to_rest()
+
+
+async def test_an_added_toleration_and_a_deadline_follow(cluster: Cluster, client: Client, namespace: str) -> None:
+    spot = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+    async with pair(cluster, client, namespace) as both:
+        before = (await both.proxy())["spec"]["tolerations"]
+        await both.change({"spec": {"tolerations": [*before, spot], "activeDeadlineSeconds": 3600}})
+        await both.becomes(lambda pod: spot in pod["spec"]["tolerations"])
+        await both.becomes(lambda pod: pod["spec"].get("activeDeadlineSeconds") == 3600)
+        await both.comes_to_rest()
+        keys = [each.get("key") for each in (await both.delegate())["spec"]["tolerations"]]
+        assert names.PROVIDER_KEY not in keys
+
+
+async def test_an_annotation_of_the_target_comes_home_and_stays_beside_changes_here(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with pair(cluster, client, namespace) as both:
+        await client.patch(PODS, both.name, {"metadata": {"annotations": {"cni": "10.0.0.1"}}}, namespace)
+
+        async def home() -> bool:
+            return bool((await both.proxy())["metadata"]["annotations"].get("cni") == "10.0.0.1")
+
+        await eventually(home)
+        await both.change({"metadata": {"annotations": {"note": "1"}}})
+        await both.becomes(lambda pod: pod["metadata"]["annotations"].get("note") == "1")
+        await both.comes_to_rest()
+        assert await home()
+        assert (await both.delegate())["metadata"]["annotations"]["cni"] == "10.0.0.1"
+
+
+async def test_a_target_whose_agent_tells_no_version_is_told_nothing(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with pair(cluster, client, namespace, version="") as both:
+        await both.change({"metadata": {"labels": {"tier": "a"}, "annotations": {"note": "1"}}})
+        await both.comes_to_rest()
+        (chaperon,) = await client.list(CHAPERONS, namespace)
+        assert names.ANNOTATION_LIVE_CHANGES not in chaperon["metadata"]["annotations"]
+        assert P + "tier" not in (await both.delegate())["metadata"]["labels"]
+        assert (await both.proxy())["metadata"]["annotations"]["note"] == "1"

@@ -1,0 +1,80 @@
+"""What the webhook may do in its cluster: it works with exactly this, and what is for comfort only may be missing."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MUTATING_WEBHOOKS, SERVICE_ACCOUNTS, TARGETS
+from agent.kube.errors import NotFound
+from agent.model.proxypod import is_proxy
+from tests.controllers.targets import kubeconfig
+from tests.e2e.fleet import token_of
+from tests.webhook.replica import Place, elected, until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+
+def rule(group: str, resources: list[str], *verbs: str) -> Raw:
+    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+
+
+ADMISSION = "admissionregistration.k8s.io"
+KEEP = ("get", "list", "watch", "create", "patch")
+NEEDED = [
+    rule("", ["secrets"], *KEEP, "update"),
+    rule(ADMISSION, ["mutatingwebhookconfigurations"], *KEEP),
+    rule("multicluster.admiralty.io", ["targets", "clustertargets"], "list", "watch"),
+]
+FOR_VALIDATION = [rule(ADMISSION, ["validatingwebhookconfigurations"], *KEEP)]
+
+
+@contextlib.asynccontextmanager
+async def account_with(place: Place, rules: list[Raw], file: Path) -> AsyncIterator[str]:
+    """The flag for a kubeconfig that has these rights and no others."""
+    name = place.namespace
+    await place.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "hook"}}, name)
+    await place.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subjects = [{"kind": "ServiceAccount", "name": "hook", "namespace": name}]
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+    await place.client.create(CLUSTER_ROLE_BINDINGS, binding)
+    config = kubeconfig(place.cluster, user={"token": await token_of(place.client, "hook", name)})
+    await asyncio.to_thread(file.write_text, config)
+    try:
+        yield f"--kubeconfig={file}"
+    finally:
+        await place.client.delete(CLUSTER_ROLE_BINDINGS, name)
+        await place.client.delete(CLUSTER_ROLES, name)
+
+
+async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:
+    async with (
+        account_with(place, NEEDED + FOR_VALIDATION, tmp_path / "config") as flag,
+        place.replica(flag) as webhook,
+    ):
+        assert is_proxy(await place.create(elected(), dry_run=True))
+        missing = {"kubeconfigSecret": {"name": "c2"}}
+        target = {"apiVersion": TARGETS.api_version, "kind": "Target", "metadata": {"name": "c2"}, "spec": missing}
+
+        async def warned() -> bool:
+            return "does not exist" in "".join(await place.warnings(TARGETS, target))
+
+        await until(warned, "a warning about the Secret")
+        assert webhook.keeper.registration_problem() is None
+
+
+async def test_without_rights_to_validate_pods_are_mutated_all_the_same(place: Place, tmp_path: Path) -> None:
+    async with account_with(place, NEEDED, tmp_path / "config") as flag, place.replica(flag, ready=False) as webhook:
+        await until(lambda: place.is_ready(webhook), "replica ready")
+        await until(place.mutates, "API server calls the webhook")
+        with pytest.raises(NotFound):
+            await place.validation()
+        # Trust in us is kept up although each check ends with the refusal.
+        await place.client.delete(MUTATING_WEBHOOKS, place.namespace)
+        await until(place.mutates, "API server calls the webhook again")
