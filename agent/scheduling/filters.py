@@ -80,7 +80,7 @@ def _no_node(demand: Demand, place: Place) -> Verdict | None:
 
 
 def _selected(demand: Demand, shape: Shape) -> bool:
-    """Whether nodes of this shape match; what names a single node cannot be judged from shapes and counts as a match."""
+    """Whether nodes of this shape match; what names a single node cannot be judged from shapes and so matches."""
     selector = demand.source.get("nodeSelector") or {}
     if not selects({key: value for key, value in selector.items() if key != _HOSTNAME}, shape.labels):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
@@ -69,7 +69,13 @@ class Pair:
         await eventually(probe)
 
     async def says_that_it_can_be_resized(self) -> None:
-        """Kubelets tell the resources of a container that runs; fake nodes do not, and API servers ask for them."""
+        """What API servers ask for before they resize a pod: room on its node, and resources of containers that run.
+
+        Kubelets tell the latter, fake nodes do not.
+        """
+        size = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        node = (await self.proxy())["spec"]["nodeName"]
+        await self.client.patch(NODES, node, {"status": {"capacity": size, "allocatable": size}}, sub="status")
         (status,) = (await self.delegate())["status"]["containerStatuses"]
         patch = {"status": {"containerStatuses": [status | {"resources": RESOURCES}]}}
         await self.client.patch(PODS, self.name, patch, self.namespace, sub="status", style="strategic")
