@@ -38,8 +38,9 @@ class Placed(NamedTuple):
 class Chaperons:
     """An index over the chaperon stores of all targets.
 
-    A chaperon is ours when it carries our cluster's UID; one without a UID (made by an agent that knows only the
-    name) when it carries our cluster's name: design.md, ruling 4.
+    A chaperon is ours when it carries our cluster's UID. One without a UID (made by Admiralty, whose cluster name may
+    be another than ours, or none) is here, too: it counts only where its parent-uid is that of a live pod (design.md,
+    ruling 4), and is no orphan of ours.
     """
 
     def __init__(self, targets: Targets, cluster_name: str, cluster_uid: str) -> None:
@@ -63,11 +64,20 @@ class Chaperons:
         return [parent for parent, placed in self._by_parent.items() if any(key[0] == target.key for key in placed)]
 
     def is_ours(self, chaperon: Object) -> bool:
-        """Whether this cluster made a chaperon."""
-        name, uid = self._identity
-        labels = chaperon.labels
-        owner = labels.get(names.LABEL_PARENT_CLUSTER_UID)
-        return owner == uid if owner else labels.get(names.LABEL_PARENT_CLUSTER_NAME, "") == name
+        """Whether this cluster made a chaperon, or may have: one without a UID belongs to the pod of its parent-uid."""
+        owner = chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID)
+        return not owner or owner == self._identity[1]
+
+    def made_here(self, target: Target) -> list[Key]:
+        """Proxy pods for which this cluster itself has put a chaperon in a target, by its UID."""
+        return [
+            parent
+            for parent, placed in self._by_parent.items()
+            if any(
+                key[0] == target.key and each.chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._identity[1]
+                for key, each in placed.items()
+            )
+        ]
 
     def _attached(self, target: Target) -> None:
         def changed(old: Object | None, new: Object | None) -> None:

@@ -26,6 +26,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_POD_MISSING_SINCE,
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
+        names.ANNOTATION_RESTARTS,
     )
 )
 

@@ -107,3 +107,24 @@ def _containers(
         for status in delegate
         if status["name"] in declared
     ]
+
+
+def restarts_left_behind(status: Mapping[str, Any]) -> dict[str, int]:
+    """Restart counts with which the next delegate starts: that a pod was made anew counts as one restart of each."""
+    return {
+        container["name"]: container.get("restartCount", 0) + 1
+        for field in _CONTAINERS
+        for container in status.get(field) or ()
+    }
+
+
+def with_restarts(status: Mapping[str, Any], before: Mapping[str, int]) -> dict[str, Any]:
+    """A delegate's status with the restarts of those before it: a new UID raises the count and never lowers it."""
+    raised = dict(status)
+    for field in _CONTAINERS:
+        if field in raised:
+            raised[field] = [
+                {**container, "restartCount": container.get("restartCount", 0) + before.get(container["name"], 0)}
+                for container in raised[field] or ()
+            ]
+    return raised

@@ -159,7 +159,7 @@ async def test_our_chaperons_are_found_by_their_proxy_pod_and_forgotten_with_the
 
 
 @pytest.mark.cluster
-async def test_a_chaperon_without_the_clusters_uid_is_known_by_the_name(
+async def test_a_chaperon_without_a_clusters_uid_is_known_whatever_name_it_tells_and_counts_as_made_by_nobody(
     connection: Connection, client: Client, namespace: str
 ) -> None:
     async with registry(connection) as targets:
@@ -174,7 +174,8 @@ async def test_a_chaperon_without_the_clusters_uid_is_known_by_the_name(
             await client.create(CHAPERONS, made, namespace)
         await until(lambda: len(target.chaperons.store) == 2)
         assert len(chaperons.of((namespace, "here"))) == 1
-        assert chaperons.of((namespace, "there")) == []
+        assert len(chaperons.of((namespace, "there"))) == 1
+        assert chaperons.made_here(target) == []
 
 
 @pytest.mark.parametrize(

@@ -163,3 +163,20 @@ def test_only_the_news_of_a_node_waits_for_the_start(
     told: dict[str, Any], status: dict[str, Any] | None, waits: bool
 ) -> None:
     assert may_wait(View(chaperon(told), pod(status) if status else None, 60)) is waits
+
+
+def test_a_delegate_made_again_goes_on_counting_restarts_where_the_lost_one_ended() -> None:
+    lost = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 2}]}
+    noted, made = outcome(chaperon(lost, ago(100)))
+    assert noted == PatchChaperon({"metadata": {"annotations": {names.ANNOTATION_RESTARTS: '{"c":3}'}}})
+    assert made == CreatePod()
+    fresh = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 1}]}
+    annotations = {names.ANNOTATION_RESTARTS: '{"c":3}'}
+    assert outcome(chaperon(lost, annotations), pod(fresh)) == [
+        PutStatus(RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 4}]})
+    ]
+
+
+def test_restarts_that_were_noted_before_a_crash_are_not_noted_twice() -> None:
+    lost = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 2}]}
+    assert outcome(chaperon(lost, ago(100) | {names.ANNOTATION_RESTARTS: '{"c":3}'})) == [CreatePod()]

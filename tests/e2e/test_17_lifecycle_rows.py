@@ -199,7 +199,7 @@ async def test_a_delegate_that_has_ended_is_kept_and_told_of(pair: Fleet, namesp
 
     async def told() -> bool:
         pod = await pair.source.get(PODS, "a", namespace)
-        return bool(pod["status"]["phase"] == phase and pod["status"]["reason"] == "Over")
+        return bool(pod["status"]["phase"] == phase and pod["status"].get("reason") == "Over")
 
     await pair.until("the proxy pod says so", told, about=namespace)
     await pair.sandbox.restart("cd", "agent")

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from agent.api import names
 from agent.base.clock import parse, stamp
 from agent.model.diff import equivalent, merge_patch
 from agent.model.livechanges import delegate_patch, resize_patch, told
+from agent.model.status import restarts_left_behind, with_restarts
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def decide(view: View, now: datetime) -> list[Action]:
     if view.chaperon["metadata"].get("deletionTimestamp"):
         return []
     if view.pod is None:
-        return [_without_pod(view, now)]
+        return _without_pod(view, now)
     uid = view.chaperon["metadata"]["uid"]
     if not any(o.get("controller") and o["uid"] == uid for o in view.pod["metadata"].get("ownerReferences") or ()):
         name = view.pod["metadata"]["name"]
@@ -78,17 +81,25 @@ def decide(view: View, now: datetime) -> list[Action]:
     return _with_pod(view.chaperon, view.pod)
 
 
-def _without_pod(view: View, now: datetime) -> Action:
+def _without_pod(view: View, now: datetime) -> list[Action]:
     chaperon = view.chaperon
-    if not (chaperon.get("status") or {}).get("phase"):
-        return CreatePod()
-    since = (chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_POD_MISSING_SINCE)
+    status = chaperon.get("status") or {}
+    if not status.get("phase"):
+        return [CreatePod()]
+    annotations = chaperon["metadata"].get("annotations") or {}
+    since = annotations.get(names.ANNOTATION_POD_MISSING_SINCE)
     if since is None:
-        return PatchChaperon(_annotations({names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}))
+        return [PatchChaperon(_annotations({names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}))]
     if chaperon["spec"].get("restartPolicy", "Always") != "Always":
-        return LookAgain(3600)
+        return [LookAgain(3600)]
     due = _moment(since, now) + timedelta(seconds=view.missing_limit)
-    return CreatePod() if now >= due else LookAgain((due - now).total_seconds())
+    if now < due:
+        return [LookAgain((due - now).total_seconds())]
+    left = restarts_left_behind(status)
+    text = msgspec.json.encode(left, order="deterministic").decode()
+    if not left or annotations.get(names.ANNOTATION_RESTARTS) == text:
+        return [CreatePod()]
+    return [PatchChaperon(_annotations({names.ANNOTATION_RESTARTS: text})), CreatePod()]
 
 
 def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
@@ -105,10 +116,17 @@ def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
     changed |= {key: value for key, value in upwards.items() if key not in ours}
     if changed:
         actions.append(PatchChaperon(_annotations(changed)))
-    status = pod.get("status") or {}
+    status = with_restarts(pod.get("status") or {}, _restarts(theirs))
     if worth_telling(status) and not equivalent(chaperon.get("status") or {}, status):
         actions.append(PutStatus(status))
     return actions
+
+
+def _restarts(annotations: Mapping[str, str]) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(annotations.get(names.ANNOTATION_RESTARTS, "{}"), type=dict[str, int])
+    except msgspec.DecodeError:
+        return {}
 
 
 def _follow(meant: dict[str, Any], pod: dict[str, Any]) -> list[Action]:

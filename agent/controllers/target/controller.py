@@ -196,7 +196,9 @@ class TargetRoom(Controller[Key]):
         held = self._pods.store.by_index("finalizer", finalizer) + self._pods.store.by_index("node", node)
         pods = {pod.key: pod for pod in held}
         # Another Target may stand for the same cluster: what runs for that one is not ours to wait for.
-        left = [parent for parent in parents if parent in pods or self._pods.store.get(parent) is None]
+        orphans = self._deps.chaperons.made_here(connected) if connected else ()
+        left = [parent for parent in parents if parent in pods]
+        left += [parent for parent in orphans if self._pods.store.get(parent) is None]
         deleted_at = parse(obj.head.metadata.deletion_timestamp or "")
         return decide.Leaving(
             finalizer=finalizer,
