@@ -54,6 +54,11 @@ class Census:
         """Living delegates (or those among `records`) of a namespace."""
         return [each for each in (self.living.values() if records is None else records) if each.namespace == namespace]
 
+    def take_duplicates(self) -> list[str]:
+        """Duplicates seen since they were last taken: one test's are not the next one's."""
+        found, self.duplicates = self.duplicates, []
+        return found
+
     def check(self, namespace: str, *, at_most: int | None = None, may_end: bool = False) -> None:
         """No pod ever had two delegates; unless `may_end` none has ended; and no more than `at_most` were made."""
         assert self.duplicates == []

@@ -69,4 +69,4 @@ async def no_duplicates(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     yield
     if "fleet" in request.fixturenames:
         fleet: Fleet = request.getfixturevalue("fleet")
-        assert fleet.census.duplicates == []
+        assert fleet.census.take_duplicates() == []

@@ -53,4 +53,4 @@ async def without_agent(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
 async def no_duplicates(fleet: Fleet) -> AsyncIterator[None]:
     """No test may ever see two delegates of one pod, unless it clears them away itself."""
     yield
-    assert fleet.census.duplicates == []
+    assert fleet.census.take_duplicates() == []

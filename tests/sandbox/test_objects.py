@@ -27,7 +27,7 @@ async def test_the_roles_that_sources_are_bound_to_are_there(client: Client) -> 
 
 
 async def test_fake_nodes_are_ready_and_carry_the_region(client: Client) -> None:
-    (node,) = await client.list(NODES)
+    (node,) = await client.list(NODES, labels="type=kwok")
     assert node["metadata"]["labels"]["topology.kubernetes.io/region"] == "test"
     assert node["status"]["capacity"]["pods"] == "110"
     assert {item["status"] for item in node["status"]["conditions"] if item["type"] == "Ready"} == {"True"}
