@@ -144,13 +144,15 @@ class Fleet:
         return kubeconfig.render(target, server or cluster.server, authority or own, token=token)
 
     async def ready(self, namespace: str | None, name: str, *, kind: Kind = TARGETS, source: str = "") -> None:
-        """Wait until a target is Ready and its virtual node says how large it is."""
+        """Wait until a target is Ready and its virtual node takes pods: its size is known, it is not new any more."""
         client = self.clients[source] if source else self.source
 
         async def is_ready() -> bool:
             node = await client.get(NODES, virtual_node(namespace or "", name))
+            new = any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints") or ())
             return (
-                bool(node["status"].get("allocatable"))
+                not new
+                and bool(node["status"].get("allocatable"))
                 and condition(await client.get(kind, name, namespace), "Ready").get("status") == "True"
             )
 

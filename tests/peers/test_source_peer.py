@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, NODES, PODS
@@ -23,7 +22,6 @@ from tests.peers.writes import while_idle
 Raw = dict[str, Any]
 
 IDLE_SECONDS = 6.0
-PATIENCE_FOR_ISSUE_5_SECONDS = 8.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
@@ -148,20 +146,6 @@ async def test_a_reserving_source_does_no_harm_before_there_is_a_candidate_sched
         assert not (await b.get(PODS, "web", namespace))["spec"].get("nodeName")
         await b.delete(PODS, "web", namespace)
         await empty(fleet, namespace)
-
-
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="needs mode `reserve` of issue 5: the candidate scheduler"
-)
-async def test_a_candidate_is_reserved_allowed_and_runs(fleet: Fleet, namespace: str, tmp_path: Path) -> None:
-    b = fleet.clients["b"]
-    async with (
-        goals(fleet, namespace, tmp_path, "t") as found,
-        SourcePeer.serving(b, namespace, found, reserve=True),
-    ):
-        await create(fleet, namespace, found, manifests.pod("web"))
-        await fleet.running(namespace, "web", 1, source="b", seconds=PATIENCE_FOR_ISSUE_5_SECONDS)
-        await fleet.agree(namespace)
 
 
 async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
