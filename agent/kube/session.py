@@ -27,7 +27,8 @@ CONNECT_SECONDS = 3.0
 """How long a new connection may take; then the request counts as never sent."""
 
 _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+# RuntimeError: uvloop says so of a descriptor that is still in use after a connection broke (seen).
+_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 
 
 class Session:
