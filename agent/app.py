@@ -112,7 +112,7 @@ class App:
             local=local,
             cluster_uid=cluster_uid,
             targets=targets,
-            chaperons=Chaperons(targets, settings.cluster_name, cluster_uid),
+            chaperons=Chaperons(targets, cluster_uid),
             recorder=Recorder(local.client, self._clock),
         )
 

@@ -43,8 +43,8 @@ class Chaperons:
     ruling 4), and is no orphan of ours.
     """
 
-    def __init__(self, targets: Targets, cluster_name: str, cluster_uid: str) -> None:
-        self._identity = (cluster_name, cluster_uid)
+    def __init__(self, targets: Targets, cluster_uid: str) -> None:
+        self._cluster_uid = cluster_uid
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
         self._subscribers: list[Callable[[Key], None]] = []
         self._stops: dict[Key, Callable[[], None]] = {}
@@ -66,7 +66,7 @@ class Chaperons:
     def is_ours(self, chaperon: Object) -> bool:
         """Whether this cluster made a chaperon, or may have: one without a UID belongs to the pod of its parent-uid."""
         owner = chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID)
-        return not owner or owner == self._identity[1]
+        return not owner or owner == self._cluster_uid
 
     def made_here(self, target: Target) -> list[Key]:
         """Proxy pods for which this cluster itself has put a chaperon in a target, by its UID."""
@@ -74,7 +74,7 @@ class Chaperons:
             parent
             for parent, placed in self._by_parent.items()
             if any(
-                key[0] == target.key and each.chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._identity[1]
+                key[0] == target.key and each.chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._cluster_uid
                 for key, each in placed.items()
             )
         ]

@@ -136,7 +136,7 @@ async def test_our_chaperons_are_found_by_their_proxy_pod_and_forgotten_with_the
     connection: Connection, client: Client, namespace: str
 ) -> None:
     async with registry(connection) as targets:
-        chaperons = Chaperons(targets, "here", "u")
+        chaperons = Chaperons(targets, "u")
         told: list[tuple[str, str]] = []
         chaperons.subscribe(told.append)
         key, parent = (namespace, "me"), (namespace, "web")
@@ -163,7 +163,7 @@ async def test_a_chaperon_without_a_clusters_uid_is_known_whatever_name_it_tells
     connection: Connection, client: Client, namespace: str
 ) -> None:
     async with registry(connection) as targets:
-        chaperons = Chaperons(targets, "here", "u")
+        chaperons = Chaperons(targets, "u")
         target = await targets.connect((namespace, "me"), None, "1")
         for name in ("here", "there"):
             made = chaperon(f"by-{name}", name, "u")

@@ -75,7 +75,7 @@ async def _deps(
         local=local,
         cluster_uid=uid,
         targets=targets,
-        chaperons=Chaperons(targets, "here", uid),
+        chaperons=Chaperons(targets, uid),
         recorder=Recorder(local.client, clock),
     )
     return deps, supervisor
