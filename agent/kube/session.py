@@ -27,7 +27,7 @@ CONNECT_SECONDS = 3.0
 """How long a new connection may take; then the request counts as never sent."""
 
 _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-# RuntimeError: uvloop says so of a descriptor that is still in use after a connection broke (seen).
+# RuntimeError: event loops raise it for a descriptor that a broken connection has not let go of yet (seen with uvloop).
 _NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from agent.api.kinds import LEASES
 from agent.base.clock import Clock, micro_stamp
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from agent.kube.errors import AlreadyExists, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,8 @@ class LeaderLease:
             self.contact = True
             self._complaint = ""
             return taken
-        except (KubeError, TimeoutError) as error:
+        except Exception as error:
+            # Whatever it is: in the end it costs the lease, never the process.
             self._complain(str(error) or "no answer")
             return None
 
@@ -152,7 +153,7 @@ class LeaderLease:
             if lease["spec"].get("holderIdentity") == self.identity:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 await self._client.update(LEASES, lease)
-        except KubeError as error:
+        except Exception as error:
             log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
 
 

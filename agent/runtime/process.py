@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -22,17 +22,7 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
     A `main` that has not ended 10 s after the signal is abandoned.
     """
     SSLProtocol.max_size = TLS_BUFFER
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(main))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed (extra `speed`): it reads streams in two thirds of the CPU."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    asyncio.run(_run(main))
 
 
 async def _run(main: Coroutine[Any, Any, None]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import LEASES
+from agent.api.kinds import LEASES, Kind
 from agent.base.clock import SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -144,3 +144,28 @@ async def test_a_holder_that_comes_back_under_its_own_name_leads_at_once(client:
     async with contender.running():
         await until(lambda: contender.lease.leading)
         assert (await read(client, namespace))["leaseTransitions"] == 4
+
+
+class Failing(Client):
+    """Fails in a way nobody foresaw, while told to."""
+
+    broken = False
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        if self.broken:
+            raise RuntimeError("descriptor 7 is in use")
+        return await super().get(kind, name, namespace)
+
+
+async def test_an_unforeseen_error_costs_the_lease_and_not_the_process(cluster: Cluster, namespace: str) -> None:
+    leading: set[str] = set()
+    async with Session(load(str(cluster.kubeconfig))) as session:
+        client = Failing(session)
+        one = Contender(client, namespace, "one", leading)
+        async with one.running() as task:
+            await until(lambda: leading == {"one"})
+            client.broken = True
+            await until(lambda: not leading)
+            client.broken = False
+            await until(lambda: leading == {"one"})
+            assert not task.done()
