@@ -28,6 +28,11 @@ USE_CONSTRAINTS = "use-constraints-from-spec-for-proxy-pod-scheduling"
 NO_PREFIX_REGEXP = "no-prefix-label-regexp"
 SCHEDULING = "scheduling"
 SCHEDULING_MODES = ("ranked", "reserve")
+POD_GROUP = "group"
+"""Pods of one namespace with the same value start together or not at all."""
+POD_GROUP_SIZE = "group-size"
+POD_GROUP_POLICY = "group-policy"
+POD_GROUP_POLICIES = ("any", "one-cluster")
 
 # Annotations and labels we write
 ANNOTATION_MANIFEST = PREFIX + "sourcepod-manifest"
@@ -39,6 +44,8 @@ ANNOTATION_PARENT_NAME = PREFIX + "parent-name"
 ANNOTATION_PARENT_NAMESPACE = PREFIX + "parent-namespace"
 ANNOTATION_IS_RESERVED = PREFIX + "is-reserved"
 ANNOTATION_IS_ALLOWED = PREFIX + "is-allowed"
+ANNOTATION_RESERVE_ROUND = SHORT_PREFIX + "reserve-round"
+"""On chaperons: a number; a source that still wants a reservation whose hold has ended writes a higher one."""
 ANNOTATION_POD_MISSING_SINCE = PREFIX + "pod-missing-since"
 ANNOTATION_CLAIM = SHORT_PREFIX + "claim"
 """Virtual node whose target alone may hold a chaperon of the proxy pod (design.md, ruling 1)."""
@@ -64,6 +71,9 @@ LABEL_TARGET_SECRET = SHORT_PREFIX + "target-secret"
 """On Secrets that carry our finalizer, so that one watch finds them all."""
 FORCE_REMOVE = "force-remove"
 """Annotation of a Target (suffix): `true` removes it although delegates may still run there."""
+
+WEIGHT = "weight"
+"""Annotation of a Target (suffix): -100 to 100, how much it is preferred over others."""
 
 LABEL_SOURCE = SHORT_PREFIX + "source"
 """On the service accounts and bindings that we made for a Source: `source_label`."""

@@ -26,6 +26,17 @@ class Demand:
 
 
 @dataclass(frozen=True)
+class Free:
+    """What nodes of one shape have left."""
+
+    amounts: Amounts
+    count: int = 1
+    """How many nodes have just this left."""
+    ports: frozenset[str] = frozenset()
+    """Host ports in use, as `TCP/80`."""
+
+
+@dataclass(frozen=True)
 class Shape:
     """Nodes of a target that are alike."""
 
@@ -33,6 +44,9 @@ class Shape:
     taints: Sequence[Mapping[str, str]]
     unschedulable: bool
     allocatable: Amounts
+    count: int = 1
+    free: tuple[Free, ...] | None = None
+    """None when the target does not tell."""
 
 
 @dataclass(frozen=True)
