@@ -103,7 +103,11 @@ class App:
         settings = self._settings
         cluster_uid = await _cluster_uid(local.client)
         probing = Probing(
-            settings.probe_interval, settings.probe_timeout, settings.probe_failures, settings.agent_interval
+            settings.probe_interval,
+            settings.probe_timeout,
+            settings.probe_failures,
+            settings.agent_interval,
+            settings.slow_target,
         )
         targets = Targets(local, self._clock, probing, supervisor)
         return Deps(

@@ -40,6 +40,9 @@ class Settings:
     probe_timeout: float = _setting(3.0, "how long a probe waits for its answer")
     probe_failures: int = _setting(2, "failed probes in a row that make a ready target unreachable")
     agent_interval: float = _setting(15.0, "pause between looks whether a target's own agent is alive")
+    slow_target: float = _setting(
+        0.5, "a target whose answers take longer than this gets no pods that can go elsewhere, until it is prompt again"
+    )
     node_lease_renew: float = _setting(10.0, "pause between renewals of a virtual node's lease")
     node_lease_duration: float = _setting(40.0, "validity of a virtual node's lease")
     pod_missing: float = _setting(60.0, "how long a delegate is missing before its chaperon makes it again")

@@ -1,8 +1,10 @@
 """All targets of this cluster, added, changed and removed while the agent runs."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from agent.base.clock import Clock
+from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
 from agent.kube.config import Connection
@@ -30,6 +32,7 @@ class Targets:
         self._attach: list[Listener] = []
         self._change: list[Listener] = []
         self._detach: list[Listener] = []
+        supervisor.spawn("pace of targets", self._watch_pace)
 
     def __iter__(self) -> Iterator[Target]:
         return iter([target for target, _, _ in self._targets.values()])
@@ -108,6 +111,14 @@ class Targets:
             await self.disconnect(key)
         for cluster in list(self._closing):
             await self._close(cluster)
+
+    async def _watch_pace(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            local = self._local.client.session.pace.average
+            for target in self:
+                if target.slow or not target.cluster.client.session.pace.quiet:
+                    target.look(local)
 
     async def _close(self, cluster: Cluster) -> None:
         await cluster.close()

@@ -13,6 +13,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
 from agent.base.clock import Clock
 from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Pulse, conclude
+from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
 from agent.kube.informer import Informer
@@ -63,6 +64,8 @@ class Probing:
     """A target that was ready counts as unreachable after so many failed probes in a row."""
     agent_interval: float = 15.0
     """Pause between readings of the lease of the target's agent; its silence is granted a third of it on top."""
+    slow: float = 0.5
+    """A target whose answers take longer is slow (`Circuit`)."""
 
 
 class Target:
@@ -80,6 +83,7 @@ class Target:
         self.node_name = names.virtual_node(*key)
         self.record = Record(State.CONNECTING, "connecting", clock.now())
         self.changed: Callable[[Target], None] = lambda target: None
+        self.circuit = Circuit(probing.slow)
         self._clock = clock
         self._probing = probing
         self._probe_now = asyncio.Event()
@@ -117,6 +121,17 @@ class Target:
         """A shared informer of the target cluster, within the namespace this target serves."""
         namespace = self.namespace if kind.namespaced else None
         return self.cluster.informer(kind, namespace, labels=labels, fields=fields)
+
+    @property
+    def slow(self) -> bool:
+        """Whether pods that can go elsewhere should."""
+        return self.circuit.slow
+
+    def look(self, local: float) -> None:
+        """Judge how promptly the target answers; `local` is how many seconds this cluster's own API server takes."""
+        if not self.is_self and self.circuit.look(self.cluster.client.session.pace.seconds, local):
+            log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
+            self.changed(self)
 
     def doubt(self) -> None:
         """A request got no answer: probe now rather than at the next interval."""
@@ -185,6 +200,7 @@ class Target:
                 params={"limit": "1", "resourceVersion": "0"},
                 resource=CHAPERONS.plural,
                 timeout=self._probing.timeout,
+                at_once=True,
             )
         except KubeError as error:
             return error

@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import LineTooLong
 from agent.base.metrics import REQUESTS
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
+from agent.kube.pace import Pace
 
 LINE_LIMIT = 4 * 1024 * 1024
 """Longest watch event in bytes; etcd's own limit for an object is 1.5 MiB."""
@@ -46,6 +47,7 @@ class Session:
         self.name = name
         self.timeout = timeout
         self.last_success = 0.0
+        self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
@@ -77,14 +79,16 @@ class Session:
         content_type: str = _JSON,
         resource: str = "",
         timeout: float | None = None,
+        at_once: bool = False,
     ) -> bytes:
         """Send one request and return the response's body.
 
-        `timeout` is in seconds for the whole exchange. Raises Unreachable or a StatusError.
+        `timeout` is in seconds for the whole exchange. `at_once` does not wait behind the `limit` others that are
+        under way. Raises Unreachable or a StatusError.
         """
         for attempt in range(4):
             try:
-                async with self._slots:
+                async with contextlib.nullcontext() if at_once else self._slots:
                     return await self._once(method, path, params, body, content_type, resource, timeout)
             except _Retry as retry:
                 if attempt == 3 or (retry.delay == 0 and attempt > 0):
@@ -105,6 +109,7 @@ class Session:
         outcome = "unreachable"
         if self._http.closed:
             raise Unsent(_CLOSED)
+        ticket = self.pace.begin()
         try:
             async with self._http.request(
                 method,
@@ -127,6 +132,7 @@ class Session:
         except _NETWORK_ERRORS as error:
             raise Unreachable(_explain(error, timeout or self.timeout)) from error
         finally:
+            self.pace.end(ticket)
             REQUESTS.labels(self.name, method, resource, outcome).inc()
 
     @contextlib.asynccontextmanager

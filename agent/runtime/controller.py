@@ -5,7 +5,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from agent.base.log import context
 from agent.base.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
@@ -33,7 +33,7 @@ class Controller(ABC, Generic[K]):
 
     def __init__(self, workers: int | None = None) -> None:
         self._concurrency = workers or self.workers
-        self.queue: WorkQueue[K] = WorkQueue()
+        self.queue: WorkQueue[K] = WorkQueue(order=self.order)
         self._sources: list[Informer] = []
         self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in ("done", "error", "conflict")}
         self._seconds = RECONCILE_SECONDS.labels(self.name)
@@ -44,6 +44,10 @@ class Controller(ABC, Generic[K]):
 
         A KubeError is a failure that is tried again: a conflict soon, others with backoff.
         """
+
+    def order(self, key: K) -> Any:
+        """What of a key decides which comes first, the smallest; asked when the key is enqueued."""
+        return 0
 
     def watch(
         self, informer: Informer, keys: Callable[[Object], Iterable[K]], *, required: bool = True

@@ -1,8 +1,10 @@
 """A queue of keys: each key waits at most once and is worked on by at most one worker at a time."""
 
 import asyncio
-from collections import deque
-from typing import Generic, NamedTuple, TypeVar
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from agent.base.backoff import Backoff
 
@@ -19,14 +21,22 @@ class Statistics(NamedTuple):
 
 
 class WorkQueue(Generic[K]):
-    """Keys in the order of their first arrival.
+    """Keys by `order`, the smallest first, and where that does not differ in the order of their arrival.
 
     A key added while it is being worked on is handed out again after `done`; a key added while it waits stays where
     it is. `retry` waits longer each time, until `forget`.
     """
 
-    def __init__(self, *, first_delay: float = 0.05, longest_delay: float = 60.0) -> None:
-        self._ready: deque[K] = deque()
+    def __init__(
+        self,
+        *,
+        first_delay: float = 0.05,
+        longest_delay: float = 60.0,
+        order: Callable[[K], Any] = lambda key: 0,
+    ) -> None:
+        self._ready: list[tuple[Any, int, K]] = []
+        self._arrivals = itertools.count()
+        self._order = order
         self._waiting: set[K] = set()
         self._working: set[K] = set()
         self._dirty: set[K] = set()
@@ -48,7 +58,7 @@ class WorkQueue(Generic[K]):
             self._dirty.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            self._ready.append(key)
+            heapq.heappush(self._ready, (self._order(key), next(self._arrivals), key))
             self._wakeup.release()
 
     def add_after(self, key: K, delay: float) -> None:
@@ -79,7 +89,7 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """Wait for a key and take it; `done` must follow."""
         await self._wakeup.acquire()
-        key = self._ready.popleft()
+        _, _, key = heapq.heappop(self._ready)
         self._waiting.discard(key)
         self._working.add(key)
         return key

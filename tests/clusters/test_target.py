@@ -95,6 +95,25 @@ async def test_one_lost_probe_changes_nothing(connection: Connection, namespace:
 
 
 @pytest.mark.cluster
+async def test_a_target_that_answers_late_is_slow_and_prompt_again_afterwards(
+    connection: Connection, namespace: str
+) -> None:
+    probing = Probing(interval=0.1, timeout=5, slow=0.3)
+    async with Relay.started(connection) as relay, registry(connection, probing) as targets:
+        target = await targets.connect((namespace, "eu"), relay.connection, "1")
+        await until(lambda: target.ready)
+        assert not target.slow
+        told: list[bool] = []
+        targets.on_change(lambda target: told.append(target.slow))
+        relay.delay(1)
+        await until(lambda: target.slow)
+        assert target.ready
+        relay.delay(0)
+        await until(lambda: not target.slow)
+        assert told == [True, False]
+
+
+@pytest.mark.cluster
 async def test_a_wrong_token_and_a_missing_right_have_states_of_their_own_and_disturb_no_other(
     connection: Connection, namespace: str
 ) -> None:

@@ -57,7 +57,7 @@ async def test_what_one_source_deletes_leaves_the_other_alone(two_sources: Fleet
 
     async def only_of_b() -> bool:
         left = await fleet.delegates(SHARED)
-        return not await fleet.pods(SHARED, source="a") and left.keys() == kept.keys()
+        return not await a.list(PODS, SHARED) and left.keys() == kept.keys()
 
     await fleet.until("a's delegates are gone", only_of_b, about=SHARED)
     await fleet.sandbox.restart("a", "agent")

@@ -28,6 +28,7 @@ class Relay:
         self._upstream = upstream
         self._open: dict[int, web.Request] = {}
         self._cut = False
+        self._seconds = 0.0
         self._frozen: Choice = lambda method, path: False
         self._port = 0
 
@@ -70,6 +71,10 @@ class Relay:
         """Let the chosen requests from now on get no answer."""
         self._frozen = chosen
 
+    def delay(self, seconds: float) -> None:
+        """Let answers from now on come so many seconds late."""
+        self._seconds = seconds
+
     def break_streams(self) -> int:
         """Break every connection that a request is under way on; returns how many."""
         open_now = list(self._open.values())
@@ -85,6 +90,7 @@ class Relay:
                 return _abort(request)
             if self._frozen(request.method, request.path):
                 await asyncio.Event().wait()
+            await asyncio.sleep(self._seconds)
             return await self._pass_on(request)
         finally:
             del self._open[id(request)]

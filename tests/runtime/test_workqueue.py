@@ -182,3 +182,10 @@ async def test_a_worker_that_is_cancelled_while_it_waits_takes_no_key_with_it() 
     outcome = (await asyncio.gather(waiter, return_exceptions=True))[0]
     if not isinstance(outcome, str):
         assert await asyncio.wait_for(queue.get(), 5) == "a"
+
+
+async def test_the_smallest_by_order_comes_first_and_equals_in_the_order_of_arrival() -> None:
+    queue: WorkQueue[str] = WorkQueue(order=lambda key: -int(key[0]))
+    for key in ("1a", "2a", "1b", "3a", "2b", "1a"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(5)] == ["3a", "2a", "2b", "1a", "1b"]

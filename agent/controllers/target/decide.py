@@ -18,6 +18,9 @@ Conditions = list[dict[str, Any]]
 AGENT_READY = "AgentReady"
 """Whether the target's own agent is alive and of a version that fits."""
 
+RESPONSIVE = "Responsive"
+"""Whether the target answers promptly; told once it did not."""
+
 _AGENT_STATUS: dict[AgentState, Status] = {
     AgentState.READY: "True",
     AgentState.SILENT: "False",
@@ -37,6 +40,7 @@ class Health:
     message: str
     agent: AgentRecord | None = NOT_ASKED
     """None: not known yet, what was said last stays."""
+    slow: bool = False
 
 
 _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
@@ -50,10 +54,10 @@ _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
 }
 
 
-def health(record: Record, agent: AgentRecord | None) -> Health:
-    """The conditions that a connected target's record and that of its agent mean."""
+def health(record: Record, agent: AgentRecord | None, *, slow: bool = False) -> Health:
+    """The conditions that a connected target's record, that of its agent and its circuit mean."""
     asked = agent if record.state is State.READY else NOT_ASKED
-    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked)
+    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked, slow)
 
 
 def unconnected(reason: str, message: str) -> Health:
@@ -73,6 +77,10 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
     ]
     if agent is not None:
         values.append((AGENT_READY, _AGENT_STATUS[agent.state], agent.state.value, agent.message))
+    if now_is.slow:
+        values.append((RESPONSIVE, "False", "Slow", "answers take long: pods that can go to other targets do"))
+    elif find_condition(old, RESPONSIVE) is not None:
+        values.append((RESPONSIVE, "True", "Prompt", "answers promptly"))
     result = list(old or ())
     for kind, status, reason, message in (*values, ("Ready", *ready)):
         result = set_condition(result, kind, status, reason, message, now, generation)
