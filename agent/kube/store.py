@@ -35,6 +35,7 @@ class KnownAnnotations(msgspec.Struct, gc=False):
 
 
 _NOTHING = msgspec.Raw()
+_APPLY = b'"operation":"Apply"'
 _NO_ANNOTATIONS = KnownAnnotations()
 
 
@@ -91,13 +92,15 @@ _NO_LABELS: dict[str, str] = {}
 class Object:
     """One object as the API server sent it, without managedFields."""
 
-    __slots__ = ("head", "kind", "raw")
+    __slots__ = ("applied", "head", "kind", "raw")
 
     def __init__(self, kind: Kind, raw: bytes) -> None:
         self.kind = kind
         self.head: Head = _head_decoder.decode(raw)
         managed = bytes(self.head.metadata.managed_fields)
         self.head.metadata.managed_fields = _NOTHING
+        self.applied = _APPLY in managed
+        """Whether somebody owns fields of it by server-side apply."""
         self.raw = raw.replace(b'"managedFields":' + managed, b'"managedFields":[]', 1) if managed else raw
 
     def decode(self) -> dict[str, Any]:

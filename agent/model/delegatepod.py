@@ -122,7 +122,8 @@ def _spec(
     reserve: bool,
 ) -> dict[str, Any]:
     # The number of a priority class may differ in the target: its own admission sets it by the class's name.
-    dropped = {"priority", *(constraints.FIELDS if strip else ())}
+    # A proxy pod gets a chaperon once its gates are open; nobody in the target would open them again.
+    dropped = {"priority", "schedulingGates", *(constraints.FIELDS if strip else ())}
     spec = {key: value for key, value in source.items() if key not in dropped}
     spec.update(relabel_constraints(spec, labels, regexp))
     if reserve:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import aiohttp
 
+from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.sandbox import certificates, kubeconfig, network, objects, process
 from agent.sandbox.components import (
     AGENT,
+    AGENT_KUBECONFIG,
     APISERVER,
     CONTROLLER_MANAGER,
     ETCD,
@@ -151,6 +153,16 @@ def write_files(cluster: ClusterPlan, directory: Path) -> None:
     _write_private(directory / "kubeconfig", admin.encode())
 
 
+async def write_agent_kubeconfig(runner: Runner, client: Client) -> None:
+    """Make the kubeconfig of the cluster's own agent and webhook, unless it is there."""
+    path = runner.directory / AGENT_KUBECONFIG
+    if AGENT.name not in components(runner.plan) or path.exists():
+        return
+    cluster, authority = runner.cluster, (runner.directory / "pki" / "ca.crt").read_bytes()
+    token = await objects.agent_token(client)
+    _write_private(path, kubeconfig.render(cluster.name, cluster.server, authority, token=token).encode())
+
+
 async def bring_up(runner: Runner, task: Task) -> None:
     """Start whatever of a cluster does not run, and wait until pods can be created and run. Raises SandboxError."""
     cluster = runner.cluster
@@ -170,6 +182,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             await runner.wait("CRDs established", lambda: objects.is_served(client), APISERVER, ETCD)
             # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
             runner.start(CONTROLLER_MANAGER)
+            await write_agent_kubeconfig(runner, client)
             await objects.apply_nodes(client, cluster, f"v{runner.plan.kubernetes}.0")
             needed = (CONTROLLER_MANAGER, KWOK, SCHEDULER, APISERVER, ETCD)
             await runner.wait("nodes ready", lambda: objects.is_usable(client, cluster), *needed)

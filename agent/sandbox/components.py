@@ -12,6 +12,9 @@ _STALE_CONTROLLERS = ("ReplicaSet", "Job", "StatefulSet", "DaemonSet")
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
+AGENT_KUBECONFIG = "pki/agent.kubeconfig"
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything a command line is made of."""
@@ -138,7 +141,7 @@ def _kwok(context: Context) -> list[str]:
 def _webhook(context: Context) -> list[str]:
     address = context.cluster.address
     return [
-        f"--kubeconfig={context.file('kubeconfig')}",
+        f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
         f"--bind={address}:{context.port('webhook')}",
         f"--url=https://{address}:{context.port('webhook')}",
         f"--health-address={address}:{context.port('webhook-health')}",
@@ -150,7 +153,7 @@ def _webhook(context: Context) -> list[str]:
 def _agent(context: Context) -> list[str]:
     address = context.cluster.address
     return [
-        f"--kubeconfig={context.file('kubeconfig')}",
+        f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
         f"--cluster-name={context.cluster.name}",
         "--namespace=kube-system",
         f"--health-address={address}:{context.port('agent-health')}",

@@ -1,11 +1,9 @@
 """Join clusters: the first one becomes the source, the others its targets."""
 
-import json
-
 from agent.api.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SOURCES, TARGETS
 from agent.kube.client import Client
 from agent.sandbox import kubeconfig, manifests
-from agent.sandbox.objects import apply
+from agent.sandbox.objects import apply, token
 from agent.sandbox.plan import ClusterPlan
 
 
@@ -18,10 +16,8 @@ async def join_target(
     """
     await apply(target, SOURCES, manifests.source(source_plan.name))
     await apply(target, SERVICE_ACCOUNTS, manifests.service_account(source_plan.name))
-    path = SERVICE_ACCOUNTS.path(manifests.NAMESPACE, source_plan.name, "token")
-    answer = await target.session.request("POST", path, body=json.dumps(manifests.token_request()).encode())
-    token: str = json.loads(answer)["status"]["token"]
-    config = kubeconfig.render(target_plan.name, target_plan.server, authority, token=token)
+    credentials = await token(target, manifests.NAMESPACE, source_plan.name)
+    config = kubeconfig.render(target_plan.name, target_plan.server, authority, token=credentials)
     await apply(source, SECRETS, manifests.secret(target_plan.name, config))
     await apply(source, TARGETS, manifests.target(target_plan.name))
 

@@ -1,10 +1,11 @@
 """The objects every cluster of a sandbox starts with, and how they get there."""
 
+import json
 from pathlib import Path
 
 import yaml
 
-from agent.api.kinds import CLUSTER_ROLES, CRDS, NODES, SERVICE_ACCOUNTS, Kind
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NODES, SERVICE_ACCOUNTS, Kind
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
 from agent.kube import config
 from agent.kube.client import Client
@@ -39,6 +40,24 @@ async def apply_definitions(client: Client) -> None:
         await apply(client, CRDS, crd)
     for role in (source_cluster_role(), cluster_summary_viewer_role()):
         await apply(client, CLUSTER_ROLES, role)
+
+
+async def agent_token(client: Client) -> str:
+    """A token of the account that the cluster's own agent and webhook work with, as they do when they run in pods.
+
+    API servers remember tokens for a while; they verify a client certificate anew at every request.
+    """
+    name, namespace = manifests.AGENT_ACCOUNT, manifests.AGENT_NAMESPACE
+    await apply(client, SERVICE_ACCOUNTS, manifests.service_account(name, namespace))
+    await apply(client, CLUSTER_ROLE_BINDINGS, manifests.agent_binding())
+    return await token(client, namespace, name)
+
+
+async def token(client: Client, namespace: str, service_account: str) -> str:
+    """A token of a service account that outlives any sandbox."""
+    path = SERVICE_ACCOUNTS.path(namespace, service_account, "token")
+    answer = await client.session.request("POST", path, body=json.dumps(manifests.token_request()).encode())
+    return str(json.loads(answer)["status"]["token"])
 
 
 async def is_served(client: Client) -> bool:

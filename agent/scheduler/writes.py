@@ -62,6 +62,7 @@ class Writes:
                 "uid": metadata["uid"],
                 "finalizers": [*kept, target.finalizer],
                 "annotations": {names.ANNOTATION_CLAIM: node_name},
+                **self._untracked(proxy),
             }
         }
         self.choosing[node_name] += 1
@@ -74,6 +75,16 @@ class Writes:
         self.unsent[metadata["uid"]] = node_name
         self._proxies.absorb(raw)
         return await self.create(proxy, node_name)
+
+    def _untracked(self, proxy: dict[str, Any]) -> dict[str, Any]:
+        """Ends the tracking of field owners of a pod on which nobody uses server-side apply.
+
+        It costs the API server 0.6 ms at each later write; an apply that comes later begins it anew
+        (structured-merge-diff's `before-first-apply`).
+        """
+        metadata = proxy["metadata"]
+        pod = self._proxies.store.get((metadata["namespace"], metadata["name"]))
+        return {"managedFields": [{}]} if pod is not None and not pod.applied else {}
 
     async def _still_there(self, proxy: dict[str, Any]) -> bool:
         """Whether the target of an older claim has a chaperon after all: asked of the target itself (ruling 1)."""

@@ -264,3 +264,9 @@ def test_a_delegate_is_neither_elected_nor_a_proxy() -> None:
     assert is_delegate(child)
     assert not is_elected(child)
     assert not is_proxy(child)
+
+
+def test_scheduling_gates_stay_in_the_source() -> None:
+    source = pod()
+    source["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    assert "schedulingGates" not in made(source)["spec"]

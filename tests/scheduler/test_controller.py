@@ -132,3 +132,19 @@ async def test_a_gated_pod_is_not_claimed_before_its_gates_are_open(
         proxy = await client.get(PODS, "gated", namespace)
         assert names.ANNOTATION_CLAIM not in proxy["metadata"]["annotations"]
         assert [found["kind"] for found in await client.list(CHAPERONS, namespace)] == ["PodChaperon"]
+
+
+async def test_field_owners_of_a_claimed_pod_are_tracked_no_longer_unless_somebody_applied_it(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("plain", namespace), [*targets.values()])
+        gated = elected("applied", namespace, schedulingGates=[{"name": "flotilla.test/gate"}])
+        await create(client, gated, [*targets.values()])
+        label = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "applied", "labels": {"by": "hand"}}}
+        await client.patch(PODS, "applied", label, namespace, style="apply")
+        await client.patch(PODS, "applied", {"spec": {"schedulingGates": []}}, namespace)
+        plain = await pod_where(client, namespace, "plain", phase="Running")
+        applied = await pod_where(client, namespace, "applied", phase="Running")
+        assert not plain["metadata"].get("managedFields")
+        assert "Apply" in [owner["operation"] for owner in applied["metadata"]["managedFields"]]
