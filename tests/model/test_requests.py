@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduling.snapshot import amounts, requests
+from agent.model.requests import amounts, host_ports, requests
 
 
 def container(restart: str = "", **wanted: str) -> dict[str, Any]:
@@ -82,3 +82,57 @@ def test_requests_equal_the_most_that_is_ever_needed_at_one_moment(
         ],
     }
     assert requests(spec) == (wanted(cpu=str(peak)) if peak else wanted())
+
+
+def running(name: str, has: str, allocated: str = "") -> dict[str, Any]:
+    """The status of a container that runs with `has` cores."""
+    status: dict[str, Any] = {"name": name, "resources": {"requests": {"cpu": has}}}
+    return status | ({"allocatedResources": {"cpu": allocated}} if allocated else {})
+
+
+REFUSED = [{"type": "Ready"}, {"type": "PodResizePending", "reason": "Infeasible"}]
+DEFERRED = [{"type": "PodResizePending", "reason": "Deferred"}]
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu"),
+    [
+        pytest.param({}, "2", id="nothing is known yet"),
+        pytest.param(
+            {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "9"}}]}, "2", id="no resources"
+        ),
+        pytest.param({"containerStatuses": [running("c", "1", "1")]}, "2", id="growing"),
+        pytest.param({"containerStatuses": [running("c", "3", "2")]}, "3", id="shrinking, not yet done"),
+        pytest.param({"containerStatuses": [running("c", "1", "4")]}, "4", id="shrinking, allocated more"),
+        pytest.param({"containerStatuses": [running("other", "9")]}, "2", id="of another container"),
+        pytest.param({"containerStatuses": [running("c", "1")], "conditions": DEFERRED}, "2", id="deferred"),
+        pytest.param({"containerStatuses": [running("c", "1", "1")], "conditions": REFUSED}, "1", id="infeasible"),
+    ],
+)
+def test_while_a_pod_is_resized_the_larger_amount_counts(status: dict[str, Any], cpu: str) -> None:
+    assert requests({"containers": [container(cpu="2")]}, status) == wanted(cpu=cpu)
+
+
+def test_sidecars_are_resized_but_other_init_containers_are_not() -> None:
+    spec: dict[str, Any] = {"containers": [], "initContainers": [container("Always", cpu="1")]}
+    status = {"initContainerStatuses": [running("c", "3")]}
+    assert requests(spec, status) == wanted(cpu="3")
+    assert requests({"containers": [], "initContainers": [container(cpu="1")]}, status) == wanted(cpu="1")
+
+
+def test_a_pod_as_a_whole_is_resized() -> None:
+    spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "2"}}}
+    assert requests(spec, {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}) == wanted(cpu="3")
+    assert requests(spec, {"resources": {}, "allocatedResources": {"cpu": "3"}}) == wanted(cpu="2")
+
+
+def test_host_ports_of_containers_and_sidecars_count_and_those_of_init_containers_do_not() -> None:
+    def listens(*ports: dict[str, Any], restart: str = "") -> dict[str, Any]:
+        return container(restart) | {"ports": list(ports)}
+
+    spec = {
+        "containers": [listens({"containerPort": 1, "hostPort": 80}, {"containerPort": 2}), container()],
+        "initContainers": [listens({"hostPort": 53, "protocol": "UDP"}, restart="Always"), listens({"hostPort": 9})],
+    }
+    assert host_ports(spec) == {"TCP/80", "UDP/53"}
+    assert host_ports({}) == set()
