@@ -3,7 +3,7 @@
 from agent.api.kinds import Kind
 from agent.kube.client import Client
 from agent.kube.config import Connection
-from agent.kube.informer import Informer
+from agent.kube.informer import Informer, Reduce
 from agent.kube.session import Session
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
@@ -18,9 +18,17 @@ class Cluster:
         self.supervisor = Supervisor(name)
         self.informers = Informers(self.client, self.supervisor)
 
-    def informer(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Informer:
+    def informer(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        reduce: Reduce | None = None,
+    ) -> Informer:
         """The shared informer of a kind."""
-        return self.informers.get(kind, namespace, labels=labels, fields=fields)
+        return self.informers.get(kind, namespace, labels=labels, fields=fields, reduce=reduce)
 
     async def close(self) -> None:
         """End all watches, then the session."""

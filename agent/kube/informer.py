@@ -25,6 +25,10 @@ log = logging.getLogger(__name__)
 Subscriber = Callable[[Object | None, Object | None], None]
 """Called with the object before and after a change; None where it does not exist."""
 
+Reduce = Callable[[bytes], bytes]
+"""Makes of an object as the API server sent it what is kept: a JSON object whose metadata has name, namespace and
+resourceVersion."""
+
 IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
 _STREAM_SECONDS = (300, 600)
@@ -51,11 +55,17 @@ class Informer:
     """A store of one kind, kept up to date by `run`.
 
     `synced` is set once the first list is in the store and stays set; `error` is what currently keeps it from being
-    up to date, None while it is.
+    up to date, None while it is. With `reduce`, the store has only what it leaves of each object.
     """
 
     def __init__(
-        self, client: Client, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = ""
+        self,
+        client: Client,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        reduce: Reduce | None = None,
     ) -> None:
         self.client = client
         self.kind = kind
@@ -64,6 +74,7 @@ class Informer:
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
         self._selectors = {"labels": labels, "fields": fields}
+        self._reduce = reduce
         self._subscribers: list[Subscriber] = []
         self._version = ""
         self._interrupt = asyncio.Event()
@@ -82,7 +93,7 @@ class Informer:
 
         The next reconciliation then sees it and does not write it again.
         """
-        obj = Object(self.kind, raw)
+        obj = self._object(raw)
         old = self.store.get(obj.key)
         seen = old.version if old is not None else self._version
         if self.synced.is_set() and _newer(obj.version, seen):
@@ -120,7 +131,7 @@ class Informer:
 
     async def _list(self) -> None:
         version, items = await self.client.list_raw(self.kind, self.namespace, **self._selectors)
-        fresh = [Object(self.kind, bytes(item)) for item in items]
+        fresh = [self._object(bytes(item)) for item in items]
         for key in self.store.keys() - {obj.key for obj in fresh}:
             self._remove(key, version)
         for obj in fresh:
@@ -174,7 +185,7 @@ class Informer:
         raw = bytes(event.object)
         match event.type:
             case "ADDED" | "MODIFIED":
-                obj = Object(self.kind, raw)
+                obj = self._object(raw)
                 self._version = obj.version
                 self._put(obj)
             case "DELETED":
@@ -186,6 +197,9 @@ class Informer:
             case _:
                 raise from_watch_error(raw)
         WATCH_EVENTS.labels(self.client.name, self.kind.plural).inc()
+
+    def _object(self, raw: bytes) -> Object:
+        return Object(self.kind, raw if self._reduce is None else self._reduce(raw))
 
     def _put(self, obj: Object) -> None:
         old = self.store.get(obj.key)

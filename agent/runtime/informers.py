@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from agent.api.kinds import Kind
 from agent.kube.client import Client
-from agent.kube.informer import Informer
+from agent.kube.informer import Informer, Reduce
 from agent.runtime.supervisor import Supervisor
 
-_Asked = tuple[Kind, str | None, str, str]
+_Asked = tuple[Kind, str | None, str, str, Reduce | None]
 
 
 class Informers:
@@ -18,11 +18,19 @@ class Informers:
         self._supervisor = supervisor
         self._running: dict[_Asked, tuple[Informer, Callable[[], object]]] = {}
 
-    def get(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Informer:
+    def get(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        reduce: Reduce | None = None,
+    ) -> Informer:
         """The informer of a kind, in one namespace or (None) in all, with selectors."""
-        asked = (kind, namespace or None, labels, fields)
+        asked = (kind, namespace or None, labels, fields, reduce)
         if asked not in self._running:
-            informer = Informer(self._client, kind, namespace or None, labels, fields)
+            informer = Informer(self._client, kind, namespace or None, labels, fields, reduce)
             stop = self._supervisor.spawn(f"watch {self._client.name} {kind} {namespace or ''}".strip(), informer.run)
             self._running[asked] = (informer, stop)
         return self._running[asked][0]

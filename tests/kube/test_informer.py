@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.api.kinds import CONFIGMAPS, EVENTS, PODS
@@ -59,6 +60,26 @@ async def test_an_object_that_stops_matching_the_selector_leaves_the_store(clien
         await client.patch(CONFIGMAPS, "a", {"metadata": {"labels": {"app": "a"}}}, namespace)
         await until(lambda: len(informer.store) == 1)
         assert follower.known == versions(informer)
+
+
+def only_metadata(raw: bytes) -> bytes:
+    return msgspec.json.encode({"metadata": msgspec.json.decode(raw)["metadata"]})
+
+
+async def test_of_each_object_only_what_it_is_reduced_to_is_kept(client: Client, namespace: str) -> None:
+    await client.create(CONFIGMAPS, config_map("listed", a="1"), namespace)
+    informer = Informer(client, CONFIGMAPS, namespace, reduce=only_metadata)
+    async with running(informer) as follower:
+        await client.create(CONFIGMAPS, config_map("watched", a="1"), namespace)
+        await until(lambda: informer.store.get((namespace, "watched")))
+        informer.absorb(await client.create_raw(CONFIGMAPS, config_map("absorbed", a="1"), namespace))
+        await client.patch(CONFIGMAPS, "listed", {"data": {"a": "2"}}, namespace)
+        version = (await client.get(CONFIGMAPS, "listed", namespace))["metadata"]["resourceVersion"]
+        await until(lambda: versions(informer)[(namespace, "listed")] == version)
+        assert {b'"data"' in obj.raw for obj in informer.store} == {False}
+        await client.delete(CONFIGMAPS, "listed", namespace)
+        await until(lambda: informer.store.get((namespace, "listed")) is None)
+        assert versions(informer) == follower.known == await listed(client, CONFIGMAPS, namespace)
 
 
 async def test_a_later_subscriber_is_told_of_what_is_there_and_can_stop(client: Client, namespace: str) -> None:
