@@ -56,8 +56,8 @@ class Settings:
     )
     summary_detail: str = _setting(
         "full",
-        "what Sources are told of this cluster's nodes: full (sums, common labels, node shapes), minimal (as Admiralty:"
-        " sums, common labels) or sums",
+        "what Sources are told of this cluster's nodes: full (sums, common labels, node shapes and what is free),"
+        " minimal (as Admiralty: sums, common labels) or sums",
     )
     cluster_property: tuple[str, ...] = _setting(
         (),

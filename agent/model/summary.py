@@ -1,24 +1,26 @@
 """What a cluster tells others about its nodes: sums, common labels, and the shapes of nodes (specs 8.3, ruling 11).
 
 How much it tells is for its administrator to say:
-- `full`: everything;
+- `full`: everything, also what is free on the nodes of each shape;
 - `minimal`: what Admiralty tells, sums and the labels on which all nodes agree, and nothing about single nodes;
 - `sums`: sums alone.
 What the administrator says about the cluster as a whole (its properties) is told at every level.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import msgspec
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
+from agent.model.free import UNTOUCHED, Taken, collapse, entries, few, left, resources, undominated
 from agent.model.quantity import Quantity
+from agent.model.requests import Amounts, amounts
 
 SHAPES_LIMIT = 64 * 1024
-"""Bytes of the node-shapes annotation; a cluster whose shapes take more tells its sums only."""
+"""Bytes of the node-shapes annotation; a cluster whose shapes alone take more tells its sums only."""
 
 Detail = Literal["full", "minimal", "sums"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -26,26 +28,58 @@ DETAILS: tuple[Detail, ...] = get_args(Detail)
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def summarise(
-    nodes: Iterable[dict[str, Any]],
-    *,
-    detail: Detail = "full",
-    version: str = "",
-    properties: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The ClusterSummary of a cluster with these nodes; virtual nodes do not count.
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Nodes of one shape."""
 
-    :param version: of the agent that tells
-    :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
+    shape: dict[str, Any]
+    names: tuple[str, ...]
+    allocatable: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a summary says of nodes, whatever runs on them."""
+
+    labels: dict[str, str]
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
+    alike: tuple[Alike, ...] | None
+    """None where the level of detail says nothing about single nodes."""
+
+
+def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
+    """What to say of these nodes; virtual nodes do not count.
+
     :raises InvalidQuantity: if a node's status has none; no API server lets that pass
     """
     real = [node for node in nodes if _labels(node).get(names.PROVIDER_KEY) != names.PROVIDER_VALUE]
     # How a sum is written depends on which amount comes first.
     real.sort(key=lambda node: node["metadata"]["name"])
-    labels = common_labels(real) if detail != "sums" else {}
-    own = {key: value for key, value in sorted((properties or {}).items()) if key not in labels}
+    return Survey(
+        labels=common_labels(real) if detail != "sums" else {},
+        capacity=_total(node.get("status", {}).get("capacity") or {} for node in real),
+        allocatable=_total(node.get("status", {}).get("allocatable") or {} for node in real),
+        alike=tuple(_alike(real)) if detail == "full" else None,
+    )
+
+
+def summary(
+    surveyed: Survey,
+    *,
+    version: str = "",
+    properties: Mapping[str, str] | None = None,
+    taken: Mapping[str, Taken] | None = None,
+) -> dict[str, Any]:
+    """The ClusterSummary of a cluster with these nodes.
+
+    :param version: of the agent that tells
+    :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
+    :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
+    """
+    own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
     annotations = {}
-    if detail == "full" and len(shapes := node_shapes(real)) <= SHAPES_LIMIT:
+    if surveyed.alike is not None and (shapes := node_shapes(surveyed.alike, taken)) is not None:
         annotations[names.ANNOTATION_NODE_SHAPES] = shapes
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = _encode(list(own))
@@ -54,10 +88,22 @@ def summarise(
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
         "kind": CLUSTER_SUMMARIES.name,
-        "metadata": {"name": names.SUMMARY_NAME, "labels": {**labels, **own}, "annotations": annotations},
-        "capacity": _total(node.get("status", {}).get("capacity") or {} for node in real),
-        "allocatable": _total(node.get("status", {}).get("allocatable") or {} for node in real),
+        "metadata": {"name": names.SUMMARY_NAME, "labels": {**surveyed.labels, **own}, "annotations": annotations},
+        "capacity": surveyed.capacity,
+        "allocatable": surveyed.allocatable,
     }
+
+
+def summarise(
+    nodes: Iterable[dict[str, Any]],
+    *,
+    detail: Detail = "full",
+    version: str = "",
+    properties: Mapping[str, str] | None = None,
+    taken: Mapping[str, Taken] | None = None,
+) -> dict[str, Any]:
+    """`survey` and `summary` in one."""
+    return summary(survey(nodes, detail), version=version, properties=properties, taken=taken)
 
 
 def summary_detail(text: str) -> Detail:
@@ -77,8 +123,36 @@ def common_labels(nodes: Iterable[dict[str, Any]]) -> dict[str, str]:
     return {key: next(iter(found)) for key, found in sorted(values.items()) if len(found) == 1}
 
 
-def node_shapes(nodes: list[dict[str, Any]]) -> str:
-    """Compact ASCII JSON of the different shapes of nodes and how many there are of each, the commonest first.
+def node_shapes(alike: Sequence[Alike], taken: Mapping[str, Taken] | None = None) -> str | None:
+    """Compact ASCII JSON of the different shapes of nodes, how many there are of each and what they have free.
+
+    Where that would be too long, less is told: of each shape only the free nodes that decide whether one pod fits, then
+    a few of those, then nothing of what is free; None where it would be too long even so.
+    """
+    shapes = [{**one.shape, "count": len(one.names)} for one in alike]
+    for free in _free(alike, taken) if taken is not None else ():
+        told = _encode([{**shape, "free": one} for shape, one in zip(shapes, free, strict=True)])
+        if len(told) <= SHAPES_LIMIT:
+            return told
+    told = _encode(shapes)
+    return told if len(told) <= SHAPES_LIMIT else None
+
+
+def _free(alike: Sequence[Alike], taken: Mapping[str, Taken]) -> Iterator[list[list[dict[str, Any]]]]:
+    """What is free on the nodes of each shape, each time in fewer words."""
+    orders = [resources(one.allocatable) for one in alike]
+    counts = [
+        collapse(left(order, one.allocatable, taken.get(name, UNTOUCHED)) for name in one.names)
+        for order, one in zip(orders, alike, strict=True)
+    ]
+    chosen = [list(found) for found in counts]
+    for choice in (list, undominated, few):
+        chosen = [choice(found) for found in chosen]
+        yield [entries(order, found, some) for order, found, some in zip(orders, counts, chosen, strict=True)]
+
+
+def _alike(nodes: Sequence[dict[str, Any]]) -> list[Alike]:
+    """Nodes by their shape, the commonest first.
 
     A shape has only the labels that do not say the same of every node, without the host name, and the taints without
     their times.
@@ -86,9 +160,14 @@ def node_shapes(nodes: list[dict[str, Any]]) -> str:
     everywhere = (
         set(_labels(nodes[0]).items()).intersection(*(_labels(node).items() for node in nodes)) if nodes else set()
     )
-    counts = Counter(_encode(_shape(node, everywhere)) for node in nodes)
-    shapes = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return _encode([{**msgspec.json.decode(shape), "count": count} for shape, count in shapes])
+    by_shape: dict[str, list[str]] = {}
+    for node in nodes:
+        by_shape.setdefault(_encode(_shape(node, everywhere)), []).append(node["metadata"]["name"])
+    shapes = [
+        Alike(shape := msgspec.json.decode(text), tuple(found), amounts(shape["allocatable"]))
+        for text, found in by_shape.items()
+    ]
+    return sorted(shapes, key=lambda one: (-len(one.names), _encode(one.shape)))
 
 
 def steady(told: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:

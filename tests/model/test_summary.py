@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.model.free import Taken
 from agent.model.quantity import parse
+from agent.model.requests import amounts
 from agent.model.summary import DETAILS, SHAPES_LIMIT, steady, summarise, summary_detail
 
 SHAPES = "multicluster/node-shapes"
@@ -200,3 +202,84 @@ def test_amounts_change_by_one_per_cent_or_not_at_all(old: dict[str, str], new: 
 
 def test_amounts_of_a_node_not_told_before_are_told() -> None:
     assert steady(None, {"cpu": "1"}) == {"cpu": "1"}
+
+
+def named(name: str, labels: dict[str, str] | None = None, cpu: str = "4", **spec: Any) -> dict[str, Any]:
+    made = node(labels, cpu=cpu, **spec)
+    made["metadata"]["name"] = name
+    return made
+
+
+def free(nodes: list[dict[str, Any]], taken: dict[str, dict[str, str]]) -> list[list[dict[str, Any]]]:
+    """The free entries of each shape."""
+    pods = {name: Taken(amounts(wanted)) for name, wanted in taken.items()}
+    told = summarise(nodes, taken=pods)["metadata"]["annotations"].get(SHAPES, "[]")
+    return [shape.get("free") for shape in json.loads(told)]
+
+
+def test_free_capacity_is_told_by_shape_and_shapes_do_not_depend_on_it() -> None:
+    nodes = [named("a"), named("b"), named("c", {"gpu": "yes"})]
+    taken = {"a": {"cpu": "1"}, "c": {"cpu": "500m", "memory": "1Gi"}, "unknown": {"cpu": "1"}}
+    assert free(nodes, taken) == [
+        [{"amounts": {"cpu": "4", "memory": "4Gi"}}, {"amounts": {"cpu": "3", "memory": "4Gi"}}],
+        [{"amounts": {"cpu": "3500m", "memory": "3Gi"}}],
+    ]
+    full = json.loads(summarise(nodes, taken={})["metadata"]["annotations"][SHAPES])
+    assert [{key: shape[key] for key in shape if key != "free"} for shape in full] == shapes(nodes)
+
+
+def test_nothing_is_said_of_what_is_free_where_it_is_not_known_or_less_is_told() -> None:
+    assert "free" not in shapes([named("a")])[0]
+    assert summarise(TWO, detail="minimal", taken={}) == summarise(TWO, detail="minimal")
+
+
+def test_virtual_nodes_have_nothing_free() -> None:
+    virtual = named("v", {"virtual-kubelet.io/provider": "admiralty"}, cpu="1000")
+    assert free([virtual, named("a")], {"v": {"cpu": "1"}}) == [[{"amounts": {"cpu": "4", "memory": "4Gi"}}]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "racks", "entries"),
+    [
+        pytest.param(200, 1, 200, id="all of them"),
+        pytest.param(2000, 1, 1000, id="only what no other dominates"),
+        pytest.param(4000, 4, 16, id="the best few"),
+        pytest.param(300, 300, None, id="none"),
+    ],
+)
+def test_what_is_free_is_told_as_far_as_there_is_room(nodes: int, racks: int, entries: int | None) -> None:
+    """One half of the nodes trades cpu for memory, the other half has less of both."""
+    fleet = [named(f"n{number}", {"rack": f"{number % racks:090d}"}, cpu="64") for number in range(nodes)]
+    half = nodes // 2
+    taken = {}
+    for number in range(nodes):
+        cpu, memory = 10 * (number % half), 4000 - 2 * (number % half)
+        extra = 1 if number >= half else 0
+        taken[f"n{number}"] = {"cpu": f"{cpu + 10 * extra}m", "memory": f"{memory + extra}Mi"}
+    told = summarise(fleet, taken={name: Taken(amounts(wanted)) for name, wanted in taken.items()})
+    text = told["metadata"]["annotations"][SHAPES]
+    assert len(text) <= SHAPES_LIMIT
+    assert {len(found) if found is not None else None for found in free(fleet, taken)} == {entries}
+
+
+def test_shapes_too_large_by_themselves_are_left_out_with_what_is_free() -> None:
+    fleet = [named(f"n{number}", {"rack": f"rack-{number}"}) for number in range(2000)]
+    assert summarise(fleet, taken={})["metadata"]["annotations"] == {}
+
+
+@given(st.permutations(NODES), st.dictionaries(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 9 * 10**9)))
+def test_the_order_of_nodes_does_not_matter_for_what_is_free(
+    nodes: list[dict[str, Any]], taken: dict[str, int]
+) -> None:
+    pods = {name: Taken({"cpu": cpu}) for name, cpu in taken.items()}
+    assert summarise(nodes, taken=pods) == summarise(NODES, taken=pods)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), min_size=1, max_size=12))
+def test_the_sum_of_what_is_free_is_never_more_than_what_is_left(nodes: list[tuple[int, int]]) -> None:
+    fleet = [named(f"n{number}", cpu=f"{cpu}m") for number, (cpu, _) in enumerate(nodes)]
+    taken = {f"n{number}": {"cpu": f"{pods}m"} for number, (_, pods) in enumerate(nodes)}
+    told = [entry for found in free(fleet, taken) for entry in found]
+    assert sum(entry.get("count", 1) for entry in told) == len(nodes)
+    said = sum(amounts(entry["amounts"]).get("cpu", 0) * entry.get("count", 1) for entry in told)
+    assert said <= sum(max(0, cpu - pods) for cpu, pods in nodes) * 10**6

@@ -1,10 +1,13 @@
-"""Summary: write what the nodes of this cluster have, for the virtual nodes that stand for it elsewhere.
+"""Summary: write what the nodes of this cluster have, and what of it is free, for the virtual nodes that stand for it
+elsewhere.
 
-Watches  nodes that are not virtual, the ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served.
+Watches  nodes that are not virtual, pods on them (at level of detail `full`, and where the agent may), the
+         ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served.
 Writes   the ClusterSummary, at most once a second and only when something matters: see `steady` for what does not.
 """
 
 import time
+from typing import Any
 
 from agent import __version__
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
@@ -12,15 +15,18 @@ from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
 from agent.clusters.deps import Deps
 from agent.controllers.summary.decide import Amounts, decide, substance
 from agent.controllers.summary.properties import Properties
+from agent.controllers.summary.usage import Usage
 from agent.kube.store import Object
-from agent.model.summary import summarise, summary_detail
+from agent.model.summary import Survey, summary, summary_detail, survey
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 1.0
+_PAUSE_FACTOR = 20.0
+"""A summary of thousands of nodes takes long to make up: it has at most 5 % of a core."""
 _DISCOVERY = "discovery"
 _UNREAD_SECONDS = 0.1
 _UNREAD_LIMIT_SECONDS = 5.0
-"""Properties that cannot be read hold back the summary for no longer than this."""
+"""Properties and pods that cannot be read hold back the summary for no longer than this."""
 
 
 class SummaryRoom(Controller[str]):
@@ -34,10 +40,12 @@ class SummaryRoom(Controller[str]):
         self._client = deps.local.client
         self._settings = deps.settings
         self._detail = summary_detail(deps.settings.summary_detail)
-        self._last_write = -PAUSE_SECONDS
         self._started = time.monotonic()
+        self._next_look = self._started
         self._discovered = False
         self._amounts = Amounts()
+        self._survey: Survey | None = None
+        self._usage = Usage(deps.local, self._pods_changed)
         self._properties = Properties(deps.local, deps.settings.cluster_property, self._changed)
         self._nodes = deps.local.informer(NODES, labels=f"{PROVIDER_KEY}!={PROVIDER_VALUE}")
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={SUMMARY_NAME}")
@@ -47,30 +55,26 @@ class SummaryRoom(Controller[str]):
         self.queue.add(_DISCOVERY)
 
     async def reconcile(self, key: str) -> float | None:
-        """Write the summary if it is not what the nodes say."""
+        """Write the summary if it is not what nodes and pods say."""
         if key == _DISCOVERY:
             await self._properties.discover()
+            if self._detail == "full":
+                await self._usage.discover()
             self._discovered = True
             self._changed()
             return self._settings.discovery_interval
         if not self._discovered:
             return None
-        if not self._properties.settled and time.monotonic() - self._started < _UNREAD_LIMIT_SECONDS:
+        settled = self._properties.settled and self._usage.settled
+        if not settled and time.monotonic() - self._started < _UNREAD_LIMIT_SECONDS:
             return _UNREAD_SECONDS
-        wait = self._last_write + PAUSE_SECONDS - time.monotonic()
+        wait = self._next_look - time.monotonic()
         if wait > 0:
             return wait
         current = self._summaries.store.get(("", key))
-        wanted = summarise(
-            self._amounts.settle(node.decode() for node in self._nodes.store),
-            detail=self._detail,
-            version=__version__,
-            properties=self._properties.read(),
-        )
-        body = decide(wanted, current.decode() if current else None)
+        body = decide(self._wanted(), current.decode() if current else None)
         if body is None:
             return None
-        self._last_write = time.monotonic()
         if current is None:
             raw = await self._client.create_raw(CLUSTER_SUMMARIES, body)
         else:
@@ -78,9 +82,26 @@ class SummaryRoom(Controller[str]):
         self._summaries.absorb(raw)
         return None
 
+    def _wanted(self) -> dict[str, Any]:
+        started = time.monotonic()
+        if self._survey is None:
+            self._survey = survey(self._amounts.settle(node.decode() for node in self._nodes.store), self._detail)
+        wanted = summary(
+            self._survey, version=__version__, properties=self._properties.read(), taken=self._usage.read()
+        )
+        now = time.monotonic()
+        self._next_look = now + max(PAUSE_SECONDS, _PAUSE_FACTOR * (now - started))
+        return wanted
+
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or substance(old.raw) != substance(new.raw):
+            self._survey = None
             self._changed()
+
+    def _pods_changed(self, node: str) -> None:
+        """Hundreds a second in a burst: they wait together for the next look."""
+        if self._nodes.store.get(("", node)) is not None:
+            self.queue.add_after(SUMMARY_NAME, self._next_look - time.monotonic())
 
     def _changed(self) -> None:
         self.queue.add(SUMMARY_NAME)
