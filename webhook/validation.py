@@ -4,18 +4,31 @@ Objects that exist may have faults from before somebody checked: an update is re
 that controllers can still write finalizers and users can repair one thing at a time.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, SOURCES, TARGETS, Kind
-from agent.api.names import GROUP, LABEL_CLUSTER_TARGET_NAME, LABEL_TARGET_NAME, SHORT_LIMIT
+from agent.api.names import (
+    GROUP,
+    LABEL_CLUSTER_TARGET_NAME,
+    LABEL_TARGET_NAME,
+    PREFIX,
+    SHORT_LIMIT,
+    SHORT_PREFIX,
+    WEIGHT,
+)
 from agent.model.pattern import InvalidPattern, compile_pattern
+from agent.model.quantity import InvalidQuantity, Quantity
+from agent.model.source import flaw
 from webhook.review import Fault, Malformed, Request
 
 Raw = Mapping[str, Any]
 
 DEFAULT_KEY = "config"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,3}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,13 @@ def _target(kind: Kind) -> Callable[[Raw], list[Fault]]:
     label = LABEL_TARGET_NAME if kind.namespaced else LABEL_CLUSTER_TARGET_NAME
 
     def check(obj: Raw) -> list[Fault]:
-        return [*_label_value(obj, label), *_regexp(_part(obj, "spec").get("excludedLabelsRegexp"))]
+        spec = _part(obj, "spec")
+        return [
+            *_label_value(obj, label),
+            *_regexp(spec.get("excludedLabelsRegexp")),
+            *_limits(_part(spec, "limits")),
+            *_weight(_part(_part(obj, "metadata"), "annotations")),
+        ]
 
     return check
 
@@ -98,23 +117,40 @@ def _regexp(pattern: Any) -> list[Fault]:
     return []
 
 
-def _source(obj: Raw) -> list[Fault]:
-    spec = _part(obj, "spec")
-    if spec.get("userName") or spec.get("serviceAccountName"):
-        return []
-    return [Fault("spec", "names nobody who may run pods here: set userName, serviceAccountName, or both")]
+def _limits(limits: Raw) -> list[Fault]:
+    faults = []
+    for name, amount in limits.items():
+        field = f"spec.limits[{name}]"
+        if name.startswith(("requests.", "limits.", "count/")):
+            reason = f"limits what pods request: name the resource itself, {name.partition('.')[2] or 'pods'}"
+            faults.append(Fault(field, reason))
+            continue
+        try:
+            negative = Quantity.of(amount).nano < 0
+        except InvalidQuantity as error:
+            faults.append(Fault(field, f"{error}; correct it, or remove it for no limit"))
+            continue
+        if negative:
+            faults.append(Fault(field, f"must be 0 or more, not {amount}; remove it for no limit"))
+    return faults
 
 
-def _cluster_source(obj: Raw) -> list[Fault]:
-    spec = _part(obj, "spec")
-    account = _part(spec, "serviceAccount")
-    missing = [field for field in ("name", "namespace") if not account.get(field)]
-    if len(missing) == 1:
-        reason = "is missing: a service account is known by its name and its namespace"
-        return [Fault(f"spec.serviceAccount.{missing[0]}", reason)]
-    if spec.get("userName") or not missing:
-        return []
-    return [Fault("spec", "names nobody who may run pods here: set userName, serviceAccount, or both")]
+def _weight(annotations: Raw) -> list[Fault]:
+    faults = []
+    for prefix in (PREFIX, SHORT_PREFIX):
+        text = annotations.get(prefix + WEIGHT)
+        if text is not None and not (_INTEGER.fullmatch(str(text)) and -100 <= int(text) <= 100):
+            reason = f"must be a whole number from -100 (used last) to 100 (used first), not {text!r}"
+            faults.append(Fault(f"metadata.annotations[{prefix}{WEIGHT}]", reason))
+    return faults
+
+
+def _source(kind: Kind) -> Callable[[Raw], list[Fault]]:
+    def check(obj: Raw) -> list[Fault]:
+        found = flaw(_part(obj, "spec"), namespaced=kind.namespaced)
+        return [Fault(found.field, found.reason)] if found else []
+
+    return check
 
 
 def _part(obj: Raw, field: str) -> Raw:
@@ -125,6 +161,6 @@ def _part(obj: Raw, field: str) -> Raw:
 _CHECKS: dict[str, Callable[[Raw], list[Fault]]] = {
     TARGETS.name: _target(TARGETS),
     CLUSTER_TARGETS.name: _target(CLUSTER_TARGETS),
-    SOURCES.name: _source,
-    CLUSTER_SOURCES.name: _cluster_source,
+    SOURCES.name: _source(SOURCES),
+    CLUSTER_SOURCES.name: _source(CLUSTER_SOURCES),
 }

@@ -78,6 +78,11 @@ def _string(description: str, **rest: Any) -> Schema:
     return {"type": "string", "description": description, **rest}
 
 
+def _amounts(description: str) -> Schema:
+    quantity = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    return {"type": "object", "description": description, "additionalProperties": quantity}
+
+
 _NAMESPACE = _string("Namespace of the Secret.", minLength=1)
 
 _SERVICE_ACCOUNT = {
@@ -173,6 +178,9 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
                 "Labels of the target's nodes in whose key=value this regular expression is found are left off the "
                 "virtual node."
             ),
+            "limits": _amounts(
+                "The most that pods of this cluster may request there together: cpu, memory, pods or any resource."
+            ),
         },
     )
     spec["x-kubernetes-validations"] = [
@@ -199,15 +207,11 @@ def _source(service_account: dict[str, Schema]) -> Schema:
 
 
 def _summary() -> Schema:
-    def amounts(description: str) -> Schema:
-        quantity = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-        return {"type": "object", "description": description, "additionalProperties": quantity}
-
     return _root(
         "What a source may know of this cluster; there is one, `singleton`. Its labels are those that the nodes share.",
         {
-            "capacity": amounts("Sum of the nodes' capacity."),
-            "allocatable": amounts("Sum of what the nodes can allocate to pods."),
+            "capacity": _amounts("Sum of the nodes' capacity."),
+            "allocatable": _amounts("Sum of what the nodes can allocate to pods."),
         },
     )
 

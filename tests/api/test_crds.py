@@ -112,3 +112,10 @@ def test_the_chart_has_these_crds() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     in_chart = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "charts/flotilla/crds").glob("*.yaml"))]
     assert in_chart == crds()
+
+
+@pytest.mark.parametrize("kind", ["Target", "ClusterTarget"])
+def test_targets_may_have_limits_for_any_resource(kind: str) -> None:
+    limits = schema(kind)["properties"]["spec"]["properties"]["limits"]
+    assert limits["additionalProperties"]["x-kubernetes-int-or-string"] is True
+    assert "limits" not in schema(kind)["properties"]["spec"].get("required", [])

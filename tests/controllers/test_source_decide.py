@@ -111,8 +111,9 @@ def test_a_source_that_names_nobody_any_more_loses_its_rights() -> None:
 
 
 def test_a_source_that_names_nobody_is_told_which_fields_to_set() -> None:
-    assert flaw(KEY, source()) == "spec names nobody: set spec.userName, spec.serviceAccountName, or both"
-    assert "spec.serviceAccount," in (flaw(CLUSTER_KEY, source()) or "")
+    told = "spec names nobody who may run pods here: set userName, serviceAccountName, or both"
+    assert flaw(KEY, source()) == told
+    assert "userName, serviceAccount, or both" in (flaw(CLUSTER_KEY, source()) or "")
     assert flaw(KEY, source(userName="u")) is None
 
 

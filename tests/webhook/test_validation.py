@@ -24,6 +24,16 @@ def request(obj: Raw, old: Raw | None = None, **more: Any) -> Raw:
     return {"uid": "1", "operation": operation, "object": obj, "oldObject": old, **more}
 
 
+def limits(**amounts: Any) -> Raw:
+    return ours("Target", {"self": True, "limits": {name.replace("__", "."): v for name, v in amounts.items()}})
+
+
+def weight(text: str, key: str = "multicluster/weight") -> Raw:
+    target = ours("ClusterTarget", {"self": True})
+    target["metadata"]["annotations"] = {key: text}
+    return target
+
+
 def regexp(kind: str, pattern: str) -> Raw:
     return ours(kind, {"self": True, "excludedLabelsRegexp": pattern})
 
@@ -37,6 +47,11 @@ def regexp(kind: str, pattern: str) -> Raw:
         regexp("Target", ""),
         regexp("ClusterTarget", r"^prefix\.io/"),
         ours("Target"),
+        limits(cpu="7500m", memory="1Gi", pods=20, example__com="3"),
+        limits(cpu=0),
+        weight("-100"),
+        weight("+100"),
+        weight("0", "multicluster.admiralty.io/weight"),
         ours("Source", {"userName": "cd"}),
         ours("Source", {"serviceAccountName": "cd"}),
         ours("Source", {"userName": "cd", "serviceAccountName": "cd"}, name="c" * 253),
@@ -54,6 +69,17 @@ def test_what_works_has_no_fault(obj: Raw) -> None:
     [
         pytest.param(regexp("Target", "("), "spec.excludedLabelsRegexp", "correct it", id="a Target"),
         pytest.param(regexp("ClusterTarget", "?!x"), "spec.excludedLabelsRegexp", "correct it", id="a ClusterTarget"),
+        pytest.param(limits(cpu="much"), "spec.limits[cpu]", "'much' is not a quantity.*remove it", id="no quantity"),
+        pytest.param(limits(pods=-1), "spec.limits[pods]", "0 or more, not -1", id="less than nothing"),
+        pytest.param(limits(requests__cpu=1), "spec.limits[requests.cpu]", "the resource itself, cpu", id="as a quota"),
+        pytest.param(weight("101"), "metadata.annotations[multicluster/weight]", "-100.*to 100.*'101'", id="a weight"),
+        pytest.param(weight("high"), "metadata.annotations[multicluster/weight]", "whole number", id="a word"),
+        pytest.param(
+            weight("1e2", "multicluster.admiralty.io/weight"),
+            "metadata.annotations[multicluster.admiralty.io/weight]",
+            "whole number",
+            id="a weight under the long prefix",
+        ),
         pytest.param(
             ours("Target", {"self": True}, name="c" * 64),
             "metadata.name",

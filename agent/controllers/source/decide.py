@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
+from agent.model import source as model
 from agent.model.diff import merge_patch
 
 Raw = dict[str, Any]
@@ -185,16 +186,8 @@ def service_account(key: Key, source: Raw, account: Key) -> Raw:
 
 def flaw(key: Key, source: Raw) -> str | None:
     """What is wrong with the spec, and the remedy; None when nothing is."""
-    spec = source.get("spec") or {}
-    if not key[0]:
-        account = spec.get("serviceAccount") or {}
-        missing = [field for field in ("name", "namespace") if not account.get(field)]
-        if len(missing) == 1:
-            return f"spec.serviceAccount.{missing[0]} is missing: a service account needs a name and a namespace"
-    if subjects(key, source):
-        return None
-    field = "serviceAccountName" if key[0] else "serviceAccount"
-    return f"spec names nobody: set spec.userName, spec.{field}, or both"
+    found = model.flaw(source.get("spec") or {}, namespaced=bool(key[0]))
+    return f"{found.field} {found.reason}" if found else None
 
 
 def _marks(key: Key) -> Raw:

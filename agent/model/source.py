@@ -1,0 +1,33 @@
+"""Whom a Source or ClusterSource means, and what its schema cannot say of that."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Flaw(NamedTuple):
+    """A field of a spec and what is wrong with it."""
+
+    field: str
+    reason: str
+
+
+def flaw(spec: Mapping[str, Any], *, namespaced: bool) -> Flaw | None:
+    """What is wrong with the spec of a Source, or of a ClusterSource; None when nothing is."""
+    account = spec.get("serviceAccountName") if namespaced else _account(spec)
+    if isinstance(account, Flaw):
+        return account
+    if spec.get("userName") or account:
+        return None
+    field = "serviceAccountName" if namespaced else "serviceAccount"
+    return Flaw("spec", f"names nobody who may run pods here: set userName, {field}, or both")
+
+
+def _account(spec: Mapping[str, Any]) -> Flaw | bool:
+    """Whether a ClusterSource has a service account, or what is missing of one."""
+    account = spec.get("serviceAccount")
+    account = account if isinstance(account, Mapping) else {}
+    missing = [field for field in ("name", "namespace") if not account.get(field)]
+    if len(missing) == 1:
+        reason = "is missing: a service account is known by its name and its namespace"
+        return Flaw(f"spec.serviceAccount.{missing[0]}", reason)
+    return not missing
