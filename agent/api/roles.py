@@ -15,6 +15,7 @@ from agent.api.kinds import (
     LEASES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -55,6 +56,7 @@ PORT_FORWARD = "port-forward"
 DELEGATE_EVENTS = "warnings about delegates"
 WARN_OF_MISSING = "warnings about what a target does not have"
 SUMMARY = "capacity of virtual nodes"
+QUOTAS = "no pods beyond a target's resource quotas"
 AGENT_HEALTH = "health of the target's agent"
 
 
@@ -88,6 +90,7 @@ SOURCE: tuple[Grant, ...] = (
     Grant(PODS, "create", ATTACH, "attach"),
     Grant(PODS, "create", PORT_FORWARD, "portforward"),
     *(Grant(kind, verb, WARN_OF_MISSING) for kind in MISSED for verb in ("list", "watch")),
+    *(Grant(RESOURCE_QUOTAS, verb, QUOTAS) for verb in ("list", "watch")),
 )
 
 CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (

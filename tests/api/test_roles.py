@@ -20,6 +20,7 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "events": {"list", "watch"},
         "serviceaccounts": {"list", "watch"},
         "persistentvolumeclaims": {"list", "watch"},
+        "resourcequotas": {"list", "watch"},
         "pods": {"get", "list"},
         "pods/log": {"get"},
         "pods/exec": {"create"},
