@@ -6,17 +6,20 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from agent.api import labels
 from agent.model.summary import DETAILS
+from agent.scheduling.extrascore import FORM, ExtraScore, InvalidExtraScore
+from agent.scheduling.scores import STRATEGIES, Strategy, Weights
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
-def _setting(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+def _setting(default: Any, text: str, form: str = "KEY=VALUE") -> Any:
+    """:param form: of each value of a flag that can be repeated"""
+    return field(default=default, metadata={"help": text, "form": form})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,22 @@ class Settings:
         "KEY=VALUE, a label of virtual nodes that stand for this cluster (repeat the flag; commas in the variable)",
     )
     discovery_interval: float = _setting(300.0, "pause between looks which kinds of cluster properties are served")
+    placement_strategy: str = _setting("least", "which target scores higher: the least allocated, or the most")
+    score_affinity: float = _setting(Weights.affinity, "weight of preferred node affinity over virtual nodes; 0: none")
+    score_taints: float = _setting(Weights.taints, "weight of PreferNoSchedule taints of virtual nodes")
+    score_pod_affinity: float = _setting(Weights.pod_affinity, "weight of preferred affinity and anti-affinity to pods")
+    score_spread: float = _setting(Weights.spread, "weight of topology spread with ScheduleAnyway")
+    score_target_weight: float = _setting(
+        Weights.target_weight, "weight of the annotation multicluster/weight of Targets"
+    )
+    score_capacity: float = _setting(Weights.capacity, "weight of how little (or much) of a target is allocated")
+    score_images: float = _setting(Weights.images, "weight of images that pods of this cluster have brought there")
+    extra_score: tuple[str, ...] = _setting(
+        (),
+        "score from -100 to 100 that an object gives the target after which its namespace is named, with its weight"
+        " (repeat the flag; commas in the variable)",
+        FORM,
+    )
     target_plugins: bool = _setting(
         False, "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
     )
@@ -72,6 +91,21 @@ class Settings:
     def replica(self) -> str:
         """The name of this replica in leader election."""
         return self.identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
+
+    @property
+    def weights(self) -> Weights:
+        """How much each score of a target counts. Raises InvalidExtraScore."""
+        return Weights(
+            affinity=self.score_affinity,
+            taints=self.score_taints,
+            pod_affinity=self.score_pod_affinity,
+            spread=self.score_spread,
+            target_weight=self.score_target_weight,
+            capacity=self.score_capacity,
+            images=self.score_images,
+            extra={score.name: score.weight for score in map(ExtraScore.parse, self.extra_score)},
+            strategy=cast("Strategy", self.placement_strategy),
+        )
 
 
 class InvalidSetting(ValueError):
@@ -88,7 +122,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         description="Flotilla's agent: runs pods of one cluster in others, and others' pods here.",
     )
     for setting in fields(Settings):
-        _add(parser, setting.name, setting.default, setting.metadata["help"])
+        _add(parser, setting.name, setting.default, setting.metadata["help"], setting.metadata["form"])
     values = vars(parser.parse_args(arguments))
     for name in (setting.name for setting in fields(Settings) if type(setting.default) is tuple):
         values[name] = tuple(values[name] or _from_environment(name, tuple) or ())
@@ -102,13 +136,13 @@ def variable(name: str) -> str:
     return "FLOTILLA_" + name.upper()
 
 
-def _add(parser: argparse.ArgumentParser, name: str, default: Any, text: str) -> None:
+def _add(parser: argparse.ArgumentParser, name: str, default: Any, text: str, form: str) -> None:
     kind = type(default)
     shown = f"{text} [${variable(name)}; default {default!r}]".replace("%", "%%")
     flag = "--" + name.replace("_", "-")
     if kind is tuple:
         # Given as its default, the variable would be added to and not replaced.
-        parser.add_argument(flag, action="append", metavar="KEY=VALUE", help=shown)
+        parser.add_argument(flag, action="append", metavar=form, help=shown)
         return
     value = _from_environment(name, kind)
     if kind is bool:
@@ -147,11 +181,32 @@ def _check(settings: Settings) -> None:
         key, _, value = pair.partition("=")
         if "=" not in pair or not labels.is_key(key) or not labels.is_value(value):
             raise InvalidSetting(f"--cluster-property: {pair!r} is not KEY=VALUE with a valid key and value of a label")
+    _check_scores(settings)
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         raise InvalidSetting("--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration")
     for setting in fields(Settings):
         value = getattr(settings, setting.name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 < value < math.inf:
-            raise InvalidSetting(f"--{setting.name.replace('_', '-')}: must be greater than 0")
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            continue
+        flag = f"--{setting.name.replace('_', '-')}"
+        if setting.name.startswith("score_"):
+            if not 0 <= value < math.inf:
+                raise InvalidSetting(f"{flag}: must be 0 or greater")
+        elif not 0 < value < math.inf:
+            raise InvalidSetting(f"{flag}: must be greater than 0")
     if not settings.health_address.rpartition(":")[2].isdigit():
         raise InvalidSetting(f"--health-address: {settings.health_address!r} is not HOST:PORT")
+
+
+def _check_scores(settings: Settings) -> None:
+    if settings.placement_strategy not in STRATEGIES:
+        raise InvalidSetting(
+            f"--placement-strategy: {settings.placement_strategy!r} is none of {', '.join(STRATEGIES)}"
+        )
+    try:
+        named = [ExtraScore.parse(text).name for text in settings.extra_score]
+    except InvalidExtraScore as error:
+        raise InvalidSetting(f"--extra-score: {error}") from error
+    twice = next((name for name in named if named.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidSetting(f"--extra-score: {twice} is given twice: keep one of them")

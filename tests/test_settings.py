@@ -2,6 +2,7 @@ from dataclasses import fields
 
 import pytest
 
+from agent.scheduling.scores import Weights
 from agent.settings import InvalidSetting, Settings, parse, variable
 
 
@@ -54,6 +55,11 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--pod-missing", "inf"], "--pod-missing"),
         (["--max-in-flight=-1"], "--max-in-flight"),
         (["--health-address", "localhost"], "--health-address.*HOST:PORT"),
+        (["--score-spread=-1"], "--score-spread: must be 0 or greater"),
+        (["--score-images", "nan"], "--score-images"),
+        (["--placement-strategy", "random"], "--placement-strategy: 'random' is none of least, most"),
+        (["--extra-score", "5:cpu"], "--extra-score: '5:cpu' is not WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"),
+        (["--extra-score=1:a.v1.g:o:s", "--extra-score=2:b.v1.g:o:s"], "--extra-score: o:s is given twice"),
         (["--summary-detail", "some"], "--summary-detail.*full, minimal, sums"),
         (["--cluster-property", "tier"], "--cluster-property: 'tier' is not KEY=VALUE"),
         (["--cluster-property", "a b=c"], "--cluster-property"),
@@ -82,3 +88,10 @@ def test_a_replica_is_called_by_flag_then_pod_then_host(monkeypatch: pytest.Monk
     assert parse([]).replica == "agent-0"
     monkeypatch.delenv("POD_NAME")
     assert parse([]).replica != parse([]).replica
+
+
+def test_weights_of_scores_are_settings_and_0_leaves_one_out() -> None:
+    given = ["--score-capacity", "0", "--placement-strategy=most", "--extra-score=-2.5:a.v1.g:usage:cpu"]
+    weights = parse(given).weights
+    assert (weights.capacity, weights.strategy, weights.extra) == (0.0, "most", {"usage:cpu": -2.5})
+    assert parse([]).weights == Weights()

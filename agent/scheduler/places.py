@@ -1,53 +1,88 @@
 """Targets as the scheduler sees them, decoded once per change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from agent.api import names
-from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.clusters.registry import Targets
+from agent.api.kinds import CLUSTER_TARGETS, RESOURCE_QUOTAS, TARGETS
+from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.scheduling.snapshot import Place, Shape, amounts
+from agent.model.quantity import InvalidQuantity
+from agent.scheduler.discovered import Discovered
+from agent.scheduler.extrascores import ExtraScores
+from agent.scheduler.summaries import common_labels, quota, shapes
+from agent.scheduling.extrascore import ExtraScore
+from agent.scheduling.snapshot import Amounts, Extra, Place, Quota, amounts
 
-_SUMMARY_FIELDS = f"metadata.name={names.SUMMARY_NAME}"
+Quotas = Mapping[str, tuple[Quota, ...]]
 
 
 class Places:
-    """A `Place` per target, made anew when its node, its summary or its state changes."""
+    """A `Place` per target, made anew when something that it is made of changes.
 
-    def __init__(self, targets: Targets, nodes: Informer, changed: Callable[[], None]) -> None:
-        self._targets = targets
+    `changed` is called when a pod that waits may find room now, or should go elsewhere.
+    """
+
+    def __init__(self, deps: Deps, nodes: Informer, changed: Callable[[], None]) -> None:
+        self._targets = deps.targets
         self._nodes = nodes
         self._changed = changed
+        self._interval = deps.settings.discovery_interval
         self._cache: dict[Key, Place] = {}
+        self._lists: dict[str, tuple[Place, ...]] = {}
+        self._quotas: dict[Key, Discovered] = {}
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
+        self._extra = ExtraScores(deps.local, scores, deps.clock, self._interval, self._scored)
         nodes.subscribe(self._node_changed)
-        targets.on_attach(self._attached)
-        targets.on_change(self._forget)
-        targets.on_detach(self._forget)
+        for informer in self._objects.values():
+            informer.subscribe(self._object_changed)
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._forget)
+        deps.targets.on_detach(self._detached)
 
-    def serving(self, namespace: str) -> list[Place]:
+    def serving(self, namespace: str) -> tuple[Place, ...]:
         """All targets that pods of a namespace may go to, ready or not."""
-        return [self._place(target) for target in self._targets.serving(namespace)]
+        known = self._lists.get(namespace)
+        if known is None:
+            found = [self._place(target) for target in self._targets.serving(namespace)]
+            known = self._lists[namespace] = tuple(found)
+        return known
 
     def _place(self, target: Target) -> Place:
         place = self._cache.get(target.key)
         if place is None:
+            discovered = self._quotas.get(target.key)
+            store = discovered.store if discovered is not None else None
             place = self._cache[target.key] = make_place(
                 target,
                 self._nodes.store.get(("", target.node_name)),
-                self._summary(target),
+                target.summaries.store.get(("", names.SUMMARY_NAME)),
+                self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key),
+                quotas=quotas_of(store) if store is not None else {},
+                extra=self._extra.of(target.title),
             )
         return place
 
-    def _summary(self, target: Target) -> Object | None:
-        return target.informer(CLUSTER_SUMMARIES, fields=_SUMMARY_FIELDS).store.get(("", names.SUMMARY_NAME))
-
     def _attached(self, target: Target) -> None:
-        target.informer(CLUSTER_SUMMARIES, fields=_SUMMARY_FIELDS).subscribe(lambda old, new: self._forget(target))
+        target.summaries.subscribe(lambda old, new: self._forget(target))
+        self._quotas[target.key] = Discovered(
+            target.cluster,
+            RESOURCE_QUOTAS,
+            target.namespace or None,
+            self._interval,
+            lambda old, new: self._forget(target),
+            lambda: self._forget(target),
+        )
+
+    def _detached(self, target: Target) -> None:
+        discovered = self._quotas.pop(target.key, None)
+        if discovered is not None:
+            discovered.stop()
+        self._forget(target)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         node = new or old
@@ -55,15 +90,66 @@ class Places:
         if target is not None:
             self._forget(target)
 
+    def _object_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        target = self._targets.get(obj.key) if obj is not None else None
+        if target is not None:
+            self._forget(target)
+
+    def _scored(self, name: str | None) -> None:
+        for target in self._targets:
+            if name in (None, target.title):
+                self._forget(target)
+
     def _forget(self, target: Target) -> None:
         old = self._cache.pop(target.key, None)
+        self._lists.clear()
         current = self._targets.get(target.key)
-        if current is None or old is None or self._place(current) != old:
+        if current is None or old is None:
+            self._changed()
+            return
+        new = self._place(current)
+        if new == old:
+            # What was found out about it stays true.
+            self._cache[target.key] = old
+        elif matters(old, new):
             self._changed()
 
 
-def make_place(target: Target, node: Object | None, summary: Object | None) -> Place:
-    """What the scheduler needs of a target, of its virtual node and of its ClusterSummary."""
+def matters(old: Place, new: Place) -> bool:
+    """Whether a change may help a pod that waits: all do but quotas that only fill up."""
+    if replace(old, quotas=new.quotas) != new:
+        return True
+    return any(_left(quota) for quota in _gone_or_changed(old.quotas, new.quotas))
+
+
+def _gone_or_changed(old: Quotas, new: Quotas) -> Iterable[tuple[Quota, Quota | None]]:
+    for namespace, quotas in old.items():
+        now = {each.name: each for each in new.get(namespace, ())}
+        for each in quotas:
+            yield each, now.get(each.name)
+
+
+def _left(change: tuple[Quota, Quota | None]) -> bool:
+    """Whether a quota has gone, asks less, or has more left of something."""
+    old, new = change
+    if new is None or new.scopes != old.scopes or old.hard.keys() - new.hard.keys():
+        return True
+    return any(
+        new.hard[name] - new.used.get(name, 0) > amount - old.used.get(name, 0) for name, amount in old.hard.items()
+    )
+
+
+def make_place(
+    target: Target,
+    node: Object | None,
+    summary: Object | None,
+    obj: Object | None = None,
+    *,
+    quotas: Quotas | None = None,
+    extra: Mapping[str, Extra] | None = None,
+) -> Place:
+    """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
     ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
     since = target.record.since.strftime("%H:%M")
     state = f"{target.record.message} (since {since})"
@@ -75,7 +161,8 @@ def make_place(target: Target, node: Object | None, summary: Object | None) -> P
     if node is not None:
         spec = node.decode().get("spec") or {}
     told = summary.decode() if summary is not None else {}
-    common = _common_labels(summary)
+    common = common_labels(summary)
+    limits, weight = wishes(obj)
     return Place(
         title=target.title,
         node_name=target.node_name,
@@ -86,42 +173,38 @@ def make_place(target: Target, node: Object | None, summary: Object | None) -> P
         taints=tuple(spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
         allocatable=amounts(told.get("allocatable")),
-        shapes=_shapes(summary, common),
+        shapes=shapes(summary, common),
         common_labels=common,
+        limits=limits,
+        quotas=quotas or {},
+        weight=weight,
+        extra=extra or {},
+        slow=target.slow,
     )
 
 
-def _common_labels(summary: Object | None) -> dict[str, str]:
-    """Those of nodes: properties of the cluster are labels of its virtual node only, and no node has them."""
-    if summary is None:
-        return {}
-    text = summary.annotations.get(names.ANNOTATION_CLUSTER_PROPERTIES, "[]")
+def wishes(obj: Object | None) -> tuple[Amounts, int]:
+    """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
+    if obj is None:
+        return {}, 0
+    manifest = obj.decode()
     try:
-        properties = msgspec.json.decode(text, type=set[str])
-    except msgspec.DecodeError:
-        properties = set()
-    return {key: value for key, value in summary.labels.items() if key not in properties}
-
-
-class _Told(msgspec.Struct):
-    labels: dict[str, str] = {}
-    taints: list[dict[str, str]] = []
-    unschedulable: bool = False
-    allocatable: dict[str, str] = {}
-
-
-def _shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
-    """Shapes with all their labels: a summary tells labels that every node has once, those of some nodes per shape."""
-    text = summary.annotations.get(names.ANNOTATION_NODE_SHAPES) if summary is not None else None
-    if not text:
-        return ()
+        limits = amounts((manifest.get("spec") or {}).get("limits"))
+    except InvalidQuantity:
+        limits = {}
+    text = names.annotation(manifest["metadata"].get("annotations"), names.WEIGHT)
     try:
-        told = msgspec.json.decode(text, type=list[_Told])
-    except msgspec.DecodeError:
-        return ()
-    of_some = {key for shape in told for key in shape.labels}
-    everywhere = {key: value for key, value in common.items() if key not in of_some}
-    return tuple(
-        Shape({**everywhere, **shape.labels}, shape.taints, shape.unschedulable, amounts(shape.allocatable))
-        for shape in told
-    )
+        weight = max(-100, min(100, int(text or "0")))
+    except ValueError:
+        weight = 0
+    return limits, weight
+
+
+def quotas_of(objects: Iterable[Object]) -> dict[str, tuple[Quota, ...]]:
+    """ResourceQuotas by namespace, by name."""
+    found: dict[str, list[Quota]] = {}
+    for obj in objects:
+        read = quota(obj)
+        if read is not None:
+            found.setdefault(obj.namespace, []).append(read)
+    return {namespace: tuple(sorted(quotas, key=lambda item: item.name)) for namespace, quotas in found.items()}

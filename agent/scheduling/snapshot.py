@@ -1,17 +1,22 @@
 """What the scheduler sees: one pod's demand, and every target at one moment."""
 
+import copy
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
-from agent.model.requests import Amounts, amounts, requests
+from agent.model.requests import Amounts, amounts
 
-__all__ = ["Amounts", "Demand", "Free", "Place", "Shape", "amounts", "requests"]
+__all__ = ["Amounts", "Demand", "Extra", "Free", "Place", "Quota", "Scope", "Shape", "Wants", "amounts"]
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What a pod asks of a target.
+@dataclass(frozen=True, eq=False)
+class Wants:
+    """What pods of one template ask of a target: one object for all that ask the same, so that what was found out for
+    one of them holds for the others.
 
     `proxy` constraints hold for virtual nodes, `source` constraints for the target's own nodes.
     """
@@ -20,8 +25,91 @@ class Demand:
     proxy: Mapping[str, Any]
     source: Mapping[str, Any]
     requests: Amounts
+    limits: Amounts = field(default_factory=dict)
+    ports: frozenset[str] = frozenset()
+    """Host ports, as `TCP/80`."""
+    images: frozenset[str] = frozenset()
+    terminating: bool = False
+    """Whether it has a deadline: the meaning of the quota scope of this name."""
+    best_effort: bool = False
+    priority_class: str = ""
+    told: frozenset[str] = frozenset()
+    """Of the resources that a quota can make obligatory (`requests.cpu`), those that every container tells."""
+
+    @cached_property
+    def affinity(self) -> Mapping[str, Any]:
+        """Affinity over virtual nodes."""
+        return self.proxy.get("affinity") or {}
+
+    @cached_property
+    def selector(self) -> tuple[tuple[str, str], ...]:
+        """The proxy pod's node selector."""
+        return tuple((self.proxy.get("nodeSelector") or {}).items())
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What was found out about taints and shapes of nodes, which many targets share."""
+        return {}
+
+    @cached_property
+    def label_keys(self) -> bool:
+        """Whether constraints take values from the pod's own labels."""
+        return any(_takes_values(item) for item in (self.proxy.get("topologySpreadConstraints"), self.affinity))
+
+
+def _takes_values(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value.get("matchLabelKeys") or value.get("mismatchLabelKeys")) or any(
+            map(_takes_values, value.values())
+        )
+    return isinstance(value, list) and any(map(_takes_values, value))
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """One pod that asks for a target."""
+
+    wants: Wants
+    name: str = ""
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the source pod, as the proxy pod carries them."""
+    priority: int = 0
     attempts: Mapping[str, str] = field(default_factory=dict)
     """Virtual node to the reason why the pod could not be scheduled there."""
+
+    @property
+    def namespace(self) -> str:
+        """The pod's namespace."""
+        return self.wants.namespace
+
+    @property
+    def proxy(self) -> Mapping[str, Any]:
+        """Constraints for virtual nodes."""
+        return self.wants.proxy
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """Constraints for the target's own nodes."""
+        return self.wants.source
+
+    @property
+    def requests(self) -> Amounts:
+        """What it requests, one of `pods` among it."""
+        return self.wants.requests
+
+    @property
+    def images(self) -> frozenset[str]:
+        """Its containers' images."""
+        return self.wants.images
+
+    def after(self, attempts: Mapping[str, str]) -> "Demand":
+        """The same pod with other attempts."""
+        if attempts == self.attempts:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "attempts", attempts)
+        return other
 
 
 @dataclass(frozen=True)
@@ -47,6 +135,47 @@ class Shape:
     free: tuple[Free, ...] | None = None
     """None when the target does not tell."""
 
+    @cached_property
+    def kind(self) -> str:
+        """Labels, taints and cordon in one: the same string for all that agree."""
+        labels = "\n".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        return sys.intern(f"{labels}\n\n{_written(self.taints)}\n\n{self.unschedulable}")
+
+
+def _written(taints: Sequence[Mapping[str, str]]) -> str:
+    return "\n".join(
+        sorted(f"{taint.get('key')}={taint.get('value') or ''}:{taint.get('effect') or ''}" for taint in taints)
+    )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which pods a quota is about: one requirement of its `scopes` or `scopeSelector`."""
+
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A ResourceQuota of one namespace in the target, as its status tells."""
+
+    name: str
+    hard: Amounts
+    used: Amounts
+    scopes: tuple[Scope, ...] = ()
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A score that somebody else gives a target."""
+
+    value: int
+    """-100 to 100."""
+    until: datetime | None = None
+    """When it expires."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -68,3 +197,42 @@ class Place:
     """Empty when the target does not tell."""
     common_labels: Mapping[str, str] = field(default_factory=dict)
     """Labels on whose value all nodes that have them agree."""
+    limits: Amounts = field(default_factory=dict)
+    """What our pods there may request together (`spec.limits` of the Target)."""
+    quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
+    """By namespace; empty when the target does not tell."""
+    weight: int = 0
+    """-100 to 100: the annotation `multicluster/weight` of the Target."""
+    extra: Mapping[str, Extra] = field(default_factory=dict)
+    """Scores by the name of their setting; expired ones are not among them."""
+    slow: bool = False
+    """Whether it takes long to answer: others come first."""
+
+    @cached_property
+    def taint_kind(self) -> str:
+        """The taints in one: the same string for all that agree."""
+        return sys.intern(_written(self.taints))
+
+    @cached_property
+    def nodes_kind(self) -> str:
+        """Which shapes there are in one: the same string for all that agree."""
+        return sys.intern("\f".join(shape.kind for shape in self.shapes))
+
+    @cached_property
+    def avoided(self) -> bool:
+        """Whether a taint keeps pods away without refusing them."""
+        return any(taint.get("effect") == "PreferNoSchedule" for taint in self.taints)
+
+    @cached_property
+    def free(self) -> Amounts | None:
+        """Sums of what is free on its nodes, None when it does not tell that of all: a large one tells its best."""
+        if not self.shapes:
+            return None
+        total: dict[str, int] = {}
+        for shape in self.shapes:
+            if shape.free is None or sum(free.count for free in shape.free) < shape.count:
+                return None
+            for free in shape.free:
+                for name, amount in free.amounts.items():
+                    total[name] = total.get(name, 0) + amount * free.count
+        return total

@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from agent.scheduling.snapshot import Demand, Place, Shape, amounts, requests
+from agent.scheduler.gather import wants_of
+from agent.scheduling.holdings import Holdings
+from agent.scheduling.ranking import Ranking, rank
+from agent.scheduling.scores import Weights
+from agent.scheduling.snapshot import Demand, Free, Place, Shape, amounts
+
+WEIGHTS = Weights()
 
 
 def place(title: str, **changes: Any) -> Place:
@@ -31,19 +37,57 @@ def shape(
     return Shape(labels or {}, taints, cordoned, amounts(found))
 
 
+def free(cpu: str, count: int = 1, ports: tuple[str, ...] = (), **room: str) -> Free:
+    """What nodes have left."""
+    return Free(amounts({"cpu": cpu, "memory": "8Gi", "pods": "110"} | room), count, frozenset(ports))
+
+
+def telling(*left: Free, labels: dict[str, str] | None = None, **room: str) -> Shape:
+    """Nodes of one kind of which all is known."""
+    usual = shape(labels, **room)
+    return Shape(usual.labels, (), False, usual.allocatable, sum(one.count for one in left), left)
+
+
 def demand(
     proxy: dict[str, Any] | None = None,
     source: dict[str, Any] | None = None,
     attempts: dict[str, str] | None = None,
+    *,
+    uid: str = "",
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    spec: dict[str, Any] | None = None,
     **wanted: str,
 ) -> Demand:
-    """What a proxy pod with one container asks for."""
-    spec = {"containers": [{"name": "main", "resources": {"requests": wanted}}], **(source or {})}
+    """What a proxy pod with one container asks for. `source` are constraints in the target, `proxy` those over virtual
+    nodes, `spec` anything else.
+    """
     tolerations = [{"key": "virtual-kubelet.io/provider", "value": "admiralty"}]
+    whole = {
+        "containers": [{"name": "main", "image": "busybox", "resources": {"requests": wanted}}],
+        "tolerations": tolerations,
+        **(proxy or {}),
+        **(spec or {}),
+    }
     return Demand(
-        namespace="default",
-        proxy={"tolerations": tolerations, **(proxy or {})},
-        source=spec,
-        requests=requests(spec),
+        wants=wants_of(namespace, whole, source or {}),
+        uid=uid,
+        labels=labels or {},
         attempts=attempts or {},
     )
+
+
+def holdings(**counts: int) -> Holdings:
+    """So many pods that ask for nothing in each target, by its title; all of them settled."""
+    found = Holdings()
+    for title, count in counts.items():
+        for number in range(count):
+            found.put(demand(uid=f"{title}-{number}"), f"admiralty-default-{title}")
+    return found
+
+
+def ranked(
+    wanted: Demand, *places: Place, held: Holdings | None = None, weights: Weights = WEIGHTS, turn: int = 0
+) -> Ranking:
+    """The ranking for a pod."""
+    return rank(wanted, places, held or Holdings(), weights, turn=turn)

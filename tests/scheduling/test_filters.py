@@ -2,9 +2,16 @@ from typing import Any
 
 import pytest
 
-from agent.scheduling.filters import refuse
+from agent.scheduling.examined import Examined
+from agent.scheduling.holdings import Holding
 from agent.scheduling.snapshot import Demand, Place, amounts
-from tests.scheduling.places import demand, place, shape
+from agent.scheduling.verdict import Verdict
+from tests.scheduling.places import WEIGHTS, demand, place, shape
+
+
+def refuse(demand: Demand, place: Place) -> Verdict | None:
+    return Examined(demand.wants, place, Holding(place.node_name), WEIGHTS).verdict
+
 
 GPU_TAINT = ({"key": "gpu", "value": "yes", "effect": "NoSchedule"},)
 EU_ONLY = {"nodeSelector": {"topology.kubernetes.io/region": "eu"}}
@@ -74,7 +81,7 @@ REFUSED: dict[str, tuple[Demand, Place, str, str]] = {
     "the target serves another namespace": (demand(), place("eu", namespace="x"), "OtherNamespace", "(x)"),
     "the target is not ready": (demand(), place("eu", ready=False, state="no answer"), "TargetNotReady", "no answer"),
     "the virtual node is cordoned": (demand(), place("eu", unschedulable=True), "Cordoned", "cordoned"),
-    "the virtual node is tainted": (demand(), place("eu", taints=GPU_TAINT), "Tainted", "gpu=yes"),
+    "the virtual node is tainted": (demand(), place("eu", taints=GPU_TAINT), "Tainted", "taint gpu=yes"),
     "the proxy pod selects another region": (demand(proxy=EU_ONLY), place("us"), "NodeSelector", "node selector"),
     "the proxy pod's affinity does not match": (
         demand(proxy={"affinity": required("topology.kubernetes.io/region", "ap")}),

@@ -1,87 +1,192 @@
 from collections import Counter
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduling.ranking import Load, explain, rank
-from agent.scheduling.snapshot import amounts
-from tests.scheduling.places import demand, place
+from agent.scheduling.holdings import Holdings
+from agent.scheduling.ranking import rank
+from agent.scheduling.scores import Weights
+from agent.scheduling.snapshot import Extra, Place, amounts
+from tests.scheduling.places import WEIGHTS, demand, free, holdings, place, ranked, shape, telling
 
 EU, US, AP = place("eu"), place("us"), place("ap")
+ONE_TAINT = {"key": "virtual-kubelet.io/provider", "value": "admiralty", "effect": "NoSchedule"}
 
 
-def titles(*, places: tuple = (EU, US, AP), loads: dict[str, Load] | None = None, **wanted: object) -> list[str]:  # type: ignore[type-arg]
-    return [found.title for found in rank(demand(**wanted), places, loads or {}).order]  # type: ignore[arg-type]
+def titles(*places: Place, held: Holdings | None = None, weights: Weights = WEIGHTS, **wanted: Any) -> list[str]:
+    found = ranked(demand(**wanted), *(places or (EU, US, AP)), held=held, weights=weights)
+    return [each.title for each in found.order]
+
+
+def preferring(region: str, weight: int = 1) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/region", "operator": "In", "values": [region]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "preference": term}]}
+    return {"affinity": {"nodeAffinity": preferred}}
 
 
 def test_the_target_that_holds_least_of_ours_comes_first() -> None:
-    loads = {EU.node_name: Load(3), US.node_name: Load(1), AP.node_name: Load(2)}
-    assert titles(loads=loads) == ["us", "ap", "eu"]
+    assert titles(held=holdings(eu=3, us=1, ap=2)) == ["us", "ap", "eu"]
+
+
+def fill(*places: Place, pods: int, **wanted: Any) -> Counter[str]:
+    """Where so many pods go, one after another."""
+    held, count = Holdings(), Counter[str]()
+    wants = demand(**wanted).wants
+    for number in range(pods):
+        asks = demand(uid=f"p{number}", **wanted)
+        object.__setattr__(asks, "wants", wants)
+        first = rank(asks, places, held, WEIGHTS, turn=number).order[0]
+        held.put(asks, first.node_name, flying=True, unborn=True)
+        count[first.title] += 1
+    return count
 
 
 def test_pods_spread_in_proportion_to_the_room_for_them() -> None:
     large = place("large", allocatable=amounts({"pods": "200"}))
     small = place("small", allocatable=amounts({"pods": "100"}))
-    count: Counter[str] = Counter()
-    for _ in range(30):
-        loads = {found.node_name: Load(count[found.title]) for found in (small, large)}
-        count[rank(demand(), (small, large), loads).order[0].title] += 1
-    assert count == {"large": 20, "small": 10}
+    assert fill(small, large, pods=30) == {"large": 20, "small": 10}
+
+
+def test_a_target_that_others_use_gets_fewer_pods_when_it_tells_what_is_free() -> None:
+    room = amounts({"cpu": "100", "memory": "1000Gi", "pods": "1000"})
+    busy = place("busy", allocatable=room, shapes=(telling(free("50", memory="500Gi", pods="500"), cpu="100"),))
+    idle = place("idle", allocatable=room, shapes=(telling(free("100", memory="1000Gi", pods="1000"), cpu="100"),))
+    assert fill(busy, idle, pods=20, cpu="1", memory="10Gi") == {"idle": 20}
+
+
+def test_most_allocated_fills_one_target_before_the_next() -> None:
+    room = amounts({"pods": "100"})
+    places = [place(title, allocatable=room) for title in ("eu", "us")]
+    assert titles(*places, held=holdings(eu=1, us=3), weights=Weights(strategy="most")) == ["us", "eu"]
+
+
+def test_targets_that_are_equally_good_take_turns() -> None:
+    first = Counter(ranked(demand(), EU, US, AP, turn=turn).order[0].title for turn in range(9))
+    assert first == {"eu": 3, "us": 3, "ap": 3}
 
 
 def test_a_preferred_region_counts_more_than_the_load() -> None:
-    term = {"matchExpressions": [{"key": "topology.kubernetes.io/region", "operator": "In", "values": ["eu"]}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
-    proxy = {"affinity": {"nodeAffinity": preferred}}
-    assert titles(loads={EU.node_name: Load(1000)}, proxy=proxy)[0] == "eu"
+    assert titles(held=holdings(eu=1000), proxy=preferring("eu"))[0] == "eu"
+
+
+def test_a_preferred_region_counts_more_than_everything_else_together() -> None:
+    loved = place("us", weight=100)
+    assert titles(EU, loved, held=holdings(eu=1000), proxy=preferring("eu"))[0] == "eu"
+
+
+def test_a_taint_that_prefers_nobody_is_avoided_and_refuses_nobody() -> None:
+    soft = place("us", taints=(ONE_TAINT, {"key": "spot", "effect": "PreferNoSchedule"}))
+    assert titles(soft, EU, held=holdings(eu=5)) == ["eu", "us"]
+    tolerant = {"tolerations": [{"operator": "Exists"}]}
+    assert titles(soft, EU, held=holdings(eu=5), proxy=tolerant) == ["us", "eu"]
+
+
+def test_the_weight_of_a_target_draws_pods_until_it_is_full() -> None:
+    room = amounts({"pods": "4"})
+    home = place("home", weight=100, allocatable=room, shapes=(telling(free("4", pods="4"), cpu="4"),))
+    away = place("away", allocatable=amounts({"pods": "1000"}))
+    assert fill(home, away, pods=10) == {"home": 4, "away": 6}
+    assert titles(place("eu", weight=-50), US, held=holdings(us=9)) == ["us", "eu"]
+
+
+def test_images_that_are_there_break_a_tie() -> None:
+    weights = Weights(capacity=0)
+    held = Holdings()
+    held.put(demand(uid="1", spec={"containers": [{"name": "c", "image": "web"}]}), US.node_name)
+    wanted = demand(spec={"containers": [{"name": "c", "image": "web"}]})
+    assert [ranked(wanted, EU, US, held=held, weights=weights, turn=turn).order[0] for turn in (0, 1)] == [US, US]
+
+
+@pytest.mark.parametrize(("weight", "first"), [(5.0, "us"), (-5.0, "eu")])
+def test_the_scores_of_others_count_by_their_weight(weight: float, first: str) -> None:
+    weights = Weights(extra={"usage:cpu": weight})
+    assert titles(EU, place("us", extra={"usage:cpu": Extra(80)}), weights=weights)[0] == first
+
+
+def test_a_missing_score_of_others_is_neither_good_nor_bad() -> None:
+    weights = Weights(extra={"usage:cpu": 5.0})
+    bad, good = (place(title, extra={"usage:cpu": Extra(value)}) for title, value in (("bad", -1), ("good", 1)))
+    assert titles(bad, EU, good, weights=weights) == ["good", "eu", "bad"]
+
+
+def test_a_slow_target_comes_after_all_others_that_were_not_tried() -> None:
+    slow = place("us", slow=True, weight=100)
+    assert titles(slow, EU, proxy=preferring("us")) == ["eu", "us"]
+    assert titles(slow, EU, attempts={EU.node_name: "full"}) == ["us", "eu"]
 
 
 def test_targets_that_a_pod_has_tried_come_after_those_it_has_not() -> None:
-    ranking = rank(demand(attempts={EU.node_name: "full"}), (EU, US), {US.node_name: Load(1000)})
+    ranking = ranked(demand(attempts={EU.node_name: "full"}), EU, US, held=holdings(us=1000))
     assert ([found.title for found in ranking.order], ranking.untried) == (["us", "eu"], 1)
 
 
-def test_the_explanation_names_every_target_that_will_not_do_and_why() -> None:
-    away = place("us", ready=False, state="no answer since 10:00")
-    ranking = rank(demand(attempts={EU.node_name: "0/5 nodes"}), (EU, away, place("x", namespace="other")), {})
-    told = explain(ranking, {EU.node_name: "0/5 nodes"}, {})
-    assert told == "0/2 targets are available: eu: 0/5 nodes, us: no answer since 10:00"
+def test_targets_that_lack_only_room_are_where_one_candidate_may_wait_the_likeliest_first() -> None:
+    full = place("full", shapes=(telling(free("1"), cpu="8"),))
+    small = place("small", shapes=(shape(cpu="2"),))
+    none = place("none", shapes=(shape(cordoned=True, cpu="9"),))
+    lost = place("lost", ready=False, state="no answer", shapes=(telling(free("1"), cpu="8"),))
+    ranking = ranked(demand(cpu="4"), none, small, lost, full)
+    assert [found.title for found in ranking.pending] == ["full", "small", "none"]
+    assert ranking.order == ()
+    roomy = place("roomy", shapes=(telling(free("8"), cpu="8"),))
+    assert ranked(demand(cpu="4"), full, roomy).pending == ()
 
 
-def test_a_filters_verdict_of_now_counts_more_than_the_memory_of_an_attempt() -> None:
-    away = place("us", ready=False, state="no answer")
-    assert explain(rank(demand(), (away,), {}), {away.node_name: "was full"}, {}).endswith("us: no answer")
-
-
-def test_what_the_claim_says_counts_more_than_a_filters_verdict() -> None:
-    away = place("us", ready=False, state="no answer")
-    told = explain(rank(demand(), (away,), {}), {}, {away.node_name: "the pod is claimed by this target: no answer"})
-    assert told == "0/1 targets are available: us: the pod is claimed by this target: no answer"
-
-
-def test_a_target_and_a_cluster_target_of_the_same_name_are_both_told() -> None:
-    one = place("eu", ready=False, state="first")
-    other = place("eu", node_name="admiralty-eu", namespace="", ready=False, state="second")
-    assert explain(rank(demand(), (one, other), {}), {}, {}) == "0/2 targets are available: eu: first, eu: second"
-
-
-def test_without_targets_the_explanation_says_what_to_create() -> None:
-    assert "create a Target" in explain(rank(demand(), (), {}), {}, {})
+def test_a_pod_is_not_in_its_own_way() -> None:
+    target = place("eu", limits=amounts({"pods": "1"}), shapes=(telling(free("4"), cpu="4"),))
+    held, wanted = Holdings(), demand(uid="me", cpu="4")
+    held.put(wanted, target.node_name, flying=True, unborn=True)
+    assert ranked(wanted, target, held=held).order == (target,)
+    assert ranked(demand(uid="other", cpu="4"), target, held=held).refused[0][1].reason == "LimitReached"
 
 
 ready = st.lists(st.booleans(), min_size=3, max_size=3)
 loads = st.lists(st.integers(0, 5), min_size=3, max_size=3)
 
 
-@given(ready, loads, st.sets(st.sampled_from(["eu", "us", "ap"])))
+@given(ready, loads, st.sets(st.sampled_from(["eu", "us", "ap"])), st.integers(0, 9))
 def test_every_target_is_either_ranked_once_or_refused_and_untried_ones_lead(
-    ready: list[bool], loads: list[int], tried: set[str]
+    ready: list[bool], loads: list[int], tried: set[str], turn: int
 ) -> None:
     places = [place(title, ready=well) for title, well in zip(("eu", "us", "ap"), ready, strict=True)]
     attempts = {found.node_name: "full" for found in places if found.title in tried}
-    held = {found.node_name: Load(count) for found, count in zip(places, loads, strict=True)}
-    ranking = rank(demand(attempts=attempts), places, held)
-    ranked, refused = [found.title for found in ranking.order], [found.title for found, _ in ranking.refused]
-    assert sorted(ranked + refused) == ["ap", "eu", "us"]
-    assert not tried & set(ranked[: ranking.untried])
-    assert set(ranked[ranking.untried :]) <= tried
+    held = holdings(**dict(zip(("eu", "us", "ap"), loads, strict=True)))
+    ranking = ranked(demand(attempts=attempts), *places, held=held, turn=turn)
+    names, refused = [found.title for found in ranking.order], [found.title for found, _ in ranking.refused]
+    assert sorted(names + refused) == ["ap", "eu", "us"]
+    assert not tried & set(names[: ranking.untried])
+    assert set(names[ranking.untried :]) <= tried
+
+
+steps = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.booleans()), max_size=25)
+
+
+@given(steps)
+def test_what_is_remembered_of_a_template_is_what_would_be_found_out_again(steps: list[tuple[int, int, bool]]) -> None:
+    """A burst of equal pods, one of which is ranked with a memory and one without."""
+    places = [
+        place(
+            title,
+            allocatable=amounts({"cpu": "6", "pods": "9"}),
+            shapes=(telling(free("2", 2), free("1", 2), cpu="2"),),
+            limits=amounts({"pods": "7"}),
+        )
+        for title in ("a", "b", "c")
+    ]
+    held = Holdings()
+    wants = demand(cpu="1").wants
+    for number, (where, which, comes) in enumerate(steps):
+        if comes:
+            held.put(demand(uid=str(which), cpu="1"), places[where].node_name, flying=bool(number % 2), unborn=True)
+        else:
+            held.remove(str(which))
+        warm = demand()
+        object.__setattr__(warm, "wants", wants)
+        fresh = Holdings()
+        for resident in held:
+            holding = held.of(resident.node)
+            fresh.put(resident.demand, resident.node, flying=resident.demand.uid in holding.flying, unborn=True)
+        found, wanted = rank(warm, places, held, WEIGHTS), rank(demand(cpu="1"), places, fresh, WEIGHTS)
+        assert (found.order, found.refused) == (wanted.order, wanted.refused)

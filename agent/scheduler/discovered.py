@@ -1,0 +1,74 @@
+"""A watch of a kind that an API server may not serve, or not let us read: whether it does is found out now and then."""
+
+import asyncio
+from collections.abc import Callable
+
+from agent.api.kinds import Kind
+from agent.clusters.cluster import Cluster
+from agent.kube.errors import KubeError, StatusError
+from agent.kube.informer import Informer, Subscriber
+from agent.kube.store import Store
+
+_NO_ANSWER_SECONDS = 5.0
+
+
+class Discovered:
+    """`store` is None while there is none to believe; `changed` is called as of an informer, `lost` when it went."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        namespace: str | None,
+        interval: float,
+        changed: Subscriber,
+        lost: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self._namespace = namespace
+        self._interval = interval
+        self._changed = changed
+        self._lost = lost
+        self._informer: Informer | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._cancel = cluster.supervisor.spawn(f"discover {kind}", self._run)
+
+    @property
+    def store(self) -> Store | None:
+        """All objects of the kind, once they have been read."""
+        informer = self._informer
+        return informer.store if informer is not None and informer.synced.is_set() else None
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._cancel()
+        self._drop()
+
+    async def _run(self) -> None:
+        while True:
+            if self._informer is not None and isinstance(self._informer.error, StatusError):
+                self._drop()
+                self._lost()
+            pause = self._interval
+            if self._informer is None:
+                try:
+                    await self._read()
+                except StatusError:
+                    pass
+                except KubeError:
+                    pause = min(pause, _NO_ANSWER_SECONDS)
+                else:
+                    self._informer = self._cluster.informer(self._kind, self._namespace)
+                    self._unsubscribe = self._informer.subscribe(self._changed)
+            await asyncio.sleep(pause)
+
+    async def _read(self) -> None:
+        path = self._kind.path(self._namespace)
+        await self._cluster.client.session.request("GET", path, params={"limit": "1"}, resource=self._kind.plural)
+
+    def _drop(self) -> None:
+        if self._informer is not None:
+            self._unsubscribe()
+            self._cluster.informers.drop(self._informer)
+            self._informer = None

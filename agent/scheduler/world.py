@@ -1,0 +1,194 @@
+"""What of ours each target holds, kept from the proxies' store, and which pods are in flight.
+
+A pod is in flight from the moment on that it is promised to a target, until a summary arrives that was made after its
+delegate got a node, or after ten seconds: with a node its room is taken for good, and without one it takes none.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agent.api import names
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.registry import Targets
+from agent.clusters.target import Target
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.scheduler.gather import Demands
+from agent.scheduling.holdings import Holdings
+
+SETTLED_SECONDS = 2.0
+"""A summary that arrives so long after a delegate got its node knows of it: they are written at most once a second."""
+FLIGHT_SECONDS = 10.0
+
+
+class _Flight(NamedTuple):
+    node: str
+    until: float
+    landed: float | None
+    """When the delegate was known to have a node."""
+
+
+class World:
+    """Keeps `holdings`. `changed` is called when room may have become known that no event tells of."""
+
+    def __init__(
+        self,
+        proxies: Informer,
+        targets: Targets,
+        chaperons: Chaperons,
+        demands: Demands,
+        changed: Callable[[], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.holdings = Holdings()
+        self._store = proxies.store
+        self._chaperons = chaperons
+        self._demands = demands
+        self._changed = changed
+        self._now = now
+        self._assumed: dict[str, str] = {}
+        self._bound: set[str] = set()
+        self._flights: OrderedDict[str, _Flight] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+        proxies.subscribe(self._proxy_changed)
+        chaperons.subscribe(self._chaperon_changed)
+        targets.on_attach(self._attached)
+
+    @property
+    def in_flight(self) -> int:
+        """How many pods are."""
+        return len(self._flights)
+
+    def assume(self, pod: Object, node: str) -> None:
+        """A pod is about to be promised to a target: others count it from now on."""
+        self._assumed[pod.uid] = node
+        self._place(pod, node, bound=False, seen_before=True)
+
+    def retract(self, pod: Object) -> None:
+        """The promise was made, or came to nothing: the store counts again."""
+        self._assumed.pop(pod.uid, None)
+        current = self._store.get(pod.key)
+        if current is not None and current.uid == pod.uid:
+            self._see(None, current)
+        else:
+            self._forget(pod.uid)
+
+    def refresh(self) -> None:
+        """End the flights that are over; call it before ranking."""
+        now = self._now()
+        while self._flights:
+            uid, flight = next(iter(self._flights.items()))
+            if flight.until > now:
+                break
+            self._land(uid)
+
+    def _proxy_changed(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._demands.forget(old.uid)
+            self._assumed.pop(old.uid, None)
+            self._forget(old.uid)
+        if new is not None:
+            self._see(old if old is not None and old.uid == new.uid else None, new)
+
+    def _see(self, old: Object | None, pod: Object) -> None:
+        place = place_of(pod)
+        if not pod.node_name and not _ended(pod):
+            place = self._assumed.get(pod.uid, place)
+        if place:
+            self._place(pod, place, bound=bool(pod.node_name), seen_before=old is not None)
+        else:
+            self._forget(pod.uid)
+
+    def _place(self, pod: Object, node: str, *, bound: bool, seen_before: bool) -> None:
+        uid = pod.uid
+        resident = self.holdings.get(uid)
+        demand = self._demands.about(pod)
+        if resident is None or resident.node != node:
+            self._forget(uid)
+            # A pod that had its node before we came is in what its target tells.
+            arrives = seen_before or not bound
+            unborn = not bound and not self._is_born(pod, node)
+            self.holdings.put(demand, node, flying=arrives, unborn=unborn, deleting=pod.deleting)
+            if arrives:
+                self._fly(uid, node, landed=None)
+            else:
+                self._bound.add(uid)
+        elif resident.demand is not demand or resident.deleting != pod.deleting:
+            self.holdings.put(demand, node, deleting=pod.deleting)
+        if bound and uid not in self._bound:
+            self._bound.add(uid)
+            holding = self.holdings.of(node)
+            holding.fly(uid)
+            holding.born(uid)
+            self._fly(uid, node, landed=self._now())
+
+    def _fly(self, uid: str, node: str, *, landed: float | None) -> None:
+        self._flights.pop(uid, None)
+        self._flights[uid] = _Flight(node, self._now() + FLIGHT_SECONDS, landed)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLIGHT_SECONDS, self._due)
+
+    def _land(self, uid: str) -> None:
+        flight = self._flights.pop(uid)
+        self.holdings.of(flight.node).land(uid)
+
+    def _due(self) -> None:
+        self._timer = None
+        before = len(self._flights)
+        self.refresh()
+        if self._flights:
+            delay = next(iter(self._flights.values())).until - self._now()
+            self._timer = asyncio.get_running_loop().call_later(max(0.1, delay), self._due)
+        if len(self._flights) < before:
+            self._changed()
+
+    def _forget(self, uid: str) -> None:
+        self._flights.pop(uid, None)
+        self._bound.discard(uid)
+        self.holdings.remove(uid)
+
+    def _attached(self, target: Target) -> None:
+        node = target.node_name
+        target.summaries.subscribe(lambda old, new: self._told(node))
+
+    def _told(self, node: str) -> None:
+        """A target has told anew what is free."""
+        latest = self._now() - SETTLED_SECONDS
+        over = [
+            uid
+            for uid, flight in self._flights.items()
+            if flight.node == node and flight.landed is not None and flight.landed <= latest
+        ]
+        for uid in over:
+            self._land(uid)
+
+    def _chaperon_changed(self, parent: Key) -> None:
+        pod = self._store.get(parent)
+        resident = self.holdings.get(pod.uid) if pod is not None else None
+        if pod is None or resident is None:
+            return
+        holding = self.holdings.of(resident.node)
+        if pod.uid in holding.unborn and self._is_born(pod, resident.node):
+            holding.born(pod.uid)
+
+    def _is_born(self, pod: Object, node: str) -> bool:
+        """Whether the pod's chaperon there says anything of a delegate."""
+        return any(
+            each.target.node_name == node
+            and each.chaperon.phase
+            and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+            for each in self._chaperons.of(pod.key)
+        )
+
+
+def place_of(pod: Object) -> str:
+    """The virtual node that a pod is bound to or claimed by, empty for none and for a pod that has ended."""
+    return "" if _ended(pod) else pod.node_name or pod.known.claim
+
+
+def _ended(pod: Object) -> bool:
+    return pod.phase in ("Succeeded", "Failed")

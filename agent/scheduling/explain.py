@@ -1,0 +1,99 @@
+"""Why a pod waits, in one line and as a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.scheduling.ranking import Ranking
+from agent.scheduling.snapshot import Demand, Place
+from agent.scheduling.verdict import Verdict
+
+NO_TARGETS = "0/0 targets are available: create a Target in this namespace, or a ClusterTarget"
+
+_TOGETHER = 3
+"""Targets for which the same reason is told one by one."""
+_REASON_LIMIT = 240
+_LIMIT = 1000
+"""Characters; the note of an Event takes 1,024 bytes."""
+
+
+def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]) -> str:
+    """One line that says why the pod waits: `0/3 targets are available: eu: ..., us: ...`.
+
+    By virtual node: `tried` is why targets that pass the filters could not take it; `claim` is what the one target that
+    it is claimed by has to say, which counts more than a filter's verdict. The same reason of many targets is told
+    once, and of a long list the end is left out.
+    """
+    known = {**tried, **claim}
+    reasons = [(place.title, claim.get(place.node_name, verdict.message)) for place, verdict in ranking.refused]
+    reasons += [(place.title, known[place.node_name]) for place in ranking.order if place.node_name in known]
+    count = len(ranking.refused) + len(ranking.order)
+    if not count:
+        return NO_TARGETS
+    return f"0/{count} targets are available: {_listed(reasons)}"
+
+
+def _listed(reasons: list[tuple[str, str]]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for title, reason in reasons:
+        by_reason.setdefault(_cut(reason, _REASON_LIMIT), []).append(title)
+    single = [
+        f"{title}: {reason}" for reason, titles in by_reason.items() if len(titles) <= _TOGETHER for title in titles
+    ]
+    many = [(len(titles), reason) for reason, titles in by_reason.items() if len(titles) > _TOGETHER]
+    parts = sorted(single) + [f"{number} targets: {reason}" for number, reason in sorted(many, key=_most_first)]
+    text = ", ".join(parts)
+    if len(text) <= _LIMIT:
+        return text
+    # What stands for many targets says most.
+    parts = parts[len(single) :] + parts[: len(single)]
+    kept: list[str] = []
+    length = 0
+    for part in parts:
+        length += len(part) + 2
+        if length > _LIMIT and kept:
+            break
+        kept.append(part)
+    return f"{', '.join(kept)}, and {len(parts) - len(kept)} more"
+
+
+def _most_first(item: tuple[int, str]) -> tuple[int, str]:
+    return -item[0], item[1]
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3].rstrip() + "..."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One target in the table of `flotilla explain pod`."""
+
+    target: str
+    node_name: str
+    verdict: Verdict | None
+    """Why the pod may not go there, None when it may."""
+    scores: Mapping[str, float]
+    """Each 0 to 100; those that say nothing about this pod are left out."""
+    total: float | None
+    """Their weighted sum; None where no score was taken."""
+    attempt: str
+    """Why the target could not take the pod when it was tried, empty when it was not."""
+
+
+def table(ranking: Ranking, demand: Demand) -> list[Row]:
+    """Targets in the order in which they are tried, then the refused by name."""
+    rows = [_row(place, None, ranking, demand) for place in ranking.order]
+    refused = sorted(ranking.refused, key=lambda item: (item[0].title, item[0].node_name))
+    return rows + [_row(place, verdict, ranking, demand) for place, verdict in refused]
+
+
+def _row(place: Place, verdict: Verdict | None, ranking: Ranking, demand: Demand) -> Row:
+    scored = ranking.scored(demand, place)
+    return Row(
+        target=place.title,
+        node_name=place.node_name,
+        verdict=verdict,
+        scores=scored.scores if scored else {},
+        total=scored.total if scored else None,
+        attempt=demand.attempts.get(place.node_name, ""),
+    )

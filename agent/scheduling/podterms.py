@@ -1,0 +1,183 @@
+"""Constraints that look at other pods, compiled: label selectors, affinity terms, topology spread constraints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agent.scheduling.snapshot import Demand
+
+Labels = Mapping[str, str]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class Requirement(NamedTuple):
+    """One expression of a label selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Labels) -> bool:
+        """As `metav1.LabelSelector` means it: NotIn holds where there is no such label."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case _:
+                return False
+
+
+class Selector(NamedTuple):
+    """A label selector as a value; an empty one matches everything, `NOTHING` nothing."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether all requirements hold."""
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+
+NOTHING = Selector((Requirement("", "Nothing"),))
+
+
+def selector(
+    raw: Mapping[str, Any] | None, item: Mapping[str, Any] | None = None, labels: Labels | None = None
+) -> Selector:
+    """A label selector; none at all selects nothing.
+
+    :param item: a constraint whose `matchLabelKeys` and `mismatchLabelKeys` take values from these labels; keys that
+        are not among them do not count (KEP-3243, KEP-3633)
+    """
+    if raw is None:
+        return NOTHING
+    found = [Requirement(key, "In", (value,)) for key, value in (raw.get("matchLabels") or {}).items()]
+    found += [
+        Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+        for each in raw.get("matchExpressions") or ()
+    ]
+    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in (item or {}).get(field) or ():
+            if labels and key in labels:
+                found.append(Requirement(key, operator, (labels[key],)))
+    return Selector(tuple(sorted(set(found))))
+
+
+class Crowd(NamedTuple):
+    """Some pods: those in these namespaces (None: in all) with these labels."""
+
+    namespaces: frozenset[str] | None
+    selector: Selector
+
+    def has(self, namespace: str, labels: Labels) -> bool:
+        """Whether a pod is one of them."""
+        return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
+
+
+class Term(NamedTuple):
+    """One term of a pod affinity or anti-affinity."""
+
+    crowd: Crowd
+    key: str
+    """The label of virtual nodes that makes them one place."""
+    weight: int = 0
+    """Of a preferred term; negative for anti-affinity."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One topology spread constraint."""
+
+    crowd: Crowd
+    key: str
+    max_skew: int
+    min_domains: int
+    honour_affinity: bool
+    honour_taints: bool
+    own: bool
+    """Whether the pod itself counts, that is, is one of the crowd."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """All of one pod's constraints that look at other pods."""
+
+    near: tuple[Term, ...] = ()
+    """Required affinity."""
+    apart: tuple[Term, ...] = ()
+    """Required anti-affinity."""
+    preferred: tuple[Term, ...] = ()
+    hard: tuple[Spread, ...] = ()
+    soft: tuple[Spread, ...] = ()
+    unknowable: str = ""
+    """What of the required terms cannot be judged here, and the remedy."""
+
+    def __bool__(self) -> bool:
+        return self is not NONE
+
+
+NONE = Terms()
+
+
+def terms_of(demand: Demand) -> Terms:
+    """A pod's constraints, compiled once for all pods that ask the same, unless they take values from labels."""
+    wants = demand.wants
+    if not wants.proxy.get("topologySpreadConstraints") and not (
+        wants.affinity.get("podAffinity") or wants.affinity.get("podAntiAffinity")
+    ):
+        return NONE
+    where = demand if wants.label_keys or wants.proxy.get("topologySpreadConstraints") else wants
+    known: Terms | None = where.__dict__.get("_terms")
+    if known is None:
+        known = where.__dict__["_terms"] = _compile(demand)
+    return known
+
+
+def _compile(demand: Demand) -> Terms:
+    near = demand.wants.affinity.get("podAffinity") or {}
+    apart = demand.wants.affinity.get("podAntiAffinity") or {}
+    required = [*(near.get(_REQUIRED) or ()), *(apart.get(_REQUIRED) or ())]
+    preferred = [
+        _term(item.get("podAffinityTerm") or {}, demand, sign * int(item.get("weight") or 0))
+        for sign, affinity in ((1, near), (-1, apart))
+        for item in affinity.get(_PREFERRED) or ()
+        if not (item.get("podAffinityTerm") or {}).get("namespaceSelector")
+    ]
+    constraints = demand.wants.proxy.get("topologySpreadConstraints") or ()
+    unknowable = ""
+    if any(term.get("namespaceSelector") for term in required):
+        unknowable = "pod affinity by namespaceSelector cannot be judged over targets: list the namespaces instead"
+    return Terms(
+        near=tuple(_term(term, demand) for term in near.get(_REQUIRED) or ()),
+        apart=tuple(_term(term, demand) for term in apart.get(_REQUIRED) or ()),
+        preferred=tuple(preferred),
+        hard=tuple(_spread(item, demand) for item in constraints if item.get("whenUnsatisfiable") != "ScheduleAnyway"),
+        soft=tuple(_spread(item, demand) for item in constraints if item.get("whenUnsatisfiable") == "ScheduleAnyway"),
+        unknowable=unknowable,
+    )
+
+
+def _term(raw: Mapping[str, Any], demand: Demand, weight: int = 0) -> Term:
+    everywhere = raw.get("namespaceSelector") == {}
+    namespaces = None if everywhere else frozenset(raw.get("namespaces") or (demand.namespace,))
+    return Term(Crowd(namespaces, selector(raw.get("labelSelector"), raw, demand.labels)), raw["topologyKey"], weight)
+
+
+def _spread(raw: Mapping[str, Any], demand: Demand) -> Spread:
+    crowd = Crowd(frozenset((demand.namespace,)), selector(raw.get("labelSelector"), raw, demand.labels))
+    return Spread(
+        crowd=crowd,
+        key=raw["topologyKey"],
+        max_skew=int(raw["maxSkew"]),
+        min_domains=int(raw.get("minDomains") or 1),
+        honour_affinity=raw.get("nodeAffinityPolicy") != "Ignore",
+        honour_taints=raw.get("nodeTaintsPolicy") == "Honor",
+        own=crowd.has(demand.namespace, demand.labels),
+    )

@@ -1,0 +1,85 @@
+"""What of a pod quotas and scores look at beside its requests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.model.quantity import Quantity
+from agent.model.requests import amounts
+
+ONE = 10**9
+
+OBLIGATORY = ("cpu", "memory")
+"""A quota over requests or limits of these refuses pods with a container that tells none."""
+
+
+def limits(spec: Mapping[str, Any]) -> dict[str, int]:
+    """The limits of a pod, counted as its requests are; overhead counts only for what has a limit."""
+    total = _most(spec)
+    overhead = amounts(spec.get("overhead"))
+    return {name: amount + overhead.get(name, 0) for name, amount in total.items() if amount}
+
+
+def images(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The images of all containers."""
+    return frozenset(
+        container["image"]
+        for field in ("initContainers", "containers")
+        for container in spec.get(field) or ()
+        if container.get("image")
+    )
+
+
+def best_effort(spec: Mapping[str, Any]) -> bool:
+    """Whether the pod is of quality of service BestEffort: neither requests nor limits of cpu or memory."""
+    holders = [spec, *(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return not any(
+        Quantity.of(amount).nano
+        for holder in holders
+        for field in ("requests", "limits")
+        for name, amount in ((holder.get("resources") or {}).get(field) or {}).items()
+        if name in OBLIGATORY
+    )
+
+
+def told(spec: Mapping[str, Any]) -> frozenset[str]:
+    """Of `requests.cpu`, `limits.memory` and the like, what every container tells, or the pod as a whole."""
+    common = {f"{field}.{name}" for field in ("requests", "limits") for name in OBLIGATORY}
+    whole = _tells(spec)
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        common &= _tells(container) | whole
+    return frozenset(common)
+
+
+def _tells(holder: Mapping[str, Any]) -> set[str]:
+    resources = holder.get("resources") or {}
+    return {f"{field}.{name}" for field in ("requests", "limits") for name in resources.get(field) or {}}
+
+
+def _most(spec: Mapping[str, Any]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        _add(total, _limits(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        wanted = _limits(container)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, wanted)
+            _add(total, wanted)
+            wanted = sidecars
+        else:
+            wanted = {name: wanted.get(name, 0) + sidecars.get(name, 0) for name in wanted.keys() | sidecars.keys()}
+        for name, amount in wanted.items():
+            peak[name] = max(peak.get(name, 0), amount)
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    return total | _limits(spec)
+
+
+def _limits(holder: Mapping[str, Any]) -> dict[str, int]:
+    return amounts((holder.get("resources") or {}).get("limits"))
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount

@@ -1,0 +1,102 @@
+"""How well a target suits a pod: scores from 0 to 100, each with a weight."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent.scheduling.matching import tolerates
+from agent.scheduling.snapshot import Place, Wants
+from agent.scheduling.standing import Standing
+
+Strategy = Literal["least", "most"]
+STRATEGIES: tuple[Strategy, ...] = ("least", "most")
+
+_NEUTRAL = 50.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much each score counts; a target's total is the sum of its scores times these.
+
+    As set here, what a pod's own affinity prefers comes first, then what spreads it and the preferences of those who
+    run the targets, then room.
+    """
+
+    affinity: float = 1000.0
+    """Preferred node affinity over virtual nodes."""
+    taints: float = 300.0
+    """Taints of effect PreferNoSchedule that are not tolerated."""
+    pod_affinity: float = 200.0
+    """Preferred affinity and anti-affinity to other pods."""
+    spread: float = 200.0
+    """Topology spread with ScheduleAnyway."""
+    target_weight: float = 10.0
+    """The annotation `multicluster/weight` of the Target."""
+    capacity: float = 1.0
+    """Least or most allocated."""
+    images: float = 0.001
+    """Images that pods of ours have brought there: breaks ties only, or a burst of one image would fill the first."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Scores of others, by the name of their setting; a negative weight prefers low scores."""
+    strategy: Strategy = "least"
+
+
+def own_scores(wants: Wants, standing: Standing, weights: Weights) -> dict[str, float]:
+    """The scores that depend on this one target and not on what the others have."""
+    place, holding = standing.place, standing.holding
+    scores = {"capacity": _capacity(wants, standing, weights)}
+    if wants.images and holding.images:
+        scores["images"] = _images(wants, holding.images)
+    if place.weight:
+        scores["target_weight"] = _middle(place.weight)
+    for name in weights.extra:
+        # Missing and expired scores are neither good nor bad.
+        extra = place.extra.get(name)
+        scores[name] = _middle(extra.value) if extra is not None else _NEUTRAL
+    return scores
+
+
+def own_total(wants: Wants, standing: Standing, weights: Weights) -> float:
+    """The weighted sum of `own_scores`, without making them; no weight of the Target is as good as 0."""
+    place, images = standing.place, standing.holding.images
+    total = weights.capacity * _capacity(wants, standing, weights)
+    if images and weights.images and wants.images:
+        total += weights.images * _images(wants, images)
+    total += weights.target_weight * (_middle(place.weight) if place.weight else _NEUTRAL)
+    for name, weight in weights.extra.items():
+        extra = place.extra.get(name)
+        total += weight * (_middle(extra.value) if extra is not None else _NEUTRAL)
+    return total
+
+
+def _capacity(wants: Wants, standing: Standing, weights: Weights) -> float:
+    """How much of the target would be left with the pod there (`least` allocated), or taken (`most`)."""
+    share = 100.0 * standing.share(wants)
+    return share if weights.strategy == "most" else 100.0 - share
+
+
+def _images(wants: Wants, there: Mapping[str, int]) -> float:
+    return 100.0 * sum(image in there for image in wants.images) / len(wants.images)
+
+
+def _middle(value: int) -> float:
+    """-100..100 as 0..100."""
+    return (max(-100, min(100, value)) + 100) / 2
+
+
+def unloved(wants: Wants, place: Place) -> int:
+    """How many taints of effect PreferNoSchedule a pod does not tolerate."""
+    count = 0
+    for taint in place.taints:
+        if taint.get("effect") == "PreferNoSchedule":
+            tolerations = wants.proxy.get("tolerations") or ()
+            count += not any(tolerates(toleration, taint) for toleration in tolerations)
+    return count
+
+
+def share_of_most(raw: Sequence[int], *, reverse: bool = False) -> list[float]:
+    """Counts as 0 to 100 of the highest, or the other way round: kube-scheduler's `DefaultNormalizeScore`."""
+    most = max(raw, default=0)
+    if not most:
+        return [100.0 if reverse else 0.0] * len(raw)
+    return [100.0 * (most - value if reverse else value) / most for value in raw]

@@ -1,0 +1,83 @@
+"""Topology spread over virtual nodes, with kube-scheduler's meaning (plugins/podtopologyspread)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from agent.scheduling.podterms import Spread
+from agent.scheduling.snapshot import Place
+from agent.scheduling.verdict import Verdict
+
+Counts = Callable[[Spread], Mapping[str, int]]
+"""How many pods of a constraint's crowd each virtual node has."""
+Counted = Callable[[Spread, Place], bool]
+"""Whether a virtual node counts for a constraint, by its policies for affinity and taints."""
+
+
+class HardSpread:
+    """The constraints that must be kept (`DoNotSchedule`)."""
+
+    def __init__(
+        self, constraints: Sequence[Spread], places: Sequence[Place], counts: Counts, counted: Counted
+    ) -> None:
+        keys = {constraint.key for constraint in constraints}
+        domains = [place for place in places if keys <= place.labels.keys()]
+        self._limits: list[tuple[Spread, Mapping[str, int], int]] = []
+        for constraint in constraints:
+            found = _by_domain(constraint, domains, counts(constraint), counted)
+            least = min(found.values(), default=0) if len(found) >= constraint.min_domains else 0
+            self._limits.append((constraint, found, least + constraint.max_skew - constraint.own))
+
+    def refuse(self, place: Place) -> Verdict | None:
+        """Why the pod may not go there."""
+        for constraint, found, most in self._limits:
+            value = place.labels.get(constraint.key)
+            if value is None:
+                return Verdict("TopologySpread", f"virtual node lacks the label {constraint.key} of a topology spread")
+            count = found.get(value, 0)
+            if count > most:
+                skew = count + constraint.own - (most - constraint.max_skew + constraint.own)
+                message = f"topology spread over {constraint.key} (skew {skew}, at most {constraint.max_skew})"
+                return Verdict("TopologySpread", message)
+        return None
+
+
+def _by_domain(
+    constraint: Spread, places: Sequence[Place], counts: Mapping[str, int], counted: Counted
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    key = constraint.key
+    for place in places:
+        if counted(constraint, place):
+            value = place.labels[key]
+            found[value] = found.get(value, 0) + counts.get(place.node_name, 0)
+    return found
+
+
+def soft_scores(
+    constraints: Sequence[Spread],
+    places: Sequence[Place],
+    feasible: Sequence[Place],
+    counts: Counts,
+    counted: Counted,
+) -> list[float]:
+    """0 to 100 for each feasible target by the constraints that should be kept (`ScheduleAnyway`): 100 for the one
+    with the fewest pods, 0 for one that lacks a label.
+    """
+    keys = {constraint.key for constraint in constraints}
+    labelled = [keys <= place.labels.keys() for place in feasible]
+    domains = [place for place in places if keys <= place.labels.keys()]
+    costs = [0.0] * len(feasible)
+    for constraint in constraints:
+        there = {place.labels[constraint.key] for place, well in zip(feasible, labelled, strict=True) if well}
+        weight = math.log(len(there) + 2)
+        found = _by_domain(constraint, domains, counts(constraint), counted)
+        for index, place in enumerate(feasible):
+            if labelled[index]:
+                costs[index] += found.get(place.labels[constraint.key], 0) * weight + constraint.max_skew - 1
+    known = [cost for cost, well in zip(costs, labelled, strict=True) if well]
+    highest, lowest = max(known, default=0.0), min(known, default=0.0)
+    if not highest:
+        return [100.0 if well else 0.0 for well in labelled]
+    return [
+        100.0 * (highest + lowest - cost) / highest if well else 0.0 for cost, well in zip(costs, labelled, strict=True)
+    ]

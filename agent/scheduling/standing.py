@@ -1,0 +1,49 @@
+"""What one target has for pods at one moment, whichever pod asks."""
+
+from typing import TYPE_CHECKING
+
+from agent.scheduling.rooms import Rooms
+from agent.scheduling.snapshot import Place, Wants
+
+if TYPE_CHECKING:
+    from agent.scheduling.holdings import Holding
+
+
+class Standing:
+    """Shares count from 0 (nothing is allocated) to 1.
+
+    A target that tells what is free has that, less what is in flight; else what our own pods request counts as taken.
+    One that tells nothing is judged by the number of our pods.
+    """
+
+    __slots__ = ("_cpu", "_memory", "_pods", "_share", "holding", "place", "version")
+
+    def __init__(self, place: Place, holding: "Holding") -> None:
+        self.place = place
+        self.holding = holding
+        self.version = holding.version
+        whole = {name: amount for name in ("cpu", "memory", "pods") if (amount := place.allocatable.get(name, 0)) > 0}
+        per = {name: 1 / (amount * len(whole)) for name, amount in whole.items()}
+        self._share = sum(self._used(name, amount) * per[name] for name, amount in whole.items())
+        self._cpu, self._memory, self._pods = (per.get(name, 0.0) for name in ("cpu", "memory", "pods"))
+        if not whole:
+            self._share = 1 - 1 / (1 + len(holding.pods))
+
+    def _used(self, name: str, whole: int) -> int:
+        free = self.place.free
+        if free is None:
+            return self.holding.sums.get(name, 0)
+        return whole - free.get(name, 0) + sum(demand.requests.get(name, 0) for demand in self.holding.flying.values())
+
+    def rooms(self) -> Rooms:
+        """What the nodes have left."""
+        return self.holding.rooms(self.place)
+
+    def share(self, wants: Wants) -> float:
+        """How much of the target is allocated with this pod: the mean over cpu, memory and pods."""
+        requests = wants.requests
+        share = self._share
+        share += requests.get("cpu", 0) * self._cpu
+        share += requests.get("memory", 0) * self._memory
+        share += requests.get("pods", 0) * self._pods
+        return 0.0 if share < 0 else min(share, 1.0)

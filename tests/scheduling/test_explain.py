@@ -1,0 +1,113 @@
+from agent.scheduling.explain import Row, explain, table
+from agent.scheduling.ranking import Ranking
+from agent.scheduling.snapshot import Place, amounts
+from agent.scheduling.verdict import Verdict
+from tests.scheduling.places import demand, free, place, ranked, telling
+
+EU = place("eu")
+
+
+def test_the_explanation_names_every_target_that_will_not_do_and_why() -> None:
+    away = place("us", ready=False, state="no answer since 10:00")
+    ranking = ranked(demand(attempts={EU.node_name: "0/5 nodes"}), EU, away, place("x", namespace="other"))
+    told = explain(ranking, {EU.node_name: "0/5 nodes"}, {})
+    assert told == "0/2 targets are available: eu: 0/5 nodes, us: no answer since 10:00"
+
+
+def test_a_filters_verdict_of_now_counts_more_than_the_memory_of_an_attempt() -> None:
+    away = place("us", ready=False, state="no answer")
+    assert explain(
+        ranked(
+            demand(),
+            away,
+        ),
+        {away.node_name: "was full"},
+        {},
+    ).endswith("us: no answer")
+
+
+def test_what_the_claim_says_counts_more_than_a_filters_verdict() -> None:
+    away = place("us", ready=False, state="no answer")
+    told = explain(
+        ranked(
+            demand(),
+            away,
+        ),
+        {},
+        {away.node_name: "the pod is claimed by this target: no answer"},
+    )
+    assert told == "0/1 targets are available: us: the pod is claimed by this target: no answer"
+
+
+def test_a_target_and_a_cluster_target_of_the_same_name_are_both_told() -> None:
+    one = place("eu", ready=False, state="first")
+    other = place("eu", node_name="admiralty-eu", namespace="", ready=False, state="second")
+    assert explain(ranked(demand(), one, other), {}, {}) == "0/2 targets are available: eu: first, eu: second"
+
+
+def test_without_targets_the_explanation_says_what_to_create() -> None:
+    assert "create a Target" in explain(
+        ranked(
+            demand(),
+        ),
+        {},
+        {},
+    )
+
+
+def refused(*verdicts: tuple[Place, str]) -> Ranking:
+    return Ranking((), 0, tuple((place, Verdict("Reason", message)) for place, message in verdicts))
+
+
+def test_the_same_reason_of_many_targets_is_told_once() -> None:
+    away = [place(f"c{number}", ready=False, state="unreachable") for number in range(37)]
+    ranking = ranked(demand(cpu="400m"), place("eu", shapes=(telling(free("300m")),)), *away)
+    assert explain(ranking, {}, {}) == (
+        "0/38 targets are available: eu: insufficient cpu on every node (largest free 300m), 37 targets: unreachable"
+    )
+
+
+def test_the_line_of_the_issue() -> None:
+    full = place("eu", shapes=(telling(free("300m")),))
+    tainted = place("us", taints=({"key": "gpu", "value": "true", "effect": "NoSchedule"},))
+    lost = place("ap", ready=False, state="unreachable (since 12:03)")
+    assert explain(ranked(demand(cpu="1"), full, tainted, lost), {}, {}) == (
+        "0/3 targets are available: ap: unreachable (since 12:03), "
+        "eu: insufficient cpu on every node (largest free 300m), us: taint gpu=true"
+    )
+
+
+def test_a_long_list_is_cut_and_fits_an_event() -> None:
+    told = explain(refused(*((place(f"target-{n}"), f"reason {n} " + "x" * 500) for n in range(40))), {}, {})
+    assert len(told) <= 1024
+    assert told.startswith("0/40 targets are available: target-0: reason 0 xxx")
+    assert told.endswith(" more")
+
+
+def test_where_a_list_is_cut_what_stands_for_many_is_told() -> None:
+    single = [(place(f"a{n}"), f"reason {n} " + "x" * 200) for n in range(9)]
+    many = [(place(f"z{n}"), "unreachable") for n in range(9)]
+    told = explain(refused(*single, *many), {}, {})
+    assert "9 targets: unreachable" in told
+
+
+def test_the_table_has_scores_of_the_feasible_and_verdicts_of_the_others() -> None:
+    room = amounts({"pods": "100"})
+    good, bad = place("eu", allocatable=room, weight=20), place("us", allocatable=room)
+    lost = place("ap", ready=False, state="no answer")
+    asks = demand(attempts={bad.node_name: "0/5 nodes"})
+    first, second, third = table(ranked(asks, lost, bad, good), asks)
+    assert first == Row("eu", good.node_name, None, {"capacity": 99.0, "target_weight": 60.0}, 699.0, "")
+    assert (second.target, second.attempt) == ("us", "0/5 nodes")
+    assert third == Row("ap", lost.node_name, Verdict("TargetNotReady", "no answer"), {}, None, "")
+
+
+def test_the_table_has_scores_that_compare_targets() -> None:
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/region", "operator": "In", "values": ["eu"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": term}]}
+    asks = demand(proxy={"affinity": {"nodeAffinity": preferred}})
+    rows = table(ranked(asks, place("us"), EU), asks)
+    assert [(row.target, row.scores["affinity"]) for row in rows] == [("eu", 100.0), ("us", 0.0)]
+    assert rows[0].total is not None
+    assert rows[1].total is not None
+    assert rows[0].total - rows[1].total == 100_000
