@@ -15,6 +15,7 @@ from hack.benchmarks import report
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.idle import idle
+from hack.benchmarks.place import PODS, place
 
 Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
 INTERRUPTED = 130
@@ -24,14 +25,8 @@ def main(arguments: list[str]) -> int:
     """Exit status: 0 when it was measured, 1 when it could not be, 130 after a signal."""
     options = parse(arguments)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    progress = default()
-    work: Work = (
-        burst(options.pods, profile=options.profile, progress=progress)
-        if options.benchmark == "burst"
-        else idle(progress)
-    )
     try:
-        lines, figures = asyncio.run(_until_signal(work))
+        lines, figures = _measured(options)
     except (BenchError, SandboxError, KubeError) as error:
         print(f"hack/bench: {error}", file=sys.stderr)
         return 1
@@ -44,6 +39,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
+    if options.benchmark == "place":
+        return place(options.pods)
+    progress = default()
+    work: Work = (
+        burst(options.pods, profile=options.profile, progress=progress)
+        if options.benchmark == "burst"
+        else idle(progress)
+    )
+    return asyncio.run(_until_signal(work))
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options. Exits with usage when they make no sense."""
     parser = argparse.ArgumentParser(prog="hack/bench", description="Measure Flotilla beside a plain cluster.")
@@ -52,7 +59,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     bursts.add_argument("--pods", type=_count, default=200, metavar="N", help="how many pods (default 200)")
     bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
     idles = benchmarks.add_parser("idle", help="what an agent with 20 targets costs while nothing happens")
-    for parser_ in (bursts, idles):
+    places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
+    places.add_argument("--pods", type=_count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
+    for parser_ in (bursts, idles, places):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 
