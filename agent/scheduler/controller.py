@@ -16,10 +16,12 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
 from agent.scheduler import decide as steps
-from agent.scheduler.gather import demand_of
+from agent.scheduler.gather import Demands
 from agent.scheduler.places import Places
+from agent.scheduler.world import World
 from agent.scheduler.writes import Writes
-from agent.scheduling.ranking import Load, Ranking, explain, rank
+from agent.scheduling.explain import explain
+from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import Demand
 
 
@@ -33,10 +35,13 @@ class ProxyScheduler(Controller[Key]):
         self._deps = deps
         self._waiting: set[Key] = set()
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-        self._proxies.store.index("place", _place_of)
-        self._writes = Writes(deps, self._proxies)
+        self._demands = Demands()
+        self._world = World(self._proxies, deps.targets, deps.chaperons, self._demands, self._world_changed)
+        self._weights = deps.settings.weights
+        self._turn = 0
+        self._writes = Writes(deps, self._proxies, self._world)
         nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
-        self._places = Places(deps.targets, nodes, self._world_changed)
+        self._places = Places(deps, nodes, self._world_changed)
         self.watch(nodes, lambda node: ())
         self.watch(self._proxies, self._wants_target)
         deps.chaperons.subscribe(self._chaperon_changed)
@@ -98,11 +103,14 @@ class ProxyScheduler(Controller[Key]):
         if proxy["spec"].get("schedulingGates"):
             return None
         try:
-            demand = demand_of(proxy)
+            demand = self._demands.of(pod)
         except InvalidPod as error:
             await self._writes.say(proxy, f"{error}")
             return None
-        ranking = rank(demand, self._places.serving(pod.namespace), self._loads())
+        self._world.refresh()
+        self._turn += 1
+        places = self._places.serving(pod.namespace)
+        ranking = rank(demand, places, self._world.holdings, self._weights, turn=self._turn)
         view = self._view(pod, target, chaperon, demand, ranking)
         return await self._take(proxy, view, demand, steps.decide(view))
 
@@ -112,14 +120,6 @@ class ProxyScheduler(Controller[Key]):
             if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid:
                 return each.chaperon
         return None
-
-    def _loads(self) -> dict[str, Load]:
-        return {
-            target.node_name: Load(
-                self._proxies.store.count("place", target.node_name) + self._writes.choosing[target.node_name]
-            )
-            for target in self._deps.targets
-        }
 
     def _view(
         self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None, demand: Demand, ranking: Ranking
@@ -158,10 +158,3 @@ class ProxyScheduler(Controller[Key]):
 def _open(pod: Object) -> bool:
     """Whether a pod still wants a target."""
     return not (pod.deleting or pod.node_name or pod.phase in ("Succeeded", "Failed"))
-
-
-def _place_of(pod: Object) -> tuple[str, ...]:
-    if pod.phase in ("Succeeded", "Failed"):
-        return ()
-    place = pod.node_name or pod.known.claim
-    return (place,) if place else ()

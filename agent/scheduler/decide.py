@@ -96,15 +96,17 @@ def decide(view: View) -> Step:
 
 
 def _first(view: View) -> Step:
-    return Claim(view.ranking.order[0].node_name) if view.ranking.order else Wait()
+    places = view.ranking.order or view.ranking.pending
+    return Claim(places[0].node_name) if places else Wait()
 
 
 def _without_chaperon(view: View) -> Step:
     """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
     if not view.claim_ready:
         return _first(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
-    feasible = {place.node_name for place in view.ranking.order}
-    if view.claim in feasible and (view.claim not in view.attempts or view.ranking.order[0].node_name == view.claim):
+    places = view.ranking.order or view.ranking.pending
+    feasible = {place.node_name for place in places}
+    if view.claim in feasible and (view.claim not in view.attempts or places[0].node_name == view.claim):
         return Create()
     return _first(view)
 

@@ -1,7 +1,6 @@
 """What the proxy scheduler writes: claims, chaperons, the memory of attempts, bindings, the reason for waiting."""
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
 from agent.model.errors import InvalidPod
 from agent.scheduler.gather import attempts_annotation, attempts_of
+from agent.scheduler.world import World
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +31,11 @@ class Writes:
     What the process knows beyond the API objects only saves work or widens the choice; losing it loses nothing.
     """
 
-    def __init__(self, deps: Deps, proxies: Informer) -> None:
+    def __init__(self, deps: Deps, proxies: Informer, world: World) -> None:
         self._deps = deps
         self._client = deps.local.client
         self._proxies = proxies
-        self.choosing: Counter[str] = Counter()
-        """Virtual nodes to claims that are on their way."""
+        self._world = world
         self.unsent: dict[str, str] = {}
         """UIDs of pods to the virtual node they are claimed for, as long as no chaperon can have left for it."""
         self.bound: set[str] = set()
@@ -65,15 +64,18 @@ class Writes:
                 **self._untracked(proxy),
             }
         }
-        self.choosing[node_name] += 1
+        pod = self._proxies.store.get((metadata["namespace"], metadata["name"]))
+        if pod is None or pod.uid != metadata["uid"]:
+            return None
+        self._world.assume(pod, node_name)
         try:
             raw = await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"])
+            self._proxies.absorb(raw)
         except NotFound:
             return None
         finally:
-            self.choosing[node_name] -= 1
+            self._world.retract(pod)
         self.unsent[metadata["uid"]] = node_name
-        self._proxies.absorb(raw)
         return await self.create(proxy, node_name)
 
     def _untracked(self, proxy: dict[str, Any]) -> dict[str, Any]:

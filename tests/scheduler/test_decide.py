@@ -167,3 +167,11 @@ def test_no_other_target_is_claimed_while_a_chaperon_is_there_or_may_be(
     if isinstance(step, Claim):
         assert found is None
         assert ready or (not known and not held)
+
+
+def test_where_nothing_fits_one_candidate_waits_where_only_room_is_missing() -> None:
+    full = Ranking((), 0, (), (US, EU))
+    assert decide(view(**UNCLAIMED, ranking=full)) == Claim(US.node_name)
+    assert decide(view(chaperon=None, ranking=full)) == Create()
+    assert decide(view(chaperon=chaperon(REFUSAL), ranking=full)) == Wait("full")
+    assert decide(view(chaperon=chaperon(REFUSAL), ranking=Ranking((US,), 1, ()))) == GiveUp("full")
