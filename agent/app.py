@@ -23,6 +23,7 @@ from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.extender.server import Extender
 from agent.settings import Settings
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class App:
             stack.push_async_callback(local.close)
             for room in build_for_every_replica(local, self._clock, self._settings):
                 supervisor.spawn(room.name, room.run)
+            if self._settings.extender_address:
+                extender = Extender(local, self._clock, self._settings)
+                await extender.start()
+                supervisor.spawn("extender", extender.run)
             await asyncio.Event().wait()
 
     async def lead(self) -> None:

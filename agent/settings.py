@@ -1,6 +1,7 @@
 """Every setting of the agent: a flag, an environment variable (FLOTILLA_ and the flag in capitals), a default."""
 
 import argparse
+import ipaddress
 import math
 import os
 import socket
@@ -83,6 +84,13 @@ class Settings:
         " (repeat the flag; commas in the variable)",
         FORM,
     )
+    extender_address: str = _setting(
+        "", "HOST:PORT of the bind extender for the candidate scheduler (mode reserve); empty: none is served"
+    )
+    extender_cert: str = _setting("", "file of the extender's certificate; without one, it serves loopback only")
+    extender_key: str = _setting("", "file of the certificate's key")
+    extender_client_ca: str = _setting("", "file of the CA whose client certificates the extender accepts")
+    hold: float = _setting(30.0, "how long a candidate that has been given a node waits for its source's leave")
     target_plugins: bool = _setting(
         False, "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
     )
@@ -196,6 +204,32 @@ def _check(settings: Settings) -> None:
             raise InvalidSetting(f"{flag}: must be greater than 0")
     if not settings.health_address.rpartition(":")[2].isdigit():
         raise InvalidSetting(f"--health-address: {settings.health_address!r} is not HOST:PORT")
+    if settings.extender_address:
+        _check_extender(settings)
+
+
+def _check_extender(settings: Settings) -> None:
+    """Whoever reaches the extender can have candidates bound: it is on loopback, or knows its clients."""
+    host, _, port = settings.extender_address.rpartition(":")
+    if not (port.isdecimal() and 0 < int(port) < 65536):
+        raise InvalidSetting(f"--extender-address: {settings.extender_address!r} is not HOST:PORT")
+    files = (settings.extender_cert, settings.extender_key, settings.extender_client_ca)
+    if any(files) and not all(files):
+        raise InvalidSetting(
+            "--extender-cert, --extender-key and --extender-client-ca belong together: give all three or none"
+        )
+    if not any(files) and not _is_loopback(host.strip("[]")):
+        raise InvalidSetting(
+            f"--extender-address: {settings.extender_address!r} is not a loopback address, and plain HTTP is served on"
+            " those only: use 127.0.0.1, or give --extender-cert, --extender-key and --extender-client-ca"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_scores(settings: Settings) -> None:

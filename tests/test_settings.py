@@ -25,6 +25,13 @@ def test_cluster_properties_are_given_one_by_one_or_in_a_variable_with_commas(mo
     assert parse(["--cluster-property=a=b", "--cluster-property", "c="]).cluster_property == ("a=b", "c=")
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:10261", "127.9.0.1:1", "[::1]:10261", "localhost:10261"])
+def test_the_extender_is_plain_on_loopback_and_anywhere_with_certificates(address: str) -> None:
+    assert parse(["--extender-address", address]).extender_address == address
+    files = ["--extender-cert=c", "--extender-key=k", "--extender-client-ca=ca"]
+    assert parse(["--extender-address=0.0.0.0:10261", *files]).extender_client_ca == "ca"
+
+
 def test_help_names_every_flag_its_variable_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(["--help"])
@@ -64,6 +71,15 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--cluster-property", "tier"], "--cluster-property: 'tier' is not KEY=VALUE"),
         (["--cluster-property", "a b=c"], "--cluster-property"),
         (["--cluster-property", "a=b c"], "--cluster-property"),
+        (["--extender-address", "127.0.0.1"], "--extender-address.*HOST:PORT"),
+        (["--extender-address", "127.0.0.1:99999"], "--extender-address.*HOST:PORT"),
+        (["--extender-address", "0.0.0.0:10261"], "--extender-address.*plain HTTP.*--extender-client-ca"),
+        (["--extender-address", ":10261"], "--extender-address.*not a loopback address"),
+        (["--extender-address", "[::]:10261"], "--extender-address.*not a loopback address"),
+        (["--extender-address", "node.example.com:10261"], "--extender-address.*not a loopback address"),
+        (["--extender-address", "10.0.0.1:1", "--extender-cert=c", "--extender-key=k"], "give all three or none"),
+        (["--extender-address", "127.0.0.1:1", "--extender-client-ca=c"], "give all three or none"),
+        (["--hold", "0"], "--hold"),
         (["--log-level", "loud"], "--log-level.*DEBUG"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -1,0 +1,145 @@
+"""What to do about a bind that the scheduler asks for: pure (specs, section 4.2; design.md, ruling 10)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS
+from agent.model.hold import mark_of, round_is_over, round_of
+from agent.scheduler.extender.wire import BindingArgs
+
+NOT_ALLOWED = "not allowed"
+ENDED = "reservation ended: waiting for its source to ask again"
+
+STOPPING = "the agent is stopping: ask again"
+
+Outcome = Literal["not_allowed", "ended", "refused", "gone", "superseded", "stopping"]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The pod of the name that was asked for."""
+
+    uid: str
+    owner_kind: str = ""
+    """Of the owner that is its controller, empty when it has none."""
+    owner_name: str = ""
+    owner_uid: str = ""
+    node: str = ""
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class Chaperon:
+    """The PodChaperon of the same name."""
+
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """One bind, and the world around it."""
+
+    asked: BindingArgs
+    pod: Pod | None
+    chaperon: Chaperon | None
+    hold: str
+    """Id of this hold."""
+    reserved: bool = False
+    """This hold has marked the chaperon."""
+    newest: bool = True
+    """The scheduler has not asked for this pod again since."""
+    expired: bool = False
+    stopping: bool = False
+
+
+@dataclass(frozen=True)
+class Bind:
+    """The source allows it."""
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Say on the chaperon that its candidate has a node, in the round that its source asks for."""
+
+    uid: str
+    """Of the chaperon."""
+    round: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Until something changes, or time is up."""
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Answer with an error. `clear`: take the mark of this hold back; `end`: and note that its round is over."""
+
+    reason: str
+    outcome: Outcome
+    clear: bool = False
+    end: bool = False
+
+
+Step = Bind | Reserve | Wait | Refuse
+
+
+def decide(view: View) -> Step:
+    """The next step of a hold."""
+    mark = mark_of(view.chaperon.annotations) if view.chaperon else None
+    ours = view.reserved and mark is not None and mark.id == view.hold
+    if not view.newest or (view.reserved and not ours and _still_there(view)):
+        return Refuse("the scheduler has asked again for this pod: only its last attempt counts", "superseded")
+    reason = foreign(view.asked, view.pod, view.chaperon)
+    if reason or view.chaperon is None:
+        return Refuse(reason, "gone" if view.reserved else "refused", clear=ours and _still_there(view))
+    annotations = view.chaperon.annotations
+    if names.ANNOTATION_IS_ALLOWED in annotations:
+        return Bind()
+    if view.stopping:
+        return Refuse(STOPPING, "stopping", clear=ours)
+    by_rounds = names.LABEL_PARENT_CLUSTER_UID in view.chaperon.labels
+    if view.expired:
+        return Refuse(NOT_ALLOWED, "not_allowed", clear=ours, end=ours and by_rounds)
+    if view.reserved:
+        return Wait()
+    if by_rounds and round_is_over(annotations):
+        return Refuse(ENDED, "ended")
+    return Reserve(view.chaperon.uid, round_of(annotations))
+
+
+def foreign(asked: BindingArgs, pod: Pod | None, chaperon: Chaperon | None) -> str:
+    """Why a pod is no candidate of ours that waits for a node, empty when it is one."""
+    what = f"pod {asked.namespace}/{asked.name}"
+    if pod is None:
+        return f"{what} does not exist any more"
+    if pod.uid != asked.uid:
+        return f"{what} has UID {pod.uid}, not {asked.uid}: it was deleted and created again"
+    if pod.owner_kind != CHAPERONS.name or pod.owner_name != asked.name:
+        return (
+            f"{what} is not controlled by a {CHAPERONS.name} of its name: scheduler {names.SCHEDULER_CANDIDATE} is for"
+            " candidates only, use another schedulerName"
+        )
+    if pod.node:
+        return f"{what} is already bound to node {pod.node}"
+    if pod.deleting:
+        return f"{what} is being deleted"
+    if chaperon is None:
+        return f"{CHAPERONS.name} {asked.namespace}/{asked.name} does not exist any more"
+    if chaperon.uid != pod.owner_uid:
+        return f"{what} belongs to an earlier {CHAPERONS.name} of its name (UID {pod.owner_uid}, now {chaperon.uid})"
+    if chaperon.deleting:
+        return f"{CHAPERONS.name} {asked.namespace}/{asked.name} is being deleted"
+    return ""
+
+
+def _still_there(view: View) -> bool:
+    """Whether the chaperon of the pod is there to be written to."""
+    chaperon, pod = view.chaperon, view.pod
+    return chaperon is not None and not chaperon.deleting and (pod is None or pod.owner_uid == chaperon.uid)

@@ -1,0 +1,234 @@
+"""Binds that the scheduler asks for, each held until its source allows it, it is no use any more, or time is up."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.base.clock import Clock
+from agent.base.metrics import REGISTRY
+from agent.clusters.cluster import Cluster
+from agent.kube.errors import Conflict, KubeError, NotFound
+from agent.kube.store import Key
+from agent.model.hold import Mark, mark_of
+from agent.runtime.supervisor import Supervisor
+from agent.scheduler.extender.decide import Bind, Chaperon, Refuse, Reserve, View, Wait, decide
+from agent.scheduler.extender.gather import Candidates
+from agent.scheduler.extender.wire import BindingArgs
+
+log = logging.getLogger(__name__)
+
+HOLDS = Gauge("flotilla_extender_holds", "Candidates reserved on a node and waiting for leave.", registry=REGISTRY)
+BINDS = Counter(
+    "flotilla_extender_binds_total",
+    "Binds that the candidate scheduler asked for, by outcome.",
+    ("outcome",),
+    registry=REGISTRY,
+)
+HOLD_SECONDS = Histogram(
+    "flotilla_extender_hold_seconds",
+    "How long candidates were held, in seconds.",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
+    registry=REGISTRY,
+)
+
+
+class _Hold:
+    """One request of the scheduler that is not answered yet."""
+
+    def __init__(self, asked: BindingArgs) -> None:
+        self.id = uuid4().hex[:12]
+        self.asked = asked
+        self.key: Key = (asked.namespace, asked.name)
+        self.changed = asyncio.Event()
+        self.until = 0.0
+        self.round = 0
+        self.reserved = False
+        self.newest = True
+        self.expired = False
+        self.vanished = False
+        """The pod was seen to go."""
+
+    async def wait(self) -> None:
+        """Until something has changed or time is up."""
+        try:
+            async with asyncio.timeout_at(self.until):
+                await self.changed.wait()
+        except TimeoutError:
+            self.expired = True
+        self.changed.clear()
+
+
+class Holds:
+    """All of them. `limit` is the longest a hold lasts, in seconds."""
+
+    def __init__(self, local: Cluster, clock: Clock, limit: float) -> None:
+        self._client = local.client
+        self._clock = clock
+        self._supervisor = Supervisor("extender")
+        self._releasing = 0
+        self._released = asyncio.Event()
+        self._limit = limit
+        self._candidates = Candidates(local, self._wake)
+        self._by_key: dict[Key, list[_Hold]] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Let every hold answer now, and later ones at once."""
+        self._stopping = True
+        for key in self._by_key:
+            self._wake(key, "")
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what is still being taken back, but no longer than that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._releasing:
+                    self._released.clear()
+                    await self._released.wait()
+        await self._supervisor.stop()
+
+    async def bind(self, asked: BindingArgs) -> str:
+        """Answer one request: why the pod is not bound, empty when it is.
+
+        Cancel it when nobody waits for the answer any more: a reservation is then taken back.
+        """
+        hold = _Hold(asked)
+        with self._registered(hold):
+            try:
+                return await self._run(hold)
+            except KubeError as error:
+                BINDS.labels("error").inc()
+                self._release_later(hold)
+                return f"{error}"
+            except asyncio.CancelledError:
+                BINDS.labels("disconnected").inc()
+                self._release_later(hold)
+                raise
+
+    async def _run(self, hold: _Hold) -> str:
+        pod, chaperon = await self._candidates.find(hold.asked)
+        while True:
+            step = decide(
+                View(
+                    hold.asked,
+                    pod,
+                    chaperon,
+                    hold.id,
+                    reserved=hold.reserved,
+                    newest=hold.newest,
+                    expired=hold.expired,
+                    stopping=self._stopping,
+                )
+            )
+            match step:
+                case Bind():
+                    return await self._bind(hold)
+                case Reserve(uid, asked_round):
+                    await self._reserve(hold, uid, asked_round)
+                case Refuse():
+                    if not step.clear or chaperon is None or await self._clear(hold, chaperon, end=step.end):
+                        BINDS.labels(step.outcome).inc()
+                        return step.reason
+                case Wait():
+                    await hold.wait()
+            pod, chaperon = self._candidates.look(hold.asked, pod, hold.vanished)
+
+    async def _reserve(self, hold: _Hold, uid: str, asked_round: int) -> None:
+        hold.reserved = True
+        hold.round = asked_round
+        hold.until = asyncio.get_running_loop().time() + self._limit
+        mark = Mark(hold.id, self._clock.now() + timedelta(seconds=self._limit))
+        annotations = {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: str(mark)}
+        await self._patch(hold.key, {"uid": uid, "annotations": annotations})
+
+    async def _bind(self, hold: _Hold) -> str:
+        asked = hold.asked
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
+        }
+        await self._client.create_raw(PODS, binding, asked.namespace, sub="binding")
+        BINDS.labels("bound").inc()
+        return ""
+
+    async def _clear(self, hold: _Hold, chaperon: Chaperon, *, end: bool) -> bool:
+        """Take the reservation back; False when the chaperon has changed meanwhile and must be looked at again.
+
+        The version guards the leave that comes in this very moment, and the mark of a newer hold.
+        """
+        annotations: dict[str, str | None] = {names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None}
+        if end:
+            annotations[names.ANNOTATION_RESERVE_ENDED] = str(hold.round)
+        metadata = {"uid": chaperon.uid, "resourceVersion": chaperon.version, "annotations": annotations}
+        try:
+            await self._patch(hold.key, metadata)
+        except NotFound:
+            return True
+        except Conflict:
+            return not await self._candidates.refresh(hold.key)
+        return True
+
+    async def _patch(self, key: Key, metadata: dict[str, Any]) -> None:
+        namespace, name = key
+        self._candidates.absorb(await self._client.patch_raw(CHAPERONS, name, {"metadata": metadata}, namespace))
+
+    def _release_later(self, hold: _Hold) -> None:
+        if hold.reserved:
+            self._releasing += 1
+            self._supervisor.spawn(f"release {hold.id}", partial(self._release, hold))
+
+    async def _release(self, hold: _Hold) -> None:
+        """Take back what a hold has marked that got no answer. What fails here, the mark's own end puts right."""
+        try:
+            await self._candidates.refresh(hold.key)
+            while True:
+                chaperon = self._candidates.chaperon(hold.key)
+                mark = mark_of(chaperon.annotations) if chaperon else None
+                if chaperon is None or chaperon.deleting or mark is None or mark.id != hold.id:
+                    return
+                if names.ANNOTATION_IS_ALLOWED in chaperon.annotations:
+                    return
+                if await self._clear(hold, chaperon, end=False):
+                    return
+        except KubeError as error:
+            log.warning("reservation of %s/%s not taken back: %s", *hold.key, error)
+        finally:
+            self._releasing -= 1
+            self._released.set()
+
+    @contextmanager
+    def _registered(self, hold: _Hold) -> Iterator[None]:
+        holds = self._by_key.setdefault(hold.key, [])
+        for older in holds:
+            if older.asked.uid == hold.asked.uid:
+                older.newest = False
+                older.changed.set()
+        holds.append(hold)
+        started = time.monotonic()
+        HOLDS.inc()
+        try:
+            yield
+        finally:
+            HOLDS.dec()
+            holds.remove(hold)
+            if not holds:
+                del self._by_key[hold.key]
+            if hold.reserved:
+                HOLD_SECONDS.observe(time.monotonic() - started)
+
+    def _wake(self, key: Key, vanished: str) -> None:
+        for hold in self._by_key.get(key, ()):
+            hold.vanished = hold.vanished or hold.asked.uid == vanished
+            hold.changed.set()

@@ -1,0 +1,139 @@
+"""Candidates as sources ask for them, and the extender as a scheduler asks it."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.base.clock import SystemClock
+from agent.clusters.cluster import Cluster
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.runtime.supervisor import Supervisor
+from agent.sandbox import Cluster as SandboxCluster
+from agent.scheduler.extender.server import Extender
+from agent.settings import Settings
+from tests.controllers.rooms import eventually
+from tests.runtime.test_health import free_port
+
+Raw = dict[str, Any]
+
+RESERVED, ALLOWED = names.ANNOTATION_IS_RESERVED, names.ANNOTATION_IS_ALLOWED
+ROUND, ENDED, HOLD = names.ANNOTATION_RESERVE_ROUND, names.ANNOTATION_RESERVE_ENDED, names.ANNOTATION_HOLD
+
+
+def chaperon(name: str, *, rounds: bool = True, cpu: str = "1", **spec: Any) -> Raw:
+    """A candidate's PodChaperon; a source that knows no `rounds` is Admiralty's."""
+    labels = {names.LABEL_PARENT_UID: f"parent-of-{name}"}
+    if rounds:
+        labels[names.LABEL_PARENT_CLUSTER_UID] = "source"
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"schedulerName": names.SCHEDULER_CANDIDATE, "containers": [container], **spec},
+    }
+
+
+async def candidate(client: Client, namespace: str, name: str, **more: Any) -> Raw:
+    """A candidate, once the agent has made its pod, which is returned."""
+    await client.create(CHAPERONS, chaperon(name, **more), namespace)
+    return await eventually(lambda: client.get(PODS, name, namespace))
+
+
+async def annotations(client: Client, namespace: str, name: str) -> dict[str, str]:
+    """What the chaperon of a candidate says."""
+    found = await client.get(CHAPERONS, name, namespace)
+    return dict(found["metadata"].get("annotations") or {})
+
+
+async def annotate(client: Client, namespace: str, name: str, key: str, value: str) -> None:
+    """Write one annotation of a chaperon, as sources do."""
+    await client.patch(CHAPERONS, name, {"metadata": {"annotations": {key: value}}}, namespace)
+
+
+async def reserved(client: Client, namespace: str, name: str, *, other_than: str = "") -> str:
+    """Wait until a candidate is reserved, by another hold than the one named; returns the hold's mark."""
+
+    async def probe() -> str:
+        found = await annotations(client, namespace, name)
+        mark = found.get(HOLD, "")
+        return mark if RESERVED in found and mark != other_than else ""
+
+    return await eventually(probe)
+
+
+async def not_reserved(client: Client, namespace: str, name: str) -> dict[str, str]:
+    """Wait until a candidate is reserved no more; returns what its chaperon says then."""
+
+    async def probe() -> dict[str, str] | None:
+        found = await annotations(client, namespace, name)
+        return None if {RESERVED, HOLD} & found.keys() else {"": "", **found}
+
+    return await eventually(probe)
+
+
+async def bound(client: Client, namespace: str, name: str) -> str:
+    """Wait until a pod has a node, and return that."""
+
+    async def probe() -> str:
+        return str((await client.get(PODS, name, namespace))["spec"].get("nodeName", ""))
+
+    return await eventually(probe)
+
+
+class Asker:
+    """Asks the extender as a kube-scheduler does."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, tls: ssl.SSLContext | None = None) -> None:
+        self._http = http
+        self._url = url
+        self._tls = tls
+
+    async def post(self, body: bytes) -> str:
+        """The error in the answer to any body, empty when it says that the pod is bound."""
+        more: Raw = {"ssl": self._tls} if self._tls else {}
+        async with self._http.post(f"{self._url}/bind", data=body, **more) as answer:
+            assert answer.status == 200
+            return str((await answer.json())["Error"])
+
+    async def bind(self, pod: Raw, node: str, **other: str) -> str:
+        """The answer to a bind."""
+        metadata = pod["metadata"]
+        fields = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
+        return await self.post(json.dumps({**fields, "Node": node, **other}).encode())
+
+    @contextlib.asynccontextmanager
+    async def binding(self, pod: Raw, node: str) -> AsyncIterator[asyncio.Task[str]]:
+        """A bind under way; leaving cancels it, which closes its connection."""
+        task = asyncio.create_task(self.bind(pod, node))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def serving(cluster: SandboxCluster, **settings: Any) -> AsyncIterator[Asker]:
+    """An extender as one replica of the agent runs it."""
+    address = settings.pop("extender_address", f"127.0.0.1:{free_port()}")
+    tls = settings.pop("tls", None)
+    local = Cluster(load(str(cluster.kubeconfig)), "local")
+    async with contextlib.AsyncExitStack() as stack:
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        # Of a TLS connection that is closed, the loop has a step left to do.
+        stack.push_async_callback(asyncio.sleep, 0.05)
+        stack.push_async_callback(local.close)
+        supervisor = await stack.enter_async_context(Supervisor("test"))
+        extender = Extender(local, SystemClock(), Settings(extender_address=address, **settings))
+        await extender.start()
+        supervisor.spawn("extender", extender.run)
+        yield Asker(http, f"{'https' if tls else 'http'}://{address}", tls)
