@@ -48,6 +48,20 @@ def ago(seconds: float) -> dict[str, str]:
     return {SINCE: stamp(NOW - timedelta(seconds=seconds))}
 
 
+def reserved_until(seconds: float) -> dict[str, Any]:
+    mark = f"h {stamp(NOW + timedelta(seconds=seconds))}"
+    found = chaperon(RUNNING, {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: mark})
+    found["metadata"]["resourceVersion"] = "7"
+    return found
+
+
+def test_a_reservation_that_nobody_holds_any_more_is_taken_back_after_its_end() -> None:
+    assert outcome(reserved_until(10), pod(RUNNING)) == [LookAgain(15.0)]
+    cleared = {names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None}
+    patch = {"metadata": {"annotations": cleared, "resourceVersion": "7"}}
+    assert outcome(reserved_until(-10), pod(RUNNING)) == [PatchChaperon(patch)]
+
+
 def test_a_pod_that_never_existed_is_made() -> None:
     assert outcome(chaperon()) == [CreatePod()]
 

@@ -10,6 +10,7 @@ import msgspec
 from agent.api import names
 from agent.base.clock import parse, stamp
 from agent.model.diff import equivalent, merge_patch
+from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, resize_patch, told
 from agent.model.status import restarts_left_behind, with_restarts
 
@@ -72,6 +73,10 @@ def decide(view: View, now: datetime) -> list[Action]:
     """The actions that bring chaperon and pod in line."""
     if view.chaperon["metadata"].get("deletionTimestamp"):
         return []
+    return [*_delegate(view, now), *_reservation(view.chaperon, now)]
+
+
+def _delegate(view: View, now: datetime) -> list[Action]:
     if view.pod is None:
         return _without_pod(view, now)
     uid = view.chaperon["metadata"]["uid"]
@@ -120,6 +125,18 @@ def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
     if worth_telling(status) and not equivalent(chaperon.get("status") or {}, status):
         actions.append(PutStatus(status))
     return actions
+
+
+def _reservation(chaperon: dict[str, Any], now: datetime) -> list[Action]:
+    """Take back a reservation whose holder was killed: its source would go on to count on it."""
+    due = left_behind(chaperon["metadata"].get("annotations") or {})
+    if due is None:
+        return []
+    if now < due:
+        return [LookAgain((due - now).total_seconds())]
+    patch = _annotations({names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None})
+    patch["metadata"]["resourceVersion"] = chaperon["metadata"]["resourceVersion"]
+    return [PatchChaperon(patch)]
 
 
 def _restarts(annotations: Mapping[str, str]) -> dict[str, int]:
