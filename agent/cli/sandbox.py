@@ -51,6 +51,9 @@ def up(
     pods_per_node: Annotated[int, typer.Option(min=1, help="Pods that fit on a node.")] = 110,
     node_cpu: Annotated[str, typer.Option(help="CPU of a node.")] = "32",
     node_memory: Annotated[str, typer.Option(help="Memory of a node.")] = "256Gi",
+    candidate_scheduler: Annotated[
+        bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
+    ] = False,
     network: Annotated[Network, typer.Option(help="Network namespaces (root) or loopback addresses.")] = Network.AUTO,
 ) -> None:
     """Start the clusters; in a sandbox that is up, start again what died."""
@@ -66,6 +69,7 @@ def up(
             node_cpu=node_cpu,
             node_memory=node_memory,
             pods_per_node=pods_per_node,
+            candidate_scheduler=candidate_scheduler,
             network=network.value,
             progress=default(),
         )

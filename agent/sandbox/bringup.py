@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import json
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,10 +13,13 @@ import aiohttp
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.sandbox import certificates, kubeconfig, network, objects, process
+from agent.sandbox.candidates import scheduler_configuration
 from agent.sandbox.components import (
     AGENT,
     AGENT_KUBECONFIG,
     APISERVER,
+    CANDIDATE_SCHEDULER,
+    CANDIDATE_SCHEDULER_CONFIG,
     CONTROLLER_MANAGER,
     ETCD,
     KWOK,
@@ -24,6 +28,7 @@ from agent.sandbox.components import (
     Component,
     Context,
     components,
+    extender_address,
 )
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan, Plan
@@ -196,8 +201,14 @@ async def bring_up(runner: Runner, task: Task) -> None:
 
 
 async def start_agents(runner: Runner) -> None:
-    """Start the cluster's webhook and agent, if it is to have them, and wait until both are ready."""
-    wanted = [component for component in (WEBHOOK, AGENT) if component.name in components(runner.plan)]
+    """Start the cluster's webhook, agent and candidate scheduler, if it is to have them; wait until all are ready."""
+    ours = (WEBHOOK, AGENT, CANDIDATE_SCHEDULER)
+    wanted = [component for component in ours if component.name in components(runner.plan)]
+    if CANDIDATE_SCHEDULER in wanted:
+        pki = runner.directory / "pki"
+        url = f"http://{extender_address(runner.cluster)}"
+        configuration = scheduler_configuration(str(pki / "kube-scheduler.kubeconfig"), url)
+        _write_private(runner.directory / CANDIDATE_SCHEDULER_CONFIG, json.dumps(configuration, indent=1).encode())
     for component in wanted:
         runner.start(component)
     for component in wanted:

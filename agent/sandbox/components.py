@@ -9,6 +9,8 @@ from agent.sandbox.plan import SERVICE_RANGE, ClusterPlan, Plan
 
 _CLIENT_LIMITS = ["--kube-api-qps=1000", "--kube-api-burst=2000"]
 _STALE_CONTROLLERS = ("ReplicaSet", "Job", "StatefulSet", "DaemonSet")
+CANDIDATE_SCHEDULER_CONFIG = "candidate-scheduler.json"
+"""In the cluster's directory."""
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -44,12 +46,15 @@ class Component:
     arguments: Callable[[Context], list[str]]
     ports: tuple[str, ...] = ()
     module: str = ""
+    program: str = ""
+    """Where it is not called as the component is."""
     health: str = ""
 
     def argv(self, context: Context) -> list[str]:
         """The whole command line."""
-        start = [sys.executable, "-m", self.module] if self.module else [context.plan.programs[self.name]]
-        return start + self.arguments(context)
+        if self.module:
+            return [sys.executable, "-m", self.module, *self.arguments(context)]
+        return [context.plan.programs[self.program or self.name], *self.arguments(context)]
 
 
 def _etcd(context: Context) -> list[str]:
@@ -127,6 +132,15 @@ def _scheduler(context: Context) -> list[str]:
     ]
 
 
+def _candidate_scheduler(context: Context) -> list[str]:
+    return [
+        f"--config={context.file(CANDIDATE_SCHEDULER_CONFIG)}",
+        f"--bind-address={context.cluster.private_address}",
+        f"--secure-port={context.port('candidate-scheduler')}",
+        f"--cert-dir={context.pki('')}",
+    ]
+
+
 def _kwok(context: Context) -> list[str]:
     return [
         f"--kubeconfig={context.pki('kwok.kubeconfig')}",
@@ -152,14 +166,21 @@ def _webhook(context: Context) -> list[str]:
 
 def _agent(context: Context) -> list[str]:
     address = context.cluster.address
+    extender = [f"--extender-address={extender_address(context.cluster)}"] if context.plan.candidate_scheduler else []
     return [
         f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
         f"--cluster-name={context.cluster.name}",
         "--namespace=kube-system",
         f"--health-address={address}:{context.port('agent-health')}",
         f"--node-address={address}",
+        *extender,
         *context.plan.agent_flags,
     ]
+
+
+def extender_address(cluster: ClusterPlan) -> str:
+    """HOST:PORT where a cluster's agent serves its candidate scheduler."""
+    return f"{cluster.private_address}:{cluster.ports['extender']}"
 
 
 ETCD = Component("etcd", _etcd, ports=("etcd", "etcd-peer"))
@@ -169,6 +190,9 @@ SCHEDULER = Component("kube-scheduler", _scheduler, ports=("kube-scheduler",))
 KWOK = Component("kwok", _kwok)
 WEBHOOK = Component("webhook", _webhook, ports=("webhook", "webhook-health"), module="webhook", health="webhook-health")
 AGENT = Component("agent", _agent, ports=("agent-health",), module="agent", health="agent-health")
+CANDIDATE_SCHEDULER = Component(
+    "candidate-scheduler", _candidate_scheduler, ports=("candidate-scheduler",), program="kube-scheduler"
+)
 
 _CONTROL_PLANE = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl")
@@ -178,4 +202,6 @@ PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl")
 def components(plan: Plan) -> Mapping[str, Component]:
     """The processes of each cluster by name, in the order in which they start."""
     table = (*_CONTROL_PLANE, WEBHOOK, AGENT) if plan.agents else _CONTROL_PLANE
+    if plan.candidate_scheduler:
+        table = (*table, CANDIDATE_SCHEDULER)
     return {component.name: component for component in table}

@@ -26,6 +26,7 @@ class Request:
     agent_flags: tuple[str, ...]
     webhook_flags: tuple[str, ...]
     network: Network
+    candidate_scheduler: bool = False
 
 
 async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
@@ -43,6 +44,7 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
         agents=request.agents,
         agent_flags=request.agent_flags,
         webhook_flags=request.webhook_flags,
+        candidate_scheduler=request.candidate_scheduler,
     )
     if not separate:
         return dataclasses.replace(plan, clusters=_on_loopback(name, request))

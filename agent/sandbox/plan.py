@@ -23,6 +23,8 @@ PORTS = {
     "webhook": 9443,
     "webhook-health": 8082,
     "agent-health": 8081,
+    "candidate-scheduler": 10260,
+    "extender": 10261,
 }
 """Default port of everything that listens; a cluster without an address of its own may have to take others."""
 
@@ -81,6 +83,7 @@ class Plan:
     agents: bool = True
     agent_flags: tuple[str, ...] = ()
     webhook_flags: tuple[str, ...] = ()
+    candidate_scheduler: bool = False
 
     def dump(self) -> bytes:
         """The plan as JSON."""

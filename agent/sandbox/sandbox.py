@@ -60,8 +60,8 @@ class Sandbox:
     """Several clusters in one directory.
 
     `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` in each. `regions`: `CLUSTER=REGION` pairs.
-    `agent_flags`, `webhook_flags`: appended to the command lines. `network`: `auto` gives each cluster a network
-    namespace where that is allowed, else a loopback address.
+    `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
+    `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Sandbox:
         node_cpu: str = "32",
         node_memory: str = "256Gi",
         pods_per_node: int = 110,
+        candidate_scheduler: bool = False,
         network: Network = "auto",
         progress: Progress | None = None,
     ) -> None:
@@ -90,6 +91,7 @@ class Sandbox:
             agent_flags=tuple(agent_flags),
             webhook_flags=tuple(webhook_flags),
             network=network,
+            candidate_scheduler=candidate_scheduler,
         )
         self._progress = progress or Silent()
         self._plan: Plan | None = None
@@ -181,8 +183,7 @@ class Sandbox:
         for cluster in self.clusters:
             for name in components(self.plan):
                 pid = cluster.pid(name)
-                state: State = "running" if pid else "dead"
-                found.append(ProcessStatus(cluster.name, cluster.address, name, pid, state))
+                found.append(ProcessStatus(cluster.name, cluster.address, name, pid, "running" if pid else "dead"))
         return found
 
     async def join(self, *, self_target: bool = False) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
+from agent.sandbox.candidates import scheduler_configuration
 from agent.sandbox.components import PROGRAMS, Context, components
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
 
@@ -20,6 +21,22 @@ def test_agents_are_left_out_when_not_wanted() -> None:
     control_plane = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
     assert list(components(dataclasses.replace(PLAN, agents=False))) == control_plane
     assert list(components(PLAN)) == [*control_plane, "webhook", "agent"]
+
+
+def test_a_candidate_scheduler_is_run_only_when_wanted_and_then_the_agent_serves_it() -> None:
+    plan = dataclasses.replace(PLAN, candidate_scheduler=True)
+    assert "candidate-scheduler" not in components(PLAN)
+    assert not any(flag.startswith("--extender") for flag in argv("agent"))
+    assert argv("candidate-scheduler", plan=plan)[:2] == [
+        "/bin/kube-scheduler",
+        "--config=/d/us/candidate-scheduler.json",
+    ]
+    assert "--extender-address=127.0.0.1:10261" in argv("agent", plan=plan)
+    assert "--extender-address=127.70.1.2:10261" in argv("agent", SHARED, plan)
+    configuration = scheduler_configuration("/k", "http://127.0.0.1:10261")
+    (extender,) = configuration["extenders"]
+    assert (extender["bindVerb"], extender["ignorable"]) == ("bind", False)
+    assert not {"filterVerb", "prioritizeVerb", "preemptVerb", "managedResources"} & extender.keys()
 
 
 def test_with_an_address_of_its_own_only_the_api_server_is_reachable_from_outside() -> None:
@@ -47,5 +64,6 @@ def test_our_processes_run_with_this_python_and_take_extra_flags() -> None:
 
 
 def test_what_listens_on_the_clusters_address_has_ports_of_its_own() -> None:
-    ports = [SEPARATE.ports[port] for component in components(PLAN).values() for port in component.ports]
+    plan = dataclasses.replace(PLAN, candidate_scheduler=True)
+    ports = [SEPARATE.ports[port] for component in components(plan).values() for port in component.ports]
     assert len(ports) == len(set(ports))
