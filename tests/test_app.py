@@ -17,6 +17,7 @@ from agent.kube.errors import NotFound
 from agent.model.virtualnode import virtual_node
 from agent.sandbox import Cluster
 from tests.runtime.test_health import free_port
+from tests.scheduler.extender.candidates import Asker
 from tests.waiting import until
 
 
@@ -82,6 +83,31 @@ async def test_a_replica_that_does_not_lead_keeps_virtual_nodes_alive(
     await client.delete(NODES, name)
 
 
+@pytest.mark.cluster
+async def test_a_replica_that_does_not_lead_serves_the_bind_extender(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    spec = {"holderIdentity": "leader", "leaseDurationSeconds": 3600, "renewTime": micro_stamp(SystemClock().now())}
+    await client.create(LEASES, {"metadata": {"name": names.LEASE_CONTROLLERS, "namespace": namespace}, "spec": spec})
+    health, extender = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    flags = [f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", f"--health-address={health}"]
+    async with agent(*flags, f"--extender-address={extender}") as process, aiohttp.ClientSession() as http:
+        asker = Asker(http, f"http://{extender}")
+        missing = {"metadata": {"name": "web", "namespace": namespace, "uid": "u"}}
+
+        async def answer() -> str:
+            with contextlib.suppress(aiohttp.ClientError):
+                return await asker.bind(missing, "node")
+            return ""
+
+        assert "does not exist any more" in await until(answer, 40)
+        assert await holder(client, namespace) == "leader"
+        process.send_signal(signal.SIGTERM)
+        _, told = await process.communicate()
+        assert process.returncode == 0, told.decode()
+        assert b"Traceback" not in told
+
+
 async def renewal(client: Client, name: str) -> str:
     with contextlib.suppress(NotFound):
         found: str = (await client.get(LEASES, name, names.NODE_LEASE_NAMESPACE))["spec"]["renewTime"]
@@ -99,8 +125,14 @@ async def renewed_since(client: Client, name: str, before: str) -> bool:
         (["--kubeconfig=/nonexistent"], "no kubeconfig at /nonexistent"),
         (["--probe-interval=0"], "--probe-interval"),
         (["--log-level=loud"], "--log-level"),
+        (["--extender-address=0.0.0.0:10261"], "--extender-address"),
     ],
-    ids=["a kubeconfig that is missing", "a number that makes no sense", "a level that does not exist"],
+    ids=[
+        "a kubeconfig that is missing",
+        "a number that makes no sense",
+        "a level that does not exist",
+        "an extender for everybody",
+    ],
 )
 async def test_what_cannot_work_ends_the_agent_with_one_line_that_says_why(flags: list[str], words: str) -> None:
     async with agent(*flags) as process:

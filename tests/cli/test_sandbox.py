@@ -31,12 +31,14 @@ async def run(*arguments: str) -> tuple[int, str, str]:
 
 async def test_up_status_up_again_and_down(tmp_path: Path) -> None:
     directory = ("--dir", str(tmp_path / "sandbox"))
-    up = ("up", *directory, "--clusters", "one", "--nodes", "kwok:1", "--no-agents")
+    up = ("up", *directory, "--clusters", "one", "--nodes", "kwok:1", "--no-agents", "--candidate-scheduler")
     try:
         code, output, errors = await run(*up)
         assert (code, output) == (0, f"one: export KUBECONFIG={tmp_path}/sandbox/one/kubeconfig\n")
         assert "cluster one: ready at https://" in errors
-        assert (await run("status", *directory))[0] == 0
+        code, output, _ = await run("status", *directory)
+        assert code == 0
+        assert "candidate-scheduler" in output
         sandbox = Sandbox.open(tmp_path / "sandbox")
         await sandbox.kill("one", "kwok")
         code, output, _ = await run("status", *directory, "-o", "json")

@@ -30,11 +30,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    """Clusters a, b and t, all of them called `same`."""
-    flags = (*AGENT_FLAGS, "--cluster-name=same", "--agent-interval=1")
-    sandbox = Sandbox(tmp_path_factory.mktemp("peers") / "three", ("a", "b", "t"), "kwok:2", agent_flags=flags)
+    """Clusters a, b and t, all of them called `same`; their candidate schedulers run while a test wants them."""
+    flags = (*AGENT_FLAGS, "--cluster-name=same", "--agent-interval=1", "--hold=5")
+    directory = tmp_path_factory.mktemp("peers") / "three"
+    sandbox = Sandbox(directory, ("a", "b", "t"), "kwok:2", agent_flags=flags, candidate_scheduler=True)
     async with fleet_of(sandbox) as fleet:
+        for name in fleet.names:
+            await sandbox.stop(name, "candidate-scheduler")
         yield fleet
+
+
+@contextlib.asynccontextmanager
+async def candidate_schedulers(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
+    """A candidate scheduler in some clusters, which their agents serve."""
+    await asyncio.gather(*(fleet.sandbox.start(name, "candidate-scheduler") for name in clusters))
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(fleet.sandbox.stop(name, "candidate-scheduler") for name in clusters))
 
 
 @contextlib.asynccontextmanager

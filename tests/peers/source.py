@@ -48,6 +48,8 @@ class SourcePeer:
         self._namespace = namespace
         self._goals = goals
         self._reserve = reserve
+        self.away = False
+        """It makes candidates and allows none."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -98,6 +100,8 @@ class SourcePeer:
                 await self._delete_losers(proxy, allowed)
             return
         if len(candidates) < len(self._goals) or any(not _decided(each) for each in candidates.values()):
+            return
+        if self.away:
             return
         for name, candidate in candidates.items():
             if RESERVED in own(candidate):

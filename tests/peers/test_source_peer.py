@@ -13,8 +13,8 @@ from agent.kube.client import Client
 from agent.sandbox.objects import connect
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
-from tests.peers.conftest import without_agent
-from tests.peers.contract import MISSING, PROVIDER, RESERVED, condition, proxy_of
+from tests.peers.conftest import candidate_schedulers, without_agent
+from tests.peers.contract import ALLOWED, MISSING, PROVIDER, RESERVED, condition, proxy_of
 from tests.peers.source import Goal, SourcePeer
 from tests.peers.target import TargetPeer
 from tests.peers.writes import while_idle
@@ -148,6 +148,78 @@ async def test_a_reserving_source_does_no_harm_before_there_is_a_candidate_sched
         await empty(fleet, namespace)
 
 
+async def test_a_candidate_is_reserved_allowed_and_runs(fleet: Fleet, namespace: str, tmp_path: Path) -> None:
+    b, t = fleet.clients["b"], fleet.clients["t"]
+    async with (
+        candidate_schedulers(fleet, "t"),
+        goals(fleet, namespace, tmp_path, "t") as found,
+        SourcePeer.serving(b, namespace, found, reserve=True),
+    ):
+        await create(fleet, namespace, found, manifests.pod("web"))
+        await fleet.running(namespace, "web", 1, source="b")
+        await fleet.agree(namespace)
+        (winner,) = await t.list(CHAPERONS, namespace)
+        assert {RESERVED, ALLOWED} <= winner["metadata"]["annotations"].keys()
+        await b.delete(PODS, "web", namespace)
+        await empty(fleet, namespace)
+
+
+async def test_of_two_candidates_one_is_allowed_and_the_loser_leaves_no_reservation(
+    fleet: Fleet, namespace: str, tmp_path: Path
+) -> None:
+    a, b, t = (fleet.clients[name] for name in ("a", "b", "t"))
+    async with (
+        candidate_schedulers(fleet, "a", "t"),
+        goals(fleet, namespace, tmp_path, "t", "a") as found,
+        SourcePeer.serving(b, namespace, found, reserve=True),
+    ):
+        await create(fleet, namespace, found, manifests.pod("web"))
+        await fleet.running(namespace, "web", 1, source="b")
+        await fleet.until("the loser is gone", lambda: nothing_in(a, namespace), about=namespace)
+        await fleet.agree(namespace)
+        ((cluster, delegate),) = (await fleet.delegates(namespace)).values()
+        assert (cluster, delegate["status"]["phase"]) == ("t", "Running")
+        await b.delete(PODS, "web", namespace)
+        await empty(fleet, namespace)
+        assert await t.list(PODS, namespace) == []
+    # Two candidates of one pod are how this protocol works.
+    fleet.census.duplicates.clear()
+
+
+async def test_a_source_that_comes_late_finds_its_candidate_reserved_again(
+    fleet: Fleet, namespace: str, tmp_path: Path
+) -> None:
+    b, t = fleet.clients["b"], fleet.clients["t"]
+    async with (
+        candidate_schedulers(fleet, "t"),
+        goals(fleet, namespace, tmp_path, "t") as found,
+        SourcePeer.serving(b, namespace, found, reserve=True) as peer,
+    ):
+        peer.away = True
+        await create(fleet, namespace, found, manifests.pod("web"))
+        await fleet.until("it is reserved", lambda: reservation(t, namespace), about=namespace)
+
+        async def ran_out() -> bool:
+            return not await reservation(t, namespace)
+
+        await fleet.until("its hold has ended", ran_out, about=namespace)
+        peer.away = False
+        await fleet.running(namespace, "web", 1, source="b")
+        await fleet.agree(namespace)
+        await b.delete(PODS, "web", namespace)
+        await empty(fleet, namespace)
+
+
+async def nothing_in(client: Client, namespace: str) -> bool:
+    return not await client.list(CHAPERONS, namespace) and not await client.list(PODS, namespace)
+
+
+async def reservation(client: Client, namespace: str) -> bool:
+    return any(
+        RESERVED in (each["metadata"].get("annotations") or {}) for each in await client.list(CHAPERONS, namespace)
+    )
+
+
 async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:
@@ -164,7 +236,7 @@ async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
             await fleet.running(namespace, "web", 1, source="b")
             await fleet.agree(namespace)
             (winner,) = await t.list(CHAPERONS, namespace)
-            assert {RESERVED, "multicluster.admiralty.io/is-allowed"} <= winner["metadata"]["annotations"].keys()
+            assert {RESERVED, ALLOWED} <= winner["metadata"]["annotations"].keys()
             assert condition(winner, "PodScheduled")["status"] == "True"
             assert await a.list(CHAPERONS, namespace) == []
             await b.delete(PODS, "web", namespace)
