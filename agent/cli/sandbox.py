@@ -14,10 +14,9 @@ import typer
 
 from agent.kube.errors import KubeError
 from agent.sandbox import Sandbox, SandboxError, binaries
-from agent.sandbox.components import PROGRAMS
 from agent.sandbox.progress import default
 
-app = typer.Typer(help="Several real clusters on this machine, with fake nodes.", no_args_is_help=True)
+app = typer.Typer(help="Several real clusters on this machine.", no_args_is_help=True)
 
 Result = TypeVar("Result")
 Directory = Annotated[Path, typer.Option("--dir", help="Directory of the sandbox.")]
@@ -42,15 +41,15 @@ class Network(StrEnum):
 def up(
     directory: Directory = Path(".sandbox"),
     clusters: Annotated[str, typer.Option(help="Names of the clusters.")] = "cd,us,eu",
-    nodes: Annotated[str, typer.Option(help="Nodes of each cluster: kwok:N for N fake ones.")] = "kwok:5",
+    nodes: Annotated[str, typer.Option(help="Nodes of each cluster: kwok:N (fake) or real:1 (root).")] = "kwok:5",
     agents: Annotated[bool, typer.Option(help="Run our agent and webhook in each cluster.")] = True,
     join: Annotated[bool, typer.Option("--join", help="Make the first cluster the source of all others.")] = False,
     self_target: Annotated[bool, typer.Option("--self", help="With --join: the source is a target, too.")] = False,
     agent_flag: Annotated[list[str], typer.Option(help="Flag for every agent, such as --agent-flag=--x=1.")] = [],  # noqa: B006
     region_of: Annotated[list[str], typer.Option(help="CLUSTER=REGION; by default each is its own region.")] = [],  # noqa: B006
     pods_per_node: Annotated[int, typer.Option(min=1, help="Pods that fit on a node.")] = 110,
-    node_cpu: Annotated[str, typer.Option(help="CPU of a node.")] = "32",
-    node_memory: Annotated[str, typer.Option(help="Memory of a node.")] = "256Gi",
+    node_cpu: Annotated[str, typer.Option(help="CPU of a fake node.")] = "32",
+    node_memory: Annotated[str, typer.Option(help="Memory of a fake node.")] = "256Gi",
     candidate_scheduler: Annotated[
         bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
     ] = False,
@@ -95,12 +94,14 @@ def down(directory: Directory = Path(".sandbox")) -> None:
 @app.command()
 def programs(
     with_helm: Annotated[bool, typer.Option("--helm", help="Helm, too.")] = False,
+    real: Annotated[bool, typer.Option("--real", help="Those of real nodes, too; installs Debian packages.")] = False,
 ) -> None:
     """Find the control plane's programs, or download or build them, and print where they are."""
 
     async def run() -> dict[str, str]:
         progress = default()
-        found = dict((await binaries.find(PROGRAMS, progress)).paths)
+        found = dict((await binaries.for_nodes("real", progress)).paths) if real else {}
+        found |= (await binaries.for_nodes("kwok", progress)).paths
         return found | ({"helm": await binaries.helm(progress)} if with_helm else {})
 
     for name, path in _run(run()).items():

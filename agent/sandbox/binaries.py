@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TextIO
 
 from agent.sandbox import build, download
-from agent.sandbox.components import PROGRAMS
+from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import ETCD, KUBERNETES, KWOK
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.objects import REPOSITORY
+from agent.sandbox.plan import NodeKind
 from agent.sandbox.progress import Progress
+from agent.sandbox.realnode import host
 
 HELM = "v3.19.5"
 OLDEST_MINOR = 30
@@ -59,6 +61,15 @@ async def find(names: Sequence[str], progress: Progress) -> Programs:
         reasons.append(f"{place}: not all programs are of one Kubernetes version from 1.{OLDEST_MINOR} on")
     folder = _cached(names) or await _obtain(names, progress, reasons)
     return Programs({name: str(folder / name) for name in names}, KUBERNETES.removeprefix("v").rpartition(".")[0])
+
+
+async def for_nodes(kind: NodeKind, progress: Progress) -> Programs:
+    """The programs of a sandbox with this kind of nodes; for real ones also the machine's own. Raises SandboxError."""
+    if kind == "kwok":
+        return await find(PROGRAMS, progress)
+    machine = await host.programs(progress)
+    found = await find(REAL_PROGRAMS, progress)
+    return Programs({**machine, **found.paths}, found.version)
 
 
 def built_folder() -> Path:

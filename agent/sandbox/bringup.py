@@ -23,16 +23,19 @@ from agent.sandbox.components import (
     CONTROLLER_MANAGER,
     ETCD,
     KWOK,
+    NODE,
     SCHEDULER,
     WEBHOOK,
     Component,
     Context,
     components,
     extender_address,
+    node_components,
 )
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan, Plan
 from agent.sandbox.progress import Task
+from agent.sandbox.realnode import boot, host
 
 START_SECONDS = 120.0
 """Patience with one step: twelve clusters that start at once on two cores need a good part of it."""
@@ -67,12 +70,14 @@ class Runner:
         if not self.cluster.namespace:
             self._require_free_ports(component)
         env = process.environment(os.environ, self.mark(component.name), str(objects.REPOSITORY))
+        env["PATH"] = host.search_path()
         return process.start(
             component.argv(self._context),
             env,
             log=self.directory / f"{component.name}.log",
             pid_file=self.directory / f"{component.name}.pid",
             namespace=self.cluster.namespace,
+            mounts=(self.find(NODE.name) or 0) if component.on_node else 0,
         )
 
     async def started(self, component: Component) -> int:
@@ -134,7 +139,7 @@ def write_files(cluster: ClusterPlan, directory: Path) -> None:
     directory.mkdir(mode=0o700, exist_ok=True)
     pki.mkdir(mode=0o700, exist_ok=True)
     authority = certificates.Authority(cluster.name, datetime.datetime.now(datetime.UTC))
-    hosts = [cluster.address, "10.96.0.1", "127.0.0.1", "localhost", cluster.name]
+    hosts = [cluster.address, cluster.first_service, "127.0.0.1", "localhost", cluster.name]
     hosts += ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
     serving = authority.serving(hosts)
     private, public = certificates.service_account_keys()
@@ -152,10 +157,22 @@ def write_files(cluster: ClusterPlan, directory: Path) -> None:
     for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
         text = kubeconfig.render(cluster.name, cluster.server, authority.pair.certificate, client=clients[name])
         files[f"{name}.kubeconfig"] = text.encode()
+    if cluster.nodes.kind == "real":
+        files |= _node_files(cluster, authority)
     for name, content in files.items():
         _write_private(pki / name, content)
     admin = kubeconfig.render(cluster.name, cluster.server, authority.pair.certificate, client=clients["admin"])
     _write_private(directory / "kubeconfig", admin.encode())
+
+
+def _node_files(cluster: ClusterPlan, authority: certificates.Authority) -> dict[str, bytes]:
+    serving = boot.serving_pair(cluster, authority)
+    files = {"kubelet.crt": serving.certificate, "kubelet.key": serving.key}
+    for name, subject in boot.clients(cluster).items():
+        client = authority.client(*subject)
+        text = kubeconfig.render(cluster.name, cluster.server, authority.pair.certificate, client=client)
+        files[f"{name}.kubeconfig"] = text.encode()
+    return files
 
 
 async def write_agent_kubeconfig(runner: Runner, client: Client) -> None:
@@ -177,11 +194,16 @@ async def bring_up(runner: Runner, task: Task) -> None:
         await runner.started(ETCD)
         task.update(1, STEPS, "API server")
         runner.start(APISERVER)
+        if runner.plan.real_nodes:
+            await boot.boot(runner)
         client = objects.connect(runner.directory / "kubeconfig", name=cluster.name)
         async with client.session:
             await runner.wait("/readyz", lambda: objects.is_ready(client), APISERVER, ETCD)
             task.update(2, STEPS, "nodes")
-            runner.start(KWOK)
+            if runner.plan.real_nodes:
+                boot.start(runner)
+            else:
+                runner.start(KWOK)
             runner.start(SCHEDULER)
             await objects.apply_definitions(client)
             await runner.wait("CRDs established", lambda: objects.is_served(client), APISERVER, ETCD)
@@ -189,7 +211,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             runner.start(CONTROLLER_MANAGER)
             await write_agent_kubeconfig(runner, client)
             await objects.apply_nodes(client, cluster, f"v{runner.plan.kubernetes}.0")
-            needed = (CONTROLLER_MANAGER, KWOK, SCHEDULER, APISERVER, ETCD)
+            needed = (*node_components(runner.plan), CONTROLLER_MANAGER, SCHEDULER, APISERVER, ETCD)
             await runner.wait("nodes ready", lambda: objects.is_usable(client, cluster), *needed)
             await runner.started(SCHEDULER)
     except KubeError as error:

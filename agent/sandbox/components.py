@@ -5,7 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.sandbox.plan import SERVICE_RANGE, ClusterPlan, Plan
+from agent.sandbox.plan import ClusterPlan, Plan
+from agent.sandbox.realnode import kubelet, machine
+
+VIRTUAL_KUBELET_PORT = 10300
+"""First port of virtual nodes in a cluster with a real node."""
 
 _CLIENT_LIMITS = ["--kube-api-qps=1000", "--kube-api-burst=2000"]
 _STALE_CONTROLLERS = ("ReplicaSet", "Job", "StatefulSet", "DaemonSet")
@@ -40,7 +44,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Component:
-    """One process: `ports` are those it listens on, `health` names the port of its plain /readyz, if it has one."""
+    """One process: `ports` are those it listens on, `health` names the port of its plain /readyz, if it has one.
+
+    What is `on_node` sees the file system of the cluster's real node.
+    """
 
     name: str
     arguments: Callable[[Context], list[str]]
@@ -49,6 +56,7 @@ class Component:
     program: str = ""
     """Where it is not called as the component is."""
     health: str = ""
+    on_node: bool = False
 
     def argv(self, context: Context) -> list[str]:
         """The whole command line."""
@@ -80,7 +88,7 @@ def _apiserver(context: Context) -> list[str]:
         f"--advertise-address={cluster.address}",
         f"--secure-port={context.port('kube-apiserver')}",
         f"--etcd-servers=http://{cluster.private_address}:{context.port('etcd')}",
-        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        f"--service-cluster-ip-range={cluster.service_range}",
         f"--tls-cert-file={context.pki('kube-apiserver.crt')}",
         f"--tls-private-key-file={context.pki('kube-apiserver.key')}",
         f"--client-ca-file={context.pki('ca.crt')}",
@@ -96,6 +104,8 @@ def _apiserver(context: Context) -> list[str]:
         "--max-mutating-requests-inflight=500",
         f"--cert-dir={context.pki('')}",
     ]
+    if cluster.nodes.kind == "real":
+        arguments.append("--enable-admission-plugins=NodeRestriction")
     # The API server refuses to publish a loopback address as the endpoint of the service `kubernetes`.
     return arguments if cluster.namespace else [*arguments, "--endpoint-reconciler-type=none"]
 
@@ -152,6 +162,22 @@ def _kwok(context: Context) -> list[str]:
     ]
 
 
+def _node(context: Context) -> list[str]:
+    return machine.arguments(context.plan.programs, context.directory / "node", context.cluster.pod_range)
+
+
+def _containerd(context: Context) -> list[str]:
+    return [f"--config={context.file('node/containerd.toml')}"]
+
+
+def _kubelet(context: Context) -> list[str]:
+    return kubelet.arguments(context.cluster, context.directory / "pki", context.directory / "node" / "kubelet.json")
+
+
+def _kube_proxy(context: Context) -> list[str]:
+    return kubelet.proxy_arguments(context.cluster, context.directory / "pki")
+
+
 def _webhook(context: Context) -> list[str]:
     address = context.cluster.address
     return [
@@ -174,6 +200,8 @@ def _agent(context: Context) -> list[str]:
         f"--health-address={address}:{context.port('agent-health')}",
         f"--node-address={address}",
         *extender,
+        # The default port is that of the real node's kubelet.
+        *([f"--kubelet-port={VIRTUAL_KUBELET_PORT}"] if context.cluster.nodes.kind == "real" else []),
         *context.plan.agent_flags,
     ]
 
@@ -188,20 +216,33 @@ APISERVER = Component("kube-apiserver", _apiserver, ports=("kube-apiserver",))
 CONTROLLER_MANAGER = Component("kube-controller-manager", _controller_manager, ports=("kube-controller-manager",))
 SCHEDULER = Component("kube-scheduler", _scheduler, ports=("kube-scheduler",))
 KWOK = Component("kwok", _kwok)
+NODE = Component("node", _node, program="unshare")
+CONTAINERD = Component("containerd", _containerd, on_node=True)
+KUBELET = Component("kubelet", _kubelet, ports=("kubelet", "kubelet-health"), on_node=True)
+KUBE_PROXY = Component("kube-proxy", _kube_proxy, ports=("kube-proxy-health",), on_node=True)
 WEBHOOK = Component("webhook", _webhook, ports=("webhook", "webhook-health"), module="webhook", health="webhook-health")
 AGENT = Component("agent", _agent, ports=("agent-health",), module="agent", health="agent-health")
 CANDIDATE_SCHEDULER = Component(
     "candidate-scheduler", _candidate_scheduler, ports=("candidate-scheduler",), program="kube-scheduler"
 )
 
-_CONTROL_PLANE = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
-PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl")
+_CONTROL_PLANE = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
+_REAL_NODE = (NODE, CONTAINERD, KUBELET, KUBE_PROXY)
+PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kwok", "kubectl")
 """Programs a sandbox needs."""
+REAL_PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl", "kubelet", "kube-proxy")
+"""Programs a sandbox with real nodes needs, those of the machine itself (`realnode.host`) apart."""
 
 
 def components(plan: Plan) -> Mapping[str, Component]:
     """The processes of each cluster by name, in the order in which they start."""
-    table = (*_CONTROL_PLANE, WEBHOOK, AGENT) if plan.agents else _CONTROL_PLANE
+    table = (*_CONTROL_PLANE, *node_components(plan))
+    table += (WEBHOOK, AGENT) if plan.agents else ()
     if plan.candidate_scheduler:
-        table = (*table, CANDIDATE_SCHEDULER)
+        table += (CANDIDATE_SCHEDULER,)
     return {component.name: component for component in table}
+
+
+def node_components(plan: Plan) -> tuple[Component, ...]:
+    """The processes that are, or play, the nodes of each cluster, in the order in which they start."""
+    return _REAL_NODE if plan.real_nodes else (KWOK,)

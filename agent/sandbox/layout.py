@@ -8,6 +8,7 @@ from typing import Literal
 
 from agent.sandbox import network
 from agent.sandbox.binaries import Programs
+from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity
 
 Network = Literal["auto", "namespaces", "loopback"]
@@ -35,6 +36,11 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
     separate = request.network == "namespaces"
     if request.network == "auto":
         separate = await network.namespaces_work(name)
+    if request.shape.kind == "real" and not separate:
+        raise SandboxError(
+            "real nodes need network namespaces, which take root and a machine that allows them: leave out"
+            " --network=loopback and run as root, or use --nodes kwok:N"
+        )
     plan = Plan(
         directory=str(directory),
         identity=name,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 from agent.sandbox.errors import SandboxError
-from agent.sandbox.plan import PORTS, Plan
+from agent.sandbox.plan import PORTS, ClusterPlan, Plan
 
 _LOCK = "\0flotilla-sandbox-network"
 _NAMESPACES = Path("/var/run/netns")
@@ -107,14 +107,28 @@ async def make(plan: Plan) -> None:
         await _ip(*inside, "address", "replace", f"{cluster.address}/{subnet.prefixlen}", "dev", "eth0")
         await _ip(*inside, "link", "set", "eth0", "up")
         await _ip(*inside, "route", "replace", "default", "via", str(gateway))
+        if plan.real_nodes:
+            await _route_pods(plan, cluster)
+
+
+async def _route_pods(plan: Plan, cluster: ClusterPlan) -> None:
+    """Let a cluster's pods reach those of every other cluster: one flat pod network."""
+    for other in plan.clusters:
+        if other is not cluster:
+            await _ip("-n", cluster.namespace, "route", "replace", other.pod_range, "via", other.address)
+
+
+def require_rights(identity: str) -> None:
+    """Raise SandboxError if this user may not take a sandbox down that has network namespaces."""
+    names = _names(_NAMESPACES, namespace_name(identity, "")) + _names(_LINKS, bridge_name(identity))
+    if names and os.geteuid() != 0:
+        raise SandboxError("this sandbox was started by root and has network namespaces: take it down as root")
 
 
 async def remove(identity: str) -> bool:
     """Remove what a sandbox has on the machine, known by its names alone; says whether there was anything."""
     names = _names(_NAMESPACES, namespace_name(identity, ""))
     links = _names(_LINKS, bridge_name(identity))
-    if (names or links) and os.geteuid() != 0:
-        raise SandboxError("this sandbox was started by root and has network namespaces: take it down as root")
     for name in names:
         await _ip("netns", "delete", name)
     # A namespace takes its end of a link with it, a little later; a link that is gone already is what we want.

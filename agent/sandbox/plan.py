@@ -5,14 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from agent.sandbox.errors import SandboxError
 
 MAX_CLUSTERS = 31
-"""Each cluster has a pod network of its own, 10.(224+index).0.0/16."""
-SERVICE_RANGE = "10.96.0.0/16"
+"""Each cluster has a pod network of its own, 10.(224+index).0.0/16, and a service network, 10.(96+index).0.0/16."""
 
 PORTS = {
     "kube-apiserver": 6443,
@@ -25,20 +25,27 @@ PORTS = {
     "agent-health": 8081,
     "candidate-scheduler": 10260,
     "extender": 10261,
+    "kubelet": 10250,
+    "kubelet-health": 10248,
+    "kube-proxy-health": 10256,
+    "kube-proxy-metrics": 10249,
 }
 """Default port of everything that listens; a cluster without an address of its own may have to take others."""
+
+NodeKind = Literal["kwok", "real"]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class NodeShape:
-    """How many fake nodes a cluster gets, and how large each one is."""
+    """How many nodes a cluster gets. Only a fake one is as large as one likes; `pods` limits a real one, too."""
 
     count: int = 5
     cpu: str = "32"
     memory: str = "256Gi"
     pods: int = 110
+    kind: NodeKind = "kwok"
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,16 @@ class ClusterPlan:
         """Pod network, different in each cluster."""
         return f"10.{224 + self.index}.0.0/16"
 
+    @property
+    def service_range(self) -> str:
+        """Network of ClusterIPs, different in each cluster."""
+        return f"10.{96 + self.index}.0.0/16"
+
+    @property
+    def first_service(self) -> str:
+        """ClusterIP of the service `kubernetes`."""
+        return f"10.{96 + self.index}.0.1"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -84,6 +101,11 @@ class Plan:
     agent_flags: tuple[str, ...] = ()
     webhook_flags: tuple[str, ...] = ()
     candidate_scheduler: bool = False
+
+    @property
+    def real_nodes(self) -> bool:
+        """Whether containers really run."""
+        return any(cluster.nodes.kind == "real" for cluster in self.clusters)
 
     def dump(self) -> bytes:
         """The plan as JSON."""
@@ -117,14 +139,19 @@ def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
     return names
 
 
-def parse_nodes(text: str) -> int:
-    """Number of fake nodes in `kwok:5`. Raises SandboxError for any other kind of node."""
+def parse_nodes(text: str) -> tuple[NodeKind, int]:
+    """Kind and number of the nodes in `kwok:5` or `real:1`. Raises SandboxError."""
     kind, _, count = text.partition(":")
-    if kind == "real":
-        raise SandboxError(f"nodes {text!r}: real nodes are not supported yet; use kwok:N")
+    if kind == "real" and count.isdecimal() and int(count) > 1:
+        raise SandboxError(
+            f"nodes {text!r}: a cluster has one real node, since each would need a network namespace of its own;"
+            " write real:1, or use more clusters"
+        )
+    if kind == "real" and count == "1":
+        return "real", 1
     if kind != "kwok" or not count.isdecimal() or int(count) > 1000:
-        raise SandboxError(f"nodes {text!r}: write kwok:N, with N from 0 to 1000, such as kwok:5")
-    return int(count)
+        raise SandboxError(f"nodes {text!r}: write kwok:N, with N from 0 to 1000, such as kwok:5, or real:1")
+    return "kwok", int(count)
 
 
 def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:

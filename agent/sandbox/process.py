@@ -41,8 +41,12 @@ def environment(base: Mapping[str, str], mark: str, python_path: str) -> dict[st
     return kept
 
 
-def start(argv: Sequence[str], env: Mapping[str, str], *, log: Path, pid_file: Path, namespace: str = "") -> int:
+def start(
+    argv: Sequence[str], env: Mapping[str, str], *, log: Path, pid_file: Path, namespace: str = "", mounts: int = 0
+) -> int:
     """Start a process in a session of its own, in a network namespace if one is named; its output goes to `log`.
+
+    With `mounts`, a process id, it sees that process's mounts, for which it must be in a network namespace.
 
     Raises SandboxError when the program is missing, OSError when the log or the pid file cannot be written.
     """
@@ -52,7 +56,8 @@ def start(argv: Sequence[str], env: Mapping[str, str], *, log: Path, pid_file: P
     command = list(argv)
     if namespace:
         # `ip netns exec` would give a fresh /sys, which hides the cgroups from a kubelet (measured).
-        command = ["/usr/bin/env", "nsenter", f"--net=/var/run/netns/{namespace}", "--", *argv]
+        entered = [f"--net=/var/run/netns/{namespace}", *([f"--mount=/proc/{mounts}/ns/mnt"] if mounts else [])]
+        command = ["/usr/bin/env", "nsenter", *entered, "--", *argv]
     log.touch(mode=0o600)
     output = os.O_WRONLY | os.O_APPEND
     pid = os.posix_spawn(
@@ -85,10 +90,10 @@ def find(pid_file: Path, mark: str) -> int | None:
     return pid if is_alive(pid) and _mark(pid) == mark else None
 
 
-def find_all(identity: str) -> list[int]:
-    """Process ids of everything that belongs to a sandbox, whether a pid file names it or not."""
+def find_all(mark: str) -> list[int]:
+    """Process ids of everything that carries a mark or one below it, such as all of a sandbox, pid file or not."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    return [pid for pid in pids if _mark(pid).startswith(f"{identity}/") and is_alive(pid)]
+    return [pid for pid in pids if _is_below(_mark(pid), mark) and is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
@@ -118,8 +123,7 @@ def send(pid: int, mark: str, number: int) -> bool:
         return False
     try:
         # The descriptor pins the process: what is checked is what gets the signal.
-        found = _mark(pid)
-        if found != mark and not found.startswith(f"{mark}/"):
+        if not _is_below(_mark(pid), mark):
             return False
         signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
@@ -175,6 +179,10 @@ def _mark(pid: int) -> str:
     prefix = f"{MARK}=".encode()
     variables = _environ(pid).split(b"\0")
     return next((entry[len(prefix) :].decode(errors="replace") for entry in variables if entry.startswith(prefix)), "")
+
+
+def _is_below(found: str, mark: str) -> bool:
+    return found == mark or found.startswith(f"{mark}/")
 
 
 def _environ(pid: int) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, TypeVar
 
@@ -198,6 +198,17 @@ async def ticking(progress: Progress, work: Coroutine[Any, Any, Result]) -> Resu
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def together(waits: Sequence[Awaitable[None]]) -> None:
+    """Await all; the first error ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def default() -> Progress:

@@ -1,9 +1,8 @@
 """A sandbox: up, down, status, and faults on purpose."""
 
-import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +10,13 @@ from typing import Literal, Self
 
 from agent.sandbox import binaries, network, objects, process, store
 from agent.sandbox.bringup import Runner, bring_up
-from agent.sandbox.components import APISERVER, PROGRAMS, Component, components
+from agent.sandbox.components import APISERVER, Component, components
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.join import join_source, join_target
 from agent.sandbox.layout import Network, Request, lay_out
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions
-from agent.sandbox.progress import Progress, Silent, ticking
+from agent.sandbox.progress import Progress, Silent, ticking, together
+from agent.sandbox.realnode import boot, cgroups
 
 State = Literal["running", "dead"]
 KILL_SECONDS = 20.0
@@ -59,7 +59,7 @@ class Cluster:
 class Sandbox:
     """Several clusters in one directory.
 
-    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` in each. `regions`: `CLUSTER=REGION` pairs.
+    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` or `real:1`. `regions`: `CLUSTER=REGION` pairs.
     `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
@@ -83,10 +83,11 @@ class Sandbox:
     ) -> None:
         self.directory = Path(directory).resolve()
         names = parse_names(clusters)
+        kind, count = parse_nodes(nodes)
         self._request = Request(
             names=names,
             regions=parse_regions(regions, names),
-            shape=NodeShape(parse_nodes(nodes), node_cpu, node_memory, pods_per_node),
+            shape=NodeShape(count, node_cpu, node_memory, pods_per_node, kind),
             agents=agents,
             agent_flags=tuple(agent_flags),
             webhook_flags=tuple(webhook_flags),
@@ -143,7 +144,7 @@ class Sandbox:
         nothing behind when it fails or is cancelled. Raises SandboxError.
         """
         existing = store.load(self.directory)
-        programs = None if existing else await binaries.find(PROGRAMS, self._progress)
+        programs = None if existing else await binaries.for_nodes(self._request.shape.kind, self._progress)
         async with store.locked(self.directory, create=True):
             existing = store.load(self.directory)
             if existing is not None:
@@ -197,6 +198,12 @@ class Sandbox:
                     authority = (self.directory / plan.name / "pki" / "ca.crt").read_bytes()
                     await join_target(source, source_plan, target, plan, authority)
             await join_source(source, source_plan, self_target=self_target)
+
+    async def load(self, file: Path) -> None:
+        """Import images that `realnode.images.build` wrote into every real node. Raises SandboxError."""
+        if not self.plan.real_nodes:
+            raise SandboxError("images are of no use to fake nodes: a sandbox with --nodes real:1 has real ones")
+        await together([boot.load(cluster.runner, file) for cluster in self.clusters])
 
     async def start(self, cluster: str, name: str) -> None:
         """Start one process and wait until it is ready."""
@@ -263,34 +270,24 @@ class Sandbox:
     async def _start_all(self) -> None:
         with self._progress as progress:
             waits = [bring_up(cluster.runner, progress.task(f"cluster {cluster.name}")) for cluster in self.clusters]
-            await ticking(progress, _all(waits))
+            await ticking(progress, together(waits))
 
     async def _sweep(self) -> bool:
         """End all processes and remove the network, by names and marks alone: the record may be lost."""
         name = identity(self.directory)
-        pids = process.find_all(name)
-        for pid in pids:
-            process.send(pid, name, signal.SIGKILL)
-        left = await process.wait_gone(pids, KILL_SECONDS)
+        network.require_rights(name)
+        nodes = network.namespace_name(name, "*")
+        found = bool(process.find_all(name))
+        left = await boot.kill(name, nodes, KILL_SECONDS)
         if left:
             raise SandboxError(f"processes {left} of the sandbox do not end: take it down again")
-        return await network.remove(name) or bool(pids)
+        found = cgroups.remove(nodes) or found
+        return await network.remove(name) or found
 
     async def _abandon(self) -> None:
         self._plan = None
         await self._sweep()
         store.remove(self.directory)
-
-
-async def _all(waits: Sequence[Awaitable[None]]) -> None:
-    """Await all; the first error ends the others and is raised as it is."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -68,7 +68,7 @@ async def test_an_interrupt_takes_down_what_was_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "want_message"),
     [
-        (("up", "--nodes", "real:1"), "not supported yet"),
+        (("up", "--nodes", "real:2"), "write real:1"),
         (("up", "--clusters", "A"), "cluster name 'A'"),
         (("status",), "there is no sandbox in"),
     ],

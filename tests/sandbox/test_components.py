@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from agent.sandbox.candidates import scheduler_configuration
-from agent.sandbox.components import PROGRAMS, Context, components
+from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS, Context, components
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
+from agent.sandbox.realnode.host import PACKAGES
 
 SEPARATE = ClusterPlan("us", 1, "10.130.1.11", "us", NodeShape(), "flotilla-abcdef-us")
 SHARED = dataclasses.replace(SEPARATE, address="127.70.1.2", namespace="", ports={**SEPARATE.ports, "etcd": 12379})
@@ -37,6 +38,22 @@ def test_a_candidate_scheduler_is_run_only_when_wanted_and_then_the_agent_serves
     (extender,) = configuration["extenders"]
     assert (extender["bindVerb"], extender["ignorable"]) == ("bind", False)
     assert not {"filterVerb", "prioritizeVerb", "preemptVerb", "managedResources"} & extender.keys()
+
+
+def test_real_nodes_take_the_place_of_fake_ones_and_keep_their_kubelets_port() -> None:
+    cluster = dataclasses.replace(SEPARATE, nodes=NodeShape(1, kind="real"))
+    programs = {name: f"/bin/{name}" for name in (*REAL_PROGRAMS, *PACKAGES)}
+    plan = dataclasses.replace(PLAN, clusters=(cluster,), programs=programs)
+    names = list(components(plan))
+    assert names[4:] == ["node", "containerd", "kubelet", "kube-proxy", "webhook", "agent"]
+    assert all(argv(name, cluster, plan) for name in names)
+    assert "--kubelet-port=10300" in argv("agent", cluster, plan)
+    assert "--enable-admission-plugins=NodeRestriction" in argv("kube-apiserver", cluster, plan)
+    assert not any("kubelet-port" in flag for flag in argv("agent"))
+
+
+def test_every_cluster_has_a_service_network_of_its_own() -> None:
+    assert "--service-cluster-ip-range=10.97.0.0/16" in argv("kube-apiserver")
 
 
 def test_with_an_address_of_its_own_only_the_api_server_is_reachable_from_outside() -> None:

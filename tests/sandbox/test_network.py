@@ -32,7 +32,7 @@ def test_a_route_to_all_private_addresses_does_not_stop_us() -> None:
 @pytest.mark.parametrize("identity", ["000000", "ffffff", "abcdef"])
 def test_subnets_stay_clear_of_service_and_pod_networks(identity: str) -> None:
     subnet = network.choose_subnet(identity, [])
-    assert not subnet.overlaps(Net("10.96.0.0/16"))
+    assert not subnet.overlaps(Net("10.96.0.0/11"))
     assert not subnet.overlaps(Net("10.224.0.0/11"))
 
 

@@ -1,11 +1,23 @@
 """What the words of the command line mean, and that a plan survives being written down."""
 
+import itertools
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
 
 from agent.sandbox import SandboxError
-from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions
+from agent.sandbox.plan import (
+    MAX_CLUSTERS,
+    ClusterPlan,
+    NodeShape,
+    Plan,
+    identity,
+    parse_names,
+    parse_nodes,
+    parse_regions,
+)
+from agent.sandbox.realnode.machine import POD_NETWORKS
 
 
 def plan() -> Plan:
@@ -43,19 +55,22 @@ def test_names_that_would_not_work_are_refused(names: str | list[str]) -> None:
 
 
 def test_nodes_are_counted() -> None:
-    assert parse_nodes("kwok:12") == 12
-    assert parse_nodes("kwok:0") == 0
+    assert parse_nodes("kwok:12") == ("kwok", 12)
+    assert parse_nodes("kwok:0") == ("kwok", 0)
+    assert parse_nodes("real:1") == ("real", 1)
 
 
-@pytest.mark.parametrize("text", ["", "kwok", "kwok:", "kwok:-1", "kwok:x", "kwok:1001", "five"])
+@pytest.mark.parametrize(
+    "text", ["", "kwok", "kwok:", "kwok:-1", "kwok:x", "kwok:1001", "five", "real", "real:", "real:0", "real:x"]
+)
 def test_nodes_that_are_not_understood_are_refused(text: str) -> None:
     with pytest.raises(SandboxError, match="kwok:N"):
         parse_nodes(text)
 
 
-def test_real_nodes_are_said_to_come_later() -> None:
-    with pytest.raises(SandboxError, match="not supported yet"):
-        parse_nodes("real:1")
+def test_a_second_real_node_is_refused_with_the_reason() -> None:
+    with pytest.raises(SandboxError, match="network namespace of its own; write real:1"):
+        parse_nodes("real:2")
 
 
 def test_a_cluster_without_a_region_is_its_own() -> None:
@@ -72,3 +87,11 @@ def test_an_identity_belongs_to_a_directory() -> None:
     assert identity(Path("/a")) == identity(Path("/a"))
     assert identity(Path("/a")) != identity(Path("/b"))
     assert len(identity(Path("/a"))) == 6
+
+
+def test_pod_and_service_networks_of_clusters_do_not_overlap() -> None:
+    clusters = [ClusterPlan(f"c{index}", index, "", "", NodeShape()) for index in range(MAX_CLUSTERS)]
+    networks = [IPv4Network(text) for cluster in clusters for text in (cluster.pod_range, cluster.service_range)]
+    assert all(not a.overlaps(b) for a, b in itertools.combinations(networks, 2))
+    assert all(IPv4Network(cluster.service_range)[1] == IPv4Address(cluster.first_service) for cluster in clusters)
+    assert all(IPv4Network(cluster.pod_range).subnet_of(IPv4Network(POD_NETWORKS)) for cluster in clusters)

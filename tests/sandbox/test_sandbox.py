@@ -18,9 +18,10 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox import Cluster, Sandbox, SandboxError, network, process
+from agent.sandbox import Cluster, Sandbox, SandboxError, process
 from agent.sandbox.objects import connect
 from agent.sandbox.plan import identity
+from tests.sandbox.machine import leftovers
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -38,17 +39,6 @@ async def client_of(cluster: Cluster) -> AsyncIterator[Client]:
     client = connect(cluster.kubeconfig, name=cluster.name)
     async with client.session:
         yield client
-
-
-def leftovers(directory: Path) -> list[str]:
-    """Whatever a sandbox in this directory has on the machine."""
-    name = identity(directory.resolve())
-    found = [f"process {pid}" for pid in process.find_all(name)]
-    found += [f"link {entry.name}" for entry in Path("/sys/class/net").glob(f"{network.bridge_name(name)}*")]
-    namespaces = Path("/var/run/netns")
-    if namespaces.is_dir():
-        found += [f"namespace {entry.name}" for entry in namespaces.glob(f"{network.namespace_name(name, '')}*")]
-    return found + ([f"directory {directory}"] if directory.exists() else [])
 
 
 @pytest_asyncio.fixture

@@ -1,0 +1,81 @@
+"""Command lines and configuration of kubelet and kube-proxy. Pure."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agent.sandbox.plan import ClusterPlan
+from agent.sandbox.realnode import containerd
+
+SYNC_PERIOD = "10s"
+"""How late, about, an edit of a ConfigMap or Secret reaches the files of a pod; the default is a minute."""
+
+
+def node_name(cluster: ClusterPlan) -> str:
+    """The name of the one real node of a cluster."""
+    return f"{cluster.name}-node-0"
+
+
+def config(cluster: ClusterPlan, pki: Path, cgroup: str) -> str:
+    """The kubelet's configuration file (JSON, which is YAML)."""
+    settings: dict[str, Any] = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": cluster.address,
+        "port": cluster.ports["kubelet"],
+        "healthzBindAddress": "127.0.0.1",
+        "healthzPort": cluster.ports["kubelet-health"],
+        "tlsCertFile": str(pki / "kubelet.crt"),
+        "tlsPrivateKeyFile": str(pki / "kubelet.key"),
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": f"unix://{containerd.SOCKET}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{cgroup}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "oomScoreAdj": 0,
+        # The disk belongs to the machine: its being full is no reason to evict pods, and no image could come again.
+        "evictionHard": {"memory.available": "32Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
+        "maxPods": cluster.nodes.pods,
+        "syncFrequency": SYNC_PERIOD,
+        "serializeImagePulls": False,
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+        # There is no DNS: where nobody listens a lookup fails at once, and the kubelet does not warn about each pod.
+        "clusterDNS": [cluster.address],
+        "clusterDomain": "cluster.local",
+        "resolvConf": "",
+    }
+    return json.dumps(settings, indent=1) + "\n"
+
+
+def arguments(cluster: ClusterPlan, pki: Path, config_file: Path) -> list[str]:
+    """The kubelet's command line."""
+    return [
+        f"--config={config_file}",
+        f"--kubeconfig={pki / 'kubelet.kubeconfig'}",
+        f"--hostname-override={node_name(cluster)}",
+        f"--node-ip={cluster.address}",
+        f"--node-labels=type=real,topology.kubernetes.io/region={cluster.region}",
+        "--root-dir=/var/lib/kubelet",
+    ]
+
+
+def proxy_arguments(cluster: ClusterPlan, pki: Path) -> list[str]:
+    """kube-proxy's command line."""
+    return [
+        f"--kubeconfig={pki / 'kube-proxy.kubeconfig'}",
+        f"--hostname-override={node_name(cluster)}",
+        "--proxy-mode=iptables",
+        f"--cluster-cidr={cluster.pod_range}",
+        f"--healthz-bind-address=127.0.0.1:{cluster.ports['kube-proxy-health']}",
+        f"--metrics-bind-address=127.0.0.1:{cluster.ports['kube-proxy-metrics']}",
+        "--oom-score-adj=0",
+        # The limit is the whole machine's, and not writable from a network namespace.
+        "--conntrack-max-per-core=0",
+    ]

@@ -1,0 +1,88 @@
+"""Images made of a directory tree."""
+
+import hashlib
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import SandboxError
+from agent.sandbox.realnode import images
+from agent.sandbox.realnode.images import Start, build
+
+NAME = "flotilla.local/thing:1"
+
+
+def tree(folder: Path, order: tuple[str, ...] = ("b", "a")) -> Path:
+    """A tree whose files come into being in this order, at this time, as this user."""
+    folder.mkdir()
+    (folder / "bin").mkdir(mode=0o755)
+    for name in order:
+        (folder / "bin" / name).write_text(f"I am {name}")
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "bin" / "link").symlink_to("a")
+    return folder
+
+
+def test_the_same_tree_gives_the_same_file_byte_for_byte(tmp_path: Path) -> None:
+    one = build(tree(tmp_path / "one"), tmp_path / "1.tar", NAME, Start(("/bin/a",)))
+    other = tree(tmp_path / "other", ("a", "b"))
+    os.utime(other / "bin" / "a", (1, 1))
+    two = build(other, tmp_path / "2.tar", NAME, Start(("/bin/a",)))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_another_content_mode_or_start_gives_another_image(tmp_path: Path) -> None:
+    source = tree(tmp_path / "tree")
+
+    def built(start: Start) -> str:
+        return hashlib.sha256(build(source, tmp_path / "x.tar", NAME, start).read_bytes()).hexdigest()
+
+    digests = [built(Start(("/bin/a",))), built(Start(("/bin/b",))), built(Start(("/bin/a",), ("x",)))]
+    (source / "bin" / "a").chmod(0o700)
+    digests.append(built(Start(("/bin/a",))))
+    (source / "bin" / "a").write_text("changed")
+    digests.append(built(Start(("/bin/a",))))
+    assert len(set(digests)) == len(digests)
+
+
+def test_an_image_says_what_it_starts_and_its_layer_is_the_tree(tmp_path: Path) -> None:
+    start = Start(("/bin/a",), ("--x",), {"B": "2", "A": "1"}, "/work", "65534")
+    file = build(tree(tmp_path / "tree"), tmp_path / "x.tar", NAME, start)
+    with tarfile.open(file) as archive:
+        (entry,) = json.load(archive.extractfile("manifest.json") or pytest.fail("no manifest"))
+        config = json.load(archive.extractfile(entry["Config"]) or pytest.fail("no configuration"))
+        layer = archive.extractfile(entry["Layers"][0]) or pytest.fail("no layer")
+        content = layer.read()
+        layer.seek(0)
+        with tarfile.open(fileobj=layer) as members:
+            listed = {member.name: member for member in members}
+    assert entry["RepoTags"] == [NAME]
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(content).hexdigest()}"]
+    assert config["config"] == {
+        "Entrypoint": ["/bin/a"],
+        "Cmd": ["--x"],
+        "Env": ["A=1", "B=2"],
+        "WorkingDir": "/work",
+        "User": "65534",
+    }
+    assert list(listed) == ["bin", "bin/a", "bin/b", "bin/link"]
+    assert listed["bin/link"].linkname == "a"
+    assert listed["bin/a"].mode & 0o777 == 0o755
+    assert {(member.uid, member.gid, member.uname, member.mtime) for member in listed.values()} == {(0, 0, "", 0)}
+    assert images.names(file) == [NAME]
+
+
+@pytest.mark.parametrize("name", ["thing", "thing:1", "local/thing:1", "flotilla.local/thing"])
+def test_a_name_that_a_node_would_read_otherwise_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SandboxError, match="HOST/NAME:TAG"):
+        build(tree(tmp_path / "tree"), tmp_path / "x.tar", name, Start())
+
+
+def test_a_file_that_holds_no_images_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.tar"
+    file.write_text("nothing")
+    with pytest.raises(SandboxError, match="not a file of images"):
+        images.names(file)
