@@ -7,13 +7,15 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any, Literal, cast
 from uuid import uuid4
 
-from agent.api import labels
+from agent.api import labels, names
 from agent.model.summary import DETAILS
 from agent.scheduling.extrascore import FORM, ExtraScore, InvalidExtraScore
 from agent.scheduling.scores import STRATEGIES, Strategy, Weights
+
+Mode = Literal["ranked", "reserve"]
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -53,6 +55,18 @@ class Settings:
     release_after: float = _setting(10.0, "how long a removed target that cannot be reached holds its proxy pods")
     request_timeout: float = _setting(10.0, "how long a request to an API server may take")
     max_in_flight: int = _setting(64, "pods that are scheduled at the same time")
+    scheduling: str = _setting(
+        "ranked",
+        "how pods are placed whose annotations and namespace do not say: ranked (one target at a time) or reserve"
+        " (candidates in all of them, which need a candidate scheduler there)",
+    )
+    dwell: float = _setting(30.0, "how long a pod that no target can take stays where it is before it tries one again")
+    reserve_patience: float = _setting(
+        2.0, "mode reserve: how long the first reservation waits for those that would be better"
+    )
+    group_timeout: float = _setting(
+        30.0, "how long the pods of a group collect reservations before they give them all back"
+    )
     source_controller: bool = _setting(True, "reconcile Sources and ClusterSources into service accounts and bindings")
     source_role: str = _setting("multicluster-scheduler-source", "ClusterRole that Sources are bound to")
     summary_viewer_role: str = _setting(
@@ -99,6 +113,11 @@ class Settings:
     def replica(self) -> str:
         """The name of this replica in leader election."""
         return self.identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
+
+    @property
+    def mode(self) -> Mode:
+        """How pods are placed that do not say."""
+        return cast("Mode", self.scheduling)
 
     @property
     def weights(self) -> Weights:
@@ -183,6 +202,8 @@ def _check(settings: Settings) -> None:
         )
     if settings.log_level.upper() not in _LEVELS:
         raise InvalidSetting(f"--log-level: {settings.log_level!r} is none of {', '.join(_LEVELS)}")
+    if settings.scheduling not in names.SCHEDULING_MODES:
+        raise InvalidSetting(f"--scheduling: {settings.scheduling!r} is none of {', '.join(names.SCHEDULING_MODES)}")
     if settings.summary_detail not in DETAILS:
         raise InvalidSetting(f"--summary-detail: {settings.summary_detail!r} is none of {', '.join(DETAILS)}")
     for pair in settings.cluster_property:

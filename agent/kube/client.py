@@ -149,13 +149,15 @@ class Client:
         namespace: str | None = None,
         *,
         uid: str | None = None,
+        version: str | None = None,
         grace: int | None = None,
         propagation: Literal["Foreground", "Background", "Orphan"] | None = None,
     ) -> None:
-        """Delete one object: only the one with this UID when given (Conflict otherwise), `grace` in seconds."""
+        """Delete one object, only with this UID and version when given (else Conflict); `grace` in seconds."""
         options: Raw = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": version}
+        if given := {name: value for name, value in preconditions.items() if value is not None}:
+            options["preconditions"] = given
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         if propagation is not None:

@@ -30,6 +30,13 @@ class KnownAnnotations(msgspec.Struct, gc=False):
     """Annotations that rooms look up for every object; the others are decoded when they are asked for."""
 
     claim: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM)
+    claim_uid: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM_UID)
+    scheduling: str = msgspec.field(default="", name=names.PREFIX + names.SCHEDULING)
+    scheduling_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + names.SCHEDULING)
+    no_reservation: str | None = msgspec.field(default=None, name=names.PREFIX + names.NO_RESERVATION)
+    no_reservation_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + names.NO_RESERVATION)
+    group: str = msgspec.field(default="", name=names.PREFIX + names.POD_GROUP)
+    group_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + names.POD_GROUP)
     parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
 
@@ -60,6 +67,8 @@ class Metadata(msgspec.Struct, rename="camel"):
 class _Spec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     scheduler_name: str = ""
+    priority: int | None = None
+    scheduling_gates: list[msgspec.Raw] | None = None
 
 
 class _Status(msgspec.Struct, gc=False):
@@ -170,6 +179,16 @@ class Object:
     def scheduler_name(self) -> str:
         """spec.schedulerName, empty when absent."""
         return self.head.spec.scheduler_name if self.head.spec else ""
+
+    @property
+    def priority(self) -> int:
+        """spec.priority, 0 when absent."""
+        return (self.head.spec.priority or 0) if self.head.spec else 0
+
+    @property
+    def gated(self) -> bool:
+        """Whether scheduling gates are closed."""
+        return bool(self.head.spec and self.head.spec.scheduling_gates)
 
     @property
     def phase(self) -> str:

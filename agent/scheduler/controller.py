@@ -1,160 +1,103 @@
-"""Proxy scheduler: claim a target for each proxy pod, send the chaperon there, bind when the delegate has a node.
+"""Proxy scheduler: find a target for each proxy pod, have its delegate placed there, bind the pod to the virtual node.
 
-Watches  proxy pods and virtual nodes here, our chaperons and the ClusterSummary in targets, states of targets.
-Writes   claim and attempts on the proxy pod, its binding and PodScheduled condition; creates and deletes chaperons.
+Watches  proxy pods, virtual nodes and namespaces here; our chaperons and the ClusterSummary in targets; states of
+         targets.
+Writes   claim and attempts on the proxy pod, its binding and PodScheduled condition; creates, allows and deletes
+         chaperons.
 Absent target: gets no new pods; a pod claimed by it waits, because its chaperon may be there.
 """
 
+import asyncio
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import NODES, PODS
-from agent.clusters import chaperons
+from agent.api.kinds import NAMESPACES
 from agent.clusters.deps import Deps
-from agent.clusters.target import Target
 from agent.kube.store import Key, Object
-from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
-from agent.scheduler import decide as steps
-from agent.scheduler.gather import Demands
-from agent.scheduler.places import Places
-from agent.scheduler.world import World
+from agent.scheduler.couriers import Couriers
+from agent.scheduler.groups import Groups
+from agent.scheduler.modes import group_name, group_of, is_open, mode_of
+from agent.scheduler.ranked import WAITING, Ranked
+from agent.scheduler.reserving import Reserving
+from agent.scheduler.scene import Scene
 from agent.scheduler.writes import Writes
-from agent.scheduling.explain import explain
-from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import Demand
 
 
 class ProxyScheduler(Controller[Key]):
-    """One reconciliation per proxy pod that is not bound; many at the same time."""
+    """One reconciliation per proxy pod that is not bound, or per group of them; many at the same time.
+
+    Higher priority comes first; of the same priority, pods that have found no place come after those that have not
+    tried yet.
+    """
 
     name = "scheduler"
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(workers=deps.settings.max_in_flight)
-        self._deps = deps
+        self._default = deps.settings.mode
         self._waiting: set[Key] = set()
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-        self._demands = Demands()
-        self._world = World(self._proxies, deps.targets, deps.chaperons, self._demands, self._world_changed)
-        self._weights = deps.settings.weights
-        self._turn = 0
-        self._writes = Writes(deps, self._proxies, self._world)
-        nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
-        self._places = Places(deps, nodes, self._world_changed)
-        self.watch(nodes, lambda node: ())
-        self.watch(self._proxies, self._wants_target)
+        self._woken: set[Key] = set()
+        self._scene = Scene(deps, self._world_changed)
+        self._writes = Writes(deps, self._scene.proxies)
+        self._couriers = Couriers(deps, self._scene, self._writes)
+        self._ranked = Ranked(deps, self._scene, self._writes)
+        self._reserving = Reserving(deps, self._scene, self._writes, self._couriers)
+        self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
+        enabled = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
+        self._namespaces = deps.local.informer(NAMESPACES, labels=enabled)
+        self.watch(self._namespaces, lambda namespace: ())
+        self.watch(self._scene.nodes, lambda node: ())
+        self.watch(self._scene.proxies, self._wants_target)
         deps.chaperons.subscribe(self._chaperon_changed)
 
+    async def run(self) -> None:
+        """Schedule, and run errands, until cancelled."""
+        await asyncio.gather(super().run(), self._couriers.run())
+
+    def order(self, key: Key) -> Any:
+        """Priority first, then pods that did not wait in vain before."""
+        if group_name(key) is not None:
+            return (-max((pod.priority for pod in self._groups.members(key)), default=0), key in self._woken)
+        pod = self._scene.proxies.store.get(key)
+        return (-pod.priority if pod is not None else 0, key in self._woken)
+
     def _wants_target(self, pod: Object) -> tuple[Key, ...]:
-        if _open(pod):
-            return (pod.key,)
-        self._writes.forget(pod.uid)
-        return ()
+        group = group_of(pod)
+        if is_open(pod):
+            self._writes.stopwatch.begin(pod.uid)
+        else:
+            self._writes.forget(pod.uid)
+            self._ranked.forget(pod.uid)
+            self._reserving.forget(pod.uid)
+            if group is None:
+                return ()
+        return (group or pod.key,)
 
     def _world_changed(self) -> None:
-        for key in self._waiting:
+        waiting, self._waiting = self._waiting, set()
+        self._woken |= waiting
+        for key in waiting:
             self.queue.add(key)
-        self._waiting.clear()
 
     def _chaperon_changed(self, parent: Key) -> None:
-        pod = self._proxies.store.get(parent)
+        pod = self._scene.proxies.store.get(parent)
         if pod is not None and not pod.node_name:
-            self.queue.add(parent)
+            self.queue.add(group_of(pod) or parent)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Take the next step for one pod."""
+        """Take the next step for one pod, or for the pods of one group."""
         self._waiting.discard(key)
-        pod = self._proxies.store.get(key)
-        if pod is None or pod.uid in self._writes.bound or not _open(pod):
+        self._woken.discard(key)
+        again = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
+        if again is None:
             return None
-        if not pod.known.claim and await self._cleared(pod):
+        self._waiting.add(key)
+        return None if again == WAITING else again
+
+    async def _step(self, key: Key) -> float | None:
+        pod = self._scene.proxies.store.get(key)
+        if pod is None or pod.uid in self._writes.bound or not is_open(pod) or pod.gated:
             return None
-        target = self._deps.targets.by_node(pod.known.claim)
-        placed = self._placed(pod, target)
-        chaperon = placed.decode() if placed is not None else None
-        if target is not None and target.ready and chaperon is not None:
-            step = steps.glance(chaperon)
-            if isinstance(step, steps.Bind):
-                await self._writes.bind(pod, target.node_name)
-            if step is not None:
-                return None
-        return await self._place(pod, target, chaperon)
-
-    async def _cleared(self, pod: Object) -> bool:
-        """Whether chaperons had to go that an agent before us made of a pod without a claim.
-
-        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates. Their
-        going brings us back.
-        """
-        found = [
-            each
-            for each in self._deps.chaperons.of(pod.key)
-            if each.target.ready and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
-        ]
-        for each in found:
-            if not each.chaperon.deleting:
-                await chaperons.delete(each.target, each.chaperon.decode())
-        return bool(found)
-
-    async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> float | None:
-        """Choose a target, or what to do about one that cannot take the pod."""
-        proxy = pod.decode()
-        if proxy["spec"].get("schedulingGates"):
-            return None
-        try:
-            demand = self._demands.of(pod)
-        except InvalidPod as error:
-            await self._writes.say(proxy, f"{error}")
-            return None
-        self._world.refresh()
-        self._turn += 1
-        places = self._places.serving(pod.namespace)
-        ranking = rank(demand, places, self._world.holdings, self._weights, turn=self._turn)
-        view = self._view(pod, target, chaperon, demand, ranking)
-        return await self._take(proxy, view, demand, steps.decide(view))
-
-    def _placed(self, pod: Object, target: Target | None) -> Object | None:
-        """The pod's chaperon in the target of its claim."""
-        for each in self._deps.chaperons.of(pod.key):
-            if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid:
-                return each.chaperon
-        return None
-
-    def _view(
-        self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None, demand: Demand, ranking: Ranking
-    ) -> steps.View:
-        claim = pod.known.claim
-        return steps.View(
-            claim=claim,
-            claim_known=target is not None,
-            claim_ready=target is not None and target.ready,
-            claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
-            claim_unsent=bool(claim) and self._writes.unsent.get(pod.uid) == claim,
-            claim_state=target.record.message if target is not None else "",
-            chaperon=chaperon,
-            attempts=demand.attempts,
-            ranking=ranking,
-        )
-
-    async def _take(self, proxy: dict[str, Any], view: steps.View, demand: Demand, step: steps.Step) -> float | None:
-        match step:
-            case steps.Create():
-                return await self._writes.create(proxy, view.claim)
-            case steps.Claim(node_name):
-                return await self._writes.claim(proxy, node_name)
-            case steps.GiveUp(reason) if view.chaperon is not None:
-                await self._writes.give_up(proxy, view.chaperon, view.claim, reason)
-            case steps.Wait(message):
-                if message or view.chaperon is None:
-                    self._waiting.add((proxy["metadata"]["namespace"], proxy["metadata"]["name"]))
-                    claim = {view.claim: message} if message else {}
-                    await self._writes.say(proxy, explain(view.ranking, demand.attempts, claim))
-            case _:
-                pass
-        return None
-
-
-def _open(pod: Object) -> bool:
-    """Whether a pod still wants a target."""
-    return not (pod.deleting or pod.node_name or pod.phase in ("Succeeded", "Failed"))
+        mode = mode_of(pod, self._namespaces.store.get(("", pod.namespace)), self._default)
+        return await (self._reserving.step(pod) if mode == "reserve" else self._ranked.step(pod))

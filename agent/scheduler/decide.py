@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from agent.scheduler.attempts import Attempt
 from agent.scheduling.ranking import Ranking
 
 Outcome = Literal["bind", "refused", "wait"]
@@ -26,8 +28,11 @@ class View:
     """Why it is not ready, in words."""
     chaperon: Mapping[str, Any] | None
     """In the claim's target."""
-    attempts: Mapping[str, str]
+    attempts: Mapping[str, Attempt]
     ranking: Ranking
+    now: datetime
+    dwell: timedelta
+    """Shortest stay in a target that refused the pod before it moves to one that did so earlier."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,10 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do until something changes; `message`, where there is one, says why the pod waits."""
+    """Nothing to do until something changes, or some seconds have passed; `message` says why the pod waits."""
 
     message: str = ""
+    seconds: float | None = None
 
 
 Step = Bind | Create | Claim | GiveUp | Wait
@@ -79,7 +85,7 @@ def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
 def decide(view: View) -> Step:
     """The next step."""
     if not view.claim or (not view.claim_held and not view.claim_known):
-        return _first(view)
+        return _claim(view)
     if not view.claim_known:
         return Wait("the pod is claimed by this target, which is not connected")
     if view.chaperon is None:
@@ -90,25 +96,69 @@ def decide(view: View) -> Step:
     if settled is not None:
         return settled
     _, reason = judge(view.chaperon.get("status") or {})
-    if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
-        return GiveUp(reason)
-    return Wait(reason)
+    return _refused(view, reason)
 
 
-def _first(view: View) -> Step:
-    places = view.ranking.order or view.ranking.pending
-    return Claim(places[0].node_name) if places else Wait()
+def _claim(view: View) -> Step:
+    choice = _choice(view)
+    return Claim(choice) if choice else Wait()
 
 
 def _without_chaperon(view: View) -> Step:
     """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
     if not view.claim_ready:
-        return _first(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
-    places = view.ranking.order or view.ranking.pending
-    feasible = {place.node_name for place in places}
-    if view.claim in feasible and (view.claim not in view.attempts or places[0].node_name == view.claim):
+        return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
+    feasible = {place.node_name for place in (*view.ranking.order, *view.ranking.pending)}
+    if (view.claim in feasible and view.claim not in view.attempts) or _choice(view) == view.claim:
         return Create()
-    return _first(view)
+    return _claim(view)
+
+
+def _refused(view: View, reason: str) -> Step:
+    """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
+    if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
+        return GiveUp(reason)
+    here = view.attempts.get(view.claim)
+    again, seconds = _repeatable(view, here.may_repeat_at(view.dwell) if here else None)
+    if again:
+        return GiveUp(reason)
+    # Where no target has room, one is as good as another.
+    stays = not view.ranking.order and any(place.node_name == view.claim for place in view.ranking.pending)
+    if stays or view.claim in view.attempts or view.claim == _best(view.ranking):
+        return Wait(reason, seconds)
+    return GiveUp(reason)
+
+
+def _choice(view: View) -> str:
+    """Virtual node to go to: untried first, then tried but with room by now, then where it waits best; or none."""
+    if view.ranking.untried:
+        return view.ranking.order[0].node_name
+    again, _ = _repeatable(view, None)
+    return again or _best(view.ranking)
+
+
+def _best(ranking: Ranking) -> str:
+    """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
+    if not ranking.order:
+        return ranking.pending[0].node_name if ranking.pending else ""
+    return max(ranking.order, key=ranking.total).node_name
+
+
+def _repeatable(view: View, not_before: datetime | None) -> tuple[str, float | None]:
+    """The best other target that refused the pod a while ago and tells that it has room now (ruling 9).
+
+    Where there is none yet: in how many seconds there may be. A pod that waits somewhere stays until `not_before`.
+    """
+    soonest: datetime | None = None
+    for place in view.ranking.order[view.ranking.untried :]:
+        if place.node_name == view.claim or all(shape.free is None for shape in place.shapes):
+            continue
+        due = view.attempts[place.node_name].may_repeat_at(view.dwell)
+        due = max(filter(None, (due, not_before)), default=view.now)
+        if due <= view.now:
+            return place.node_name, None
+        soonest = min(due, soonest or due)
+    return "", (soonest - view.now).total_seconds() if soonest else None
 
 
 def judge(status: Mapping[str, Any]) -> tuple[Outcome, str]:

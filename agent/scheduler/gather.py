@@ -11,6 +11,7 @@ from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.proxypod import source_pod
 from agent.model.requests import host_ports, requests
+from agent.scheduler.attempts import attempts_of, read_attempts
 from agent.scheduling import resources
 from agent.scheduling.snapshot import Demand, Wants
 
@@ -103,7 +104,8 @@ class Demands:
         if known.flaw is not None:
             raise known.flaw
         if _ATTEMPTS in pod.raw:
-            return known.demand.after(read_attempts(pod.annotations.get(names.ANNOTATION_ATTEMPTS)))
+            attempts = read_attempts(pod.annotations.get(names.ANNOTATION_ATTEMPTS))
+            return known.demand.after({node: attempt.reason for node, attempt in attempts.items()})
         return known.demand
 
     def about(self, pod: Object) -> Demand:
@@ -165,7 +167,7 @@ def demand_of(proxy: Mapping[str, Any]) -> Demand:
         uid=metadata.get("uid") or "",
         labels=metadata.get("labels") or {},
         priority=spec.get("priority") or 0,
-        attempts=attempts_of(proxy),
+        attempts={node: attempt.reason for node, attempt in attempts_of(proxy).items()},
     )
 
 
@@ -208,23 +210,3 @@ def _kept(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dic
     if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
         return {}
     return {key: spec[key] for key in ("nodeSelector", "affinity", "tolerations") if spec.get(key)}
-
-
-def attempts_of(proxy: Mapping[str, Any]) -> dict[str, str]:
-    """Virtual nodes that could not take the pod, with the reason."""
-    return read_attempts((proxy["metadata"].get("annotations") or {}).get(names.ANNOTATION_ATTEMPTS))
-
-
-def read_attempts(text: str | None) -> dict[str, str]:
-    """The same from the annotation's value; none where it makes no sense."""
-    if not text:
-        return {}
-    try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.DecodeError:
-        return {}
-
-
-def attempts_annotation(known: Mapping[str, str], node_name: str, reason: str) -> str:
-    """The annotation's value with one more attempt."""
-    return msgspec.json.encode({**known, node_name: reason}).decode()

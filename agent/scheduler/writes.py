@@ -1,6 +1,7 @@
-"""What the proxy scheduler writes: claims, chaperons, the memory of attempts, bindings, the reason for waiting."""
+"""What the proxy scheduler writes in either mode: chaperons, memory of attempts, bindings, reasons for waiting."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,159 +11,104 @@ from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, Unreachable, Unsent
+from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
-from agent.model.errors import InvalidPod
-from agent.scheduler.gather import attempts_annotation, attempts_of
-from agent.scheduler.world import World
+from agent.scheduler.attempts import attempts_of, with_attempt
+from agent.scheduler.metrics import ATTEMPTS, Stopwatch
+from agent.scheduler.modes import Mode
 
 log = logging.getLogger(__name__)
 
-REFUSED_RETRY_SECONDS = 30.0
-_TARGET_GONE_SECONDS = 0.1
-_MOVING_SECONDS = 1.0
+
+class Foreign(Exception):
+    """A chaperon of the name is there and belongs to another pod."""
 
 
 class Writes:
-    """Each method is one step for one proxy pod, given as a dict; methods return when to look again, in seconds.
+    """What the process knows beyond the API objects only saves work or widens the choice; losing it loses nothing."""
 
-    What the process knows beyond the API objects only saves work or widens the choice; losing it loses nothing.
-    """
-
-    def __init__(self, deps: Deps, proxies: Informer, world: World) -> None:
+    def __init__(self, deps: Deps, proxies: Informer) -> None:
         self._deps = deps
         self._client = deps.local.client
         self._proxies = proxies
-        self._world = world
-        self.unsent: dict[str, str] = {}
-        """UIDs of pods to the virtual node they are claimed for, as long as no chaperon can have left for it."""
+        self._sending: Counter[str] = Counter()
+        self.stopwatch = Stopwatch()
         self.bound: set[str] = set()
         """UIDs of pods bound by us that the watch still shows without a node."""
 
     def forget(self, uid: str) -> None:
         """A pod needs no target any more."""
         self.bound.discard(uid)
-        self.unsent.pop(uid, None)
+        self.stopwatch.end(uid)
 
-    async def claim(self, proxy: dict[str, Any], node_name: str) -> float | None:
-        """Leave only one target's finalizer on the pod, guarded by its version: a deposed leader fails here."""
-        target = self._deps.targets.by_node(node_name)
-        if target is None:
-            return _TARGET_GONE_SECONDS
-        metadata = proxy["metadata"]
-        if await self._still_there(proxy):
-            return _MOVING_SECONDS
-        kept = [name for name in metadata.get("finalizers") or () if not name.startswith(names.PREFIX)]
-        patch = {
-            "metadata": {
-                "resourceVersion": metadata["resourceVersion"],
-                "uid": metadata["uid"],
-                "finalizers": [*kept, target.finalizer],
-                "annotations": {names.ANNOTATION_CLAIM: node_name},
-                **self._untracked(proxy),
-            }
-        }
-        pod = self._proxies.store.get((metadata["namespace"], metadata["name"]))
-        if pod is None or pod.uid != metadata["uid"]:
-            return None
-        self._world.assume(pod, node_name)
-        try:
-            raw = await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"])
-            self._proxies.absorb(raw)
-        except NotFound:
-            return None
-        finally:
-            self._world.retract(pod)
-        self.unsent[metadata["uid"]] = node_name
-        return await self.create(proxy, node_name)
+    def crowded(self, target: Target) -> bool:
+        """Whether so many pods wait for a target to answer that others should not join them.
 
-    def _untracked(self, proxy: dict[str, Any]) -> dict[str, Any]:
-        """Ends the tracking of field owners of a pod on which nobody uses server-side apply.
-
-        It costs the API server 0.6 ms at each later write; an apply that comes later begins it anew
-        (structured-merge-diff's `before-first-apply`).
+        One that is slow, or has just gone silent, must not hold all those who work on pods.
         """
-        metadata = proxy["metadata"]
-        pod = self._proxies.store.get((metadata["namespace"], metadata["name"]))
-        return {"managedFields": [{}]} if pod is not None and not pod.applied else {}
+        all_of_us = self._deps.settings.max_in_flight
+        return self._sending[target.node_name] >= max(1, all_of_us // 4 if target.slow else all_of_us * 3 // 4)
 
-    async def _still_there(self, proxy: dict[str, Any]) -> bool:
-        """Whether the target of an older claim has a chaperon after all: asked of the target itself (ruling 1)."""
+    async def send(self, proxy: dict[str, Any], target: Target, *, reserve: bool = False) -> None:
+        """Send the chaperon; an answer that it is there already is as good (ruling 2).
+
+        :raises InvalidPod: if the proxy pod cannot be made into one
+        :raises Foreign: if another pod's is in the way
+        """
+        manifest = make_chaperon(
+            proxy,
+            cluster_name=self._deps.settings.cluster_name,
+            cluster_uid=self._deps.cluster_uid,
+            reserve=reserve,
+        )
+        self._sending[target.node_name] += 1
+        try:
+            target.chaperons.absorb(await target.cluster.client.create_raw(CHAPERONS, manifest))
+        except AlreadyExists:
+            await self._adopt(target, proxy, manifest["metadata"])
+        except Unreachable:
+            target.doubt()
+            raise
+        finally:
+            self._sending[target.node_name] -= 1
+        self.stopwatch.lap(proxy["metadata"]["uid"], "candidate")
+
+    async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
+        raw = await target.cluster.client.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
+        if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) != proxy["metadata"]["uid"]:
+            raise Foreign(f"PodChaperon {metadata['name']} exists and belongs to another pod")
+        target.chaperons.absorb(raw)
+
+    async def found(self, target: Target, proxy: Mapping[str, Any]) -> bool:
+        """Whether a target has a chaperon of a proxy pod after all: asked of the target itself (ruling 1)."""
         metadata = proxy["metadata"]
-        claim = (metadata.get("annotations") or {}).get(names.ANNOTATION_CLAIM, "")
-        target = self._deps.targets.by_node(claim)
-        if target is None or self.unsent.get(metadata["uid"]) == claim:
-            return False
         selector = f"{names.LABEL_PARENT_UID}={metadata['uid']}"
         _, found = await target.cluster.client.list_raw(CHAPERONS, metadata["namespace"], labels=selector)
         for raw in found:
             target.chaperons.absorb(bytes(raw))
         return bool(found)
 
-    async def create(self, proxy: dict[str, Any], node_name: str) -> float | None:
-        """Send the chaperon; an answer that it is there already is as good (ruling 2)."""
-        target = self._deps.targets.by_node(node_name)
-        if target is None:
-            return _TARGET_GONE_SECONDS
-        try:
-            manifest = make_chaperon(
-                proxy, cluster_name=self._deps.settings.cluster_name, cluster_uid=self._deps.cluster_uid
-            )
-        except InvalidPod as error:
-            await self.say(proxy, str(error))
-            return None
-        unsent = self.unsent.pop(proxy["metadata"]["uid"], None)
-        try:
-            target.chaperons.absorb(await target.cluster.client.create_raw(CHAPERONS, manifest))
-        except AlreadyExists:
-            await self._adopt(target, proxy, manifest)
-        except Unsent:
-            if unsent == node_name:
-                self.unsent[proxy["metadata"]["uid"]] = node_name
-            target.doubt()
-            raise
-        except Unreachable:
-            target.doubt()
-            raise
-        except (Forbidden, Invalid, NotFound) as error:
-            await self.say(proxy, f"{target.title}: cannot create PodChaperon: {error}")
-            return await self._remember(proxy, node_name, str(error))
-        return None
+    async def patch(self, metadata: Mapping[str, Any], body: dict[str, Any]) -> Object:
+        """Change a proxy pod's metadata, guarded by its UID."""
+        body = {"metadata": {"uid": metadata["uid"], **body}}
+        return self._proxies.absorb(await self._client.patch_raw(PODS, metadata["name"], body, metadata["namespace"]))
 
-    async def _adopt(self, target: Target, proxy: dict[str, Any], manifest: dict[str, Any]) -> None:
-        metadata = manifest["metadata"]
-        raw = await target.cluster.client.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
-        if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) == proxy["metadata"]["uid"]:
-            target.chaperons.absorb(raw)
-        else:
-            message = f"PodChaperon {metadata['name']} exists and belongs to another pod"
-            await self._remember(proxy, target.node_name, message)
-
-    async def _remember(self, proxy: dict[str, Any], node_name: str, reason: str) -> float:
+    async def remember(self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode) -> None:
         """Note on the pod why a target could not take it; the pod, not the process, keeps the memory."""
-        metadata = proxy["metadata"]
-        known = attempts_of(proxy)
-        if known.get(node_name) != reason:
-            patch = {
-                "metadata": {
-                    "uid": metadata["uid"],
-                    "annotations": {names.ANNOTATION_ATTEMPTS: attempts_annotation(known, node_name, reason)},
-                }
-            }
-            self._proxies.absorb(await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"]))
-        return REFUSED_RETRY_SECONDS
+        ATTEMPTS.labels(mode, "refused").inc()
+        value = with_attempt(attempts_of(proxy), node_name, reason, self._deps.clock.now())
+        await self.patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
-    async def give_up(self, proxy: dict[str, Any], chaperon: Mapping[str, Any], node_name: str, reason: str) -> None:
+    async def give_up(
+        self, proxy: Mapping[str, Any], target: Target, chaperon: Mapping[str, Any], reason: str, mode: Mode
+    ) -> None:
         """Remember why a target could not take the pod, then delete the chaperon there."""
-        target = self._deps.targets.by_node(node_name)
-        if target is None:
-            return
-        await self._remember(proxy, node_name, reason)
+        await self.remember(proxy, target.node_name, reason, mode)
         await chaperons.delete(target, chaperon)
 
-    async def bind(self, pod: Object, node_name: str) -> None:
+    async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
         """Bind the pod, and no other of its name, to the virtual node."""
         metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         binding = {
@@ -176,16 +122,18 @@ class Writes:
         except (NotFound, Conflict):
             return
         self.bound.add(pod.uid)
+        self.stopwatch.lap(pod.uid, "bind")
+        ATTEMPTS.labels(mode, "bound").inc()
         regarding = {"apiVersion": PODS.api_version, "kind": PODS.name, "metadata": metadata}
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
         self._deps.recorder.event(regarding, "Normal", "Scheduled", message)
 
-    async def say(self, proxy: dict[str, Any], message: str) -> None:
-        """Tell on the pod why it waits; once, as long as the reason stays the same."""
+    async def say(self, proxy: Mapping[str, Any], message: str) -> bool:
+        """Tell on the pod why it waits; once, as long as the reason stays the same. Returns whether it was news."""
         conditions = (proxy.get("status") or {}).get("conditions") or []
         current: dict[str, Any] = next((c for c in conditions if c.get("type") == "PodScheduled"), {})
         if current.get("message") == message:
-            return
+            return False
         conditions = set_condition(
             conditions, "PodScheduled", "False", "Unschedulable", message, self._deps.clock.now()
         )
@@ -195,6 +143,7 @@ class Writes:
             raw = await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"], sub="status")
         except StatusError as error:
             log.info("condition not written: %s", error)
-            return
+            return False
         self._proxies.absorb(raw)
-        self._deps.recorder.event(proxy, "Warning", "FailedScheduling", message)
+        self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", message)
+        return True

@@ -41,6 +41,13 @@ class Ranking:
     """Scores that compare targets: name, weight, and score by virtual node."""
     examined: Sequence[Examined] = field(default=(), repr=False)
 
+    def total(self, place: Place) -> float:
+        """The weighted sum of all scores of a target, 0 where none was taken."""
+        for entry in self.examined:
+            if entry.place is place:
+                return entry.total + sum(weight * found.get(place.node_name, 0.0) for _, weight, found in self.parts)
+        return 0.0
+
     def scored(self, demand: Demand, place: Place) -> Scored | None:
         """The scores of a target that the pod may go to, or where it may wait for room."""
         for entry in self.examined:

@@ -1,13 +1,20 @@
+import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.base.clock import stamp
+from agent.scheduler.attempts import Attempt
 from agent.scheduler.decide import Bind, Claim, Create, GiveUp, View, Wait, decide, judge
 from agent.scheduling.ranking import Ranking
+from agent.scheduling.snapshot import Free, Place, Shape
 from tests.scheduling.places import place
 
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+DWELL = timedelta(seconds=30)
 EU, US = place("eu"), place("us")
 NONE = Ranking((), 0, ())
 BOTH = Ranking((EU, US), 2, ())
@@ -16,6 +23,11 @@ REFUSAL = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": 
 
 def chaperon(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": "web-1", **metadata}, "status": status or {}}
+
+
+def refused(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, Attempt]:
+    """By these virtual nodes, so many seconds ago."""
+    return {node: Attempt("full", stamp(NOW - timedelta(seconds=ago)), count) for node in nodes}
 
 
 def view(**changes: Any) -> View:
@@ -30,6 +42,8 @@ def view(**changes: Any) -> View:
         "chaperon": chaperon(),
         "attempts": {},
         "ranking": BOTH,
+        "now": NOW,
+        "dwell": DWELL,
     }
     return View(**usual | changes)
 
@@ -98,7 +112,7 @@ def test_a_refused_pod_goes_to_a_target_that_it_has_not_tried() -> None:
 
 
 def test_a_pod_that_every_target_refused_stays_where_it_is_so_that_one_autoscaler_reacts() -> None:
-    tried = {"ranking": Ranking((EU, US), 0, ()), "attempts": {EU.node_name: "full", US.node_name: "full"}}
+    tried = {"ranking": Ranking((EU, US), 0, ()), "attempts": refused(EU.node_name, US.node_name)}
     assert decide(view(chaperon=chaperon(REFUSAL), **tried)) == Wait("full")
 
 
@@ -113,11 +127,11 @@ def test_a_chaperon_that_is_being_deleted_is_waited_for() -> None:
 
 def test_after_a_refusal_the_next_target_is_claimed() -> None:
     after = Ranking((US, EU), 1, ())
-    assert decide(view(chaperon=None, attempts={EU.node_name: "full"}, ranking=after)) == Claim(US.node_name)
+    assert decide(view(chaperon=None, attempts=refused(EU.node_name), ranking=after)) == Claim(US.node_name)
 
 
 def test_a_pod_that_all_refused_is_sent_again_to_the_best() -> None:
-    attempts = {EU.node_name: "full", US.node_name: "full"}
+    attempts = refused(EU.node_name, US.node_name)
     assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Create()
 
 
@@ -175,3 +189,47 @@ def test_where_nothing_fits_one_candidate_waits_where_only_room_is_missing() -> 
     assert decide(view(chaperon=None, ranking=full)) == Create()
     assert decide(view(chaperon=chaperon(REFUSAL), ranking=full)) == Wait("full")
     assert decide(view(chaperon=chaperon(REFUSAL), ranking=Ranking((US,), 1, ()))) == GiveUp("full")
+
+
+def roomy(name: str) -> Place:
+    """A target that tells what is free."""
+    shape = Shape({}, (), False, {"cpu": 1}, free=(Free({"cpu": 1}),))
+    return dataclasses.replace(place(name), shapes=(shape,))
+
+
+def test_the_last_that_refused_is_left_for_the_best() -> None:
+    """And not for itself: one move, to where the pod waits."""
+    ranking = Ranking((US, EU), 0, ())
+    last = view(chaperon=chaperon(REFUSAL), attempts=refused(US.node_name), ranking=ranking)
+    assert decide(last) == GiveUp("full")
+    moved = view(chaperon=None, attempts=refused(US.node_name, EU.node_name), ranking=ranking)
+    assert decide(moved) == Claim(US.node_name)
+    there = {"claim": US.node_name, "attempts": refused(US.node_name, EU.node_name), "ranking": ranking}
+    assert decide(view(chaperon=chaperon(REFUSAL), **there)) == Wait("full")
+
+
+def test_a_waiting_pod_moves_to_a_target_that_tells_of_room_after_its_dwell() -> None:
+    ranking = Ranking((roomy("us"), EU), 0, ())
+    both = (EU.node_name, US.node_name)
+    early = decide(view(chaperon=chaperon(REFUSAL), attempts=refused(*both, ago=20), ranking=ranking))
+    assert early == Wait("full", 10.0)
+    assert decide(view(chaperon=chaperon(REFUSAL), attempts=refused(*both, ago=30), ranking=ranking)) == GiveUp("full")
+
+
+def test_a_target_that_refused_twice_is_left_alone_for_twice_as_long() -> None:
+    ranking = Ranking((roomy("us"), EU), 0, ())
+    both = (EU.node_name, US.node_name)
+    attempts = refused(*both, ago=45, count=2)
+    assert decide(view(chaperon=chaperon(REFUSAL), attempts=attempts, ranking=ranking)) == Wait("full", 15.0)
+
+
+def test_after_it_has_left_the_pod_goes_to_the_one_with_room_and_not_back() -> None:
+    ranking = Ranking((EU, roomy("us")), 0, ())
+    attempts = refused(US.node_name, ago=30) | refused(EU.node_name)
+    assert decide(view(chaperon=None, attempts=attempts, ranking=ranking)) == Claim(US.node_name)
+
+
+def test_a_target_that_tells_nothing_of_room_is_not_tried_again() -> None:
+    ranking = Ranking((US, EU), 0, ())
+    attempts = refused(EU.node_name, US.node_name, ago=9999)
+    assert decide(view(chaperon=chaperon(REFUSAL), attempts=attempts, ranking=ranking)) == Wait("full")

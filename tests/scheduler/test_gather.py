@@ -8,7 +8,7 @@ from agent.api.kinds import PODS
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.proxypod import proxy_pod
-from agent.scheduler.gather import Demands, attempts_annotation, attempts_of, demand_of
+from agent.scheduler.gather import Demands, demand_of
 from agent.scheduling.snapshot import amounts
 from tests.model.pods import pod
 
@@ -35,17 +35,6 @@ def test_constraints_that_choose_the_target_are_not_asked_of_its_nodes() -> None
 def test_a_proxy_pod_without_manifest_has_no_demand() -> None:
     with pytest.raises(InvalidPod, match="sourcepod-manifest"):
         demand_of(pod())
-
-
-def test_the_memory_of_attempts_lives_on_the_pod() -> None:
-    text = attempts_annotation({"admiralty-a": "full"}, "admiralty-b", 'said "no"')
-    found = attempts_of({"metadata": {"annotations": {names.ANNOTATION_ATTEMPTS: text}}})
-    assert found == {"admiralty-a": "full", "admiralty-b": 'said "no"'}
-
-
-@pytest.mark.parametrize("text", ["", "nonsense", "[1]", '{"a":1}'])
-def test_a_memory_that_cannot_be_read_is_none(text: str) -> None:
-    assert attempts_of({"metadata": {"annotations": {names.ANNOTATION_ATTEMPTS: text}}}) == {}
 
 
 def stored(**changes: Any) -> Object:

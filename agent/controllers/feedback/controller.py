@@ -78,12 +78,17 @@ class Feedback(Controller[Key]):
             self.queue.add(key)
 
     def _is_schedulers_own(self, proxy: Object) -> bool:
-        """Whether there is nothing to do yet: most events of a pod that is being scheduled end here, undecoded."""
+        """Whether there is nothing to do yet: most events of a pod that is being scheduled end here, undecoded.
+
+        In mode `reserve` candidates are in several targets, and the scheduler takes away those that have lost.
+        """
         if proxy.deleting or proxy.node_name:
             return False
         home = self._home(proxy)
+        reserving = not proxy.known.claim or proxy.known.claim_uid
         return all(
-            placed.target.finalizer == home and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
+            (reserving or placed.target.finalizer == home)
+            and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
             for placed in self._deps.chaperons.of(proxy.key)
         )
 

@@ -1,0 +1,131 @@
+"""Errands to targets in mode `reserve`: what a pod does not wait for, so that a slow target costs it nothing.
+
+Watches  nothing: errands come from the scheduler.
+Writes   candidates (chaperons that are not allowed) in targets, and deletes those that have lost.
+Absent target: its errands are tried again with backoff until they have become needless.
+"""
+
+import time
+from typing import NamedTuple
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unreachable
+from agent.kube.store import Key, Object
+from agent.model.errors import InvalidPod
+from agent.runtime.controller import Controller
+from agent.scheduler.scene import Scene
+from agent.scheduler.writes import Foreign, Writes
+
+REST_SECONDS = 30.0
+"""A target that refused to take a candidate is not asked again for so long."""
+_CROWDED_SECONDS = 0.1
+
+
+class Send(NamedTuple):
+    """Create a candidate of a pod."""
+
+    pod: Key
+    uid: str
+    node_name: str
+
+
+class Drop(NamedTuple):
+    """Delete a chaperon, this very one and as it was."""
+
+    chaperon: Key
+    uid: str
+    version: str
+    node_name: str
+
+
+class Couriers(Controller[Send | Drop]):
+    """One errand per key."""
+
+    name = "candidates"
+    workers = 64
+
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes) -> None:
+        super().__init__()
+        self._deps = deps
+        self._scene = scene
+        self._writes = writes
+        self._under_way: dict[str, set[str]] = {}
+        self._resting: dict[str, dict[str, float]] = {}
+
+    def run_errand(self, errand: Send | Drop) -> None:
+        """Have it done."""
+        if isinstance(errand, Send):
+            self._under_way.setdefault(errand.uid, set()).add(errand.node_name)
+        self.queue.add(errand)
+
+    def sending(self, uid: str) -> frozenset[str]:
+        """Virtual nodes whose targets are being sent a candidate of a pod."""
+        return frozenset(self._under_way.get(uid, ()))
+
+    def resting(self, uid: str) -> frozenset[str]:
+        """Virtual nodes whose targets refused a candidate of a pod a moment ago."""
+        now = time.monotonic()
+        return frozenset(node for node, until in self._resting.get(uid, {}).items() if until > now)
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no candidates any more."""
+        self._under_way.pop(uid, None)
+        self._resting.pop(uid, None)
+
+    async def reconcile(self, key: Send | Drop) -> float | None:
+        """Run one errand."""
+        target = self._deps.targets.by_node(key.node_name)
+        if isinstance(key, Drop):
+            if target is not None and target.ready:
+                await self._drop(target, key)
+            return None
+        pod = self._scene.proxies.store.get(key.pod)
+        wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
+        if target is None or pod is None or not wanted or not target.ready:
+            self._done(key)
+            return None
+        if self._writes.crowded(target):
+            return _CROWDED_SECONDS
+        await self._send(target, key, pod)
+        self._done(key)
+        return None
+
+    async def _send(self, target: Target, errand: Send, pod: Object) -> None:
+        try:
+            await self._writes.send(pod.decode(), target, reserve=True)
+        except InvalidPod as error:
+            await self._refused(errand, pod, str(error))
+        except (Foreign, Forbidden, Invalid, NotFound) as error:
+            await self._refused(errand, pod, f"{target.title}: cannot create PodChaperon: {error}")
+
+    async def _refused(self, errand: Send, pod: Object, message: str) -> None:
+        self._resting.setdefault(errand.uid, {})[errand.node_name] = time.monotonic() + REST_SECONDS
+        await self._writes.remember(pod.decode(), errand.node_name, message, "reserve")
+
+    def _done(self, errand: Send) -> None:
+        nodes = self._under_way.get(errand.uid)
+        if nodes is not None:
+            nodes.discard(errand.node_name)
+            if not nodes:
+                del self._under_way[errand.uid]
+
+    async def _drop(self, target: Target, errand: Drop) -> None:
+        namespace, name = errand.chaperon
+        try:
+            await target.cluster.client.delete(
+                CHAPERONS, name, namespace, uid=errand.uid, version=errand.version, propagation="Foreground"
+            )
+        except (NotFound, Conflict, Gone):
+            # It has changed, or it is gone: the event that says so has the pod looked at again.
+            return
+        except Unreachable:
+            target.doubt()
+            raise
+
+
+def parent_uid(chaperon: Object) -> str:
+    """UID of the proxy pod that a chaperon stands for."""
+    return chaperon.labels.get(names.LABEL_PARENT_UID, "")

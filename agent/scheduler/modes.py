@@ -1,0 +1,49 @@
+"""How a proxy pod is scheduled: which mode, and in which group. Pure."""
+
+from agent.api import names
+from agent.kube.store import Key, Object
+from agent.settings import Mode
+
+__all__ = ["Mode", "group_name", "group_of", "is_open", "mode_of"]
+
+_GROUP = "group/"
+"""No pod has a name with a slash, so that queues tell keys of groups from keys of pods."""
+
+
+def mode_of(pod: Object, namespace: Object | None, default: Mode) -> Mode:
+    """By the pod's annotations, else by its namespace's, else by the settings.
+
+    A pod that is under way stays with the mode it began in: its claim names a chaperon, or does not.
+    """
+    known = pod.known
+    if known.claim:
+        return "reserve" if known.claim_uid else "ranked"
+    if _group(pod):
+        return "reserve"
+    asked = known.scheduling or known.scheduling_short
+    if not asked and (known.no_reservation is not None or known.no_reservation_short is not None):
+        asked = "ranked"
+    if not asked and namespace is not None:
+        asked = names.annotation(namespace.annotations, names.SCHEDULING) or ""
+    modes: tuple[Mode, ...] = ("ranked", "reserve")
+    return next((mode for mode in modes if mode == asked), default)
+
+
+def is_open(pod: Object) -> bool:
+    """Whether a pod still wants a target."""
+    return not (pod.deleting or pod.node_name or pod.phase in ("Succeeded", "Failed"))
+
+
+def group_of(pod: Object) -> Key | None:
+    """Key of the group whose pods start together with this one, None for a pod of its own."""
+    name = _group(pod)
+    return (pod.namespace, _GROUP + name) if name else None
+
+
+def group_name(key: Key) -> str | None:
+    """The name of the group that a key stands for, None when it stands for a pod."""
+    return key[1].removeprefix(_GROUP) if key[1].startswith(_GROUP) else None
+
+
+def _group(pod: Object) -> str:
+    return pod.known.group or pod.known.group_short

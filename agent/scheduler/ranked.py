@@ -1,0 +1,185 @@
+"""Mode `ranked`: one candidate at a time, allowed from the beginning, in the target that the pod is claimed by."""
+
+from datetime import timedelta
+from typing import Any
+
+from agent.api import names
+from agent.clusters import chaperons
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import Forbidden, Invalid, NotFound, Unsent
+from agent.kube.store import Object
+from agent.model.errors import InvalidPod
+from agent.scheduler import decide as steps
+from agent.scheduler.attempts import attempts_of
+from agent.scheduler.metrics import REFUSALS
+from agent.scheduler.scene import Scene
+from agent.scheduler.writes import Foreign, Writes
+from agent.scheduling.explain import explain
+
+REFUSED_RETRY_SECONDS = 30.0
+_TARGET_GONE_SECONDS = 0.1
+_CROWDED_SECONDS = 0.1
+_MOVING_SECONDS = 1.0
+
+WAITING = -1.0
+"""Returned for a pod that waits for the world to change, and has no time of its own to look again."""
+
+
+class Ranked:
+    """Takes the next step for one proxy pod; `step` returns in how many seconds to look again, if it is to."""
+
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes) -> None:
+        self._deps = deps
+        self._scene = scene
+        self._writes = writes
+        self._dwell = timedelta(seconds=deps.settings.dwell)
+        self._unsent: dict[str, str] = {}
+        """UIDs of pods to the virtual node they are claimed for, as long as no chaperon can have left for it."""
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no target any more."""
+        self._unsent.pop(uid, None)
+
+    async def step(self, pod: Object) -> float | None:
+        """The next step."""
+        if not pod.known.claim and await self._cleared(pod):
+            return None
+        target = self._deps.targets.by_node(pod.known.claim)
+        placed = self._placed(pod, target)
+        chaperon = placed.decode() if placed is not None else None
+        if target is not None and target.ready and chaperon is not None:
+            step = steps.glance(chaperon)
+            if isinstance(step, steps.Bind):
+                await self._writes.bind(pod, target.node_name, "ranked")
+            if step is not None:
+                return None
+        return await self._place(pod, target, chaperon)
+
+    async def _cleared(self, pod: Object) -> bool:
+        """Whether chaperons had to go that an agent before us made of a pod without a claim.
+
+        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates. Their
+        going brings us back.
+        """
+        found = [
+            each
+            for each in self._deps.chaperons.of(pod.key)
+            if each.target.ready and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+        ]
+        for each in found:
+            if not each.chaperon.deleting:
+                await chaperons.delete(each.target, each.chaperon.decode())
+        return bool(found)
+
+    def _placed(self, pod: Object, target: Target | None) -> Object | None:
+        """The pod's chaperon in the target of its claim."""
+        for each in self._deps.chaperons.of(pod.key):
+            if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid:
+                return each.chaperon
+        return None
+
+    async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> float | None:
+        """Choose a target, or what to do about one that cannot take the pod."""
+        proxy = pod.decode()
+        try:
+            _, ranking = self._scene.ranking(pod)
+        except InvalidPod as error:
+            await self._writes.say(proxy, f"{error}")
+            return None
+        claim = pod.known.claim
+        view = steps.View(
+            claim=claim,
+            claim_known=target is not None,
+            claim_ready=target is not None and target.ready,
+            claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+            claim_unsent=bool(claim) and self._unsent.get(pod.uid) == claim,
+            claim_state=target.record.message if target is not None else "",
+            chaperon=chaperon,
+            attempts=attempts_of(proxy),
+            ranking=ranking,
+            now=self._deps.clock.now(),
+            dwell=self._dwell,
+        )
+        return await self._take(pod, proxy, view, steps.decide(view))
+
+    async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.View, step: steps.Step) -> float | None:
+        target = self._deps.targets.by_node(step.node_name if isinstance(step, steps.Claim) else view.claim)
+        match step:
+            case steps.Create():
+                return await self._send(proxy, target)
+            case steps.Claim():
+                return await self._claim(pod, proxy, target)
+            case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
+                await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
+            case steps.Wait(message, seconds):
+                if message or view.chaperon is None:
+                    await self._tell(proxy, view, message)
+                    return WAITING if seconds is None else seconds
+            case _:
+                pass
+        return None
+
+    async def _tell(self, proxy: dict[str, Any], view: steps.View, message: str) -> None:
+        tried = {node: attempt.reason for node, attempt in view.attempts.items()}
+        claim = {view.claim: message} if message else {}
+        if await self._writes.say(proxy, explain(view.ranking, tried, claim)):
+            for _, verdict in view.ranking.refused:
+                REFUSALS.labels(verdict.reason).inc()
+
+    async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
+        """Leave only one target's finalizer on the pod, guarded by its version: a deposed leader fails here."""
+        if target is None:
+            return _TARGET_GONE_SECONDS
+        if self._writes.crowded(target):
+            return _CROWDED_SECONDS
+        metadata = proxy["metadata"]
+        before = self._deps.targets.by_node(pod.known.claim)
+        unsent = self._unsent.get(pod.uid) == pod.known.claim
+        if before is not None and not unsent and await self._writes.found(before, proxy):
+            return _MOVING_SECONDS
+        kept = [name for name in pod.finalizers if not name.startswith(names.PREFIX)]
+        change = {
+            "resourceVersion": metadata["resourceVersion"],
+            "finalizers": [*kept, target.finalizer],
+            "annotations": {names.ANNOTATION_CLAIM: target.node_name, names.ANNOTATION_CLAIM_UID: None},
+            # Nobody's server-side apply: tracking field owners costs the API server 0.6 ms at each later write. An
+            # apply that comes later begins it anew (structured-merge-diff's `before-first-apply`).
+            **({} if pod.applied else {"managedFields": [{}]}),
+        }
+        if not pod.known.claim_uid:
+            del change["annotations"][names.ANNOTATION_CLAIM_UID]
+        self._scene.world.assume(pod, target.node_name)
+        try:
+            await self._writes.patch(metadata, change)
+        except NotFound:
+            return None
+        finally:
+            self._scene.world.retract(pod)
+        self._unsent[pod.uid] = target.node_name
+        self._writes.stopwatch.lap(pod.uid, "queue")
+        return await self._send(proxy, target)
+
+    async def _send(self, proxy: dict[str, Any], target: Target | None) -> float | None:
+        if target is None:
+            return _TARGET_GONE_SECONDS
+        if self._writes.crowded(target):
+            return _CROWDED_SECONDS
+        uid = proxy["metadata"]["uid"]
+        unsent = self._unsent.pop(uid, None)
+        try:
+            await self._writes.send(proxy, target)
+        except Unsent:
+            if unsent == target.node_name:
+                self._unsent[uid] = unsent
+            raise
+        except InvalidPod as error:
+            await self._writes.say(proxy, str(error))
+        except Foreign as error:
+            await self._writes.remember(proxy, target.node_name, str(error), "ranked")
+            return REFUSED_RETRY_SECONDS
+        except (Forbidden, Invalid, NotFound) as error:
+            await self._writes.say(proxy, f"{target.title}: cannot create PodChaperon: {error}")
+            await self._writes.remember(proxy, target.node_name, str(error), "ranked")
+            return REFUSED_RETRY_SECONDS
+        return None

@@ -1,0 +1,81 @@
+"""What mode `reserve` may have to do for a pod."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Create a chaperon that is not allowed. An answer that it is there already is as good."""
+
+    node_name: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Promise the pod to this chaperon: one write guarded by the proxy pod's version. Look again at once."""
+
+    node_name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Allow:
+    """Give the claimed chaperon leave, guarded by UID and version."""
+
+    node_name: str
+    uid: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete a chaperon with foreground propagation, guarded by UID and version.
+
+    `confirm`: it is allowed, so read the proxy pod first, and keep the chaperon when the claim is not that of the view.
+    """
+
+    node_name: str
+    uid: str
+    version: str
+    confirm: bool = False
+
+
+@dataclass(frozen=True)
+class Raise:
+    """The reservation has ended and the pod still wants one: write the next round."""
+
+    node_name: str
+    uid: str
+    round: int
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Remember why the claim's target could not take the pod, then delete the chaperon like `Delete`."""
+
+    reason: str
+    uid: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Unclaim:
+    """The chaperon that the claim names is not to be seen. Read its target: if it is there, take it into the store;
+    only if it is not, remove the claim, guarded by the proxy pod's version of this view.
+    """
+
+
+@dataclass(frozen=True)
+class Bind:
+    """The delegate has a node: bind the proxy pod to the claim's virtual node."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do until something changes, or `seconds` have passed; `message`, where there is one, says why."""
+
+    message: str = ""
+    seconds: float | None = None
+
+
+Step = Candidate | Claim | Allow | Delete | Raise | GiveUp | Unclaim | Bind | Wait

@@ -1,0 +1,195 @@
+"""Mode `reserve`: candidates in every feasible target; one that has a reservation is claimed, allowed and bound."""
+
+import time
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import NotFound, Unreachable
+from agent.kube.store import Object
+from agent.model.errors import InvalidPod
+from agent.scheduler import reserve as room
+from agent.scheduler import reservesteps as steps
+from agent.scheduler.couriers import Couriers, Drop, Send, parent_uid
+from agent.scheduler.metrics import REFUSALS
+from agent.scheduler.ranked import WAITING
+from agent.scheduler.scene import Scene
+from agent.scheduler.sighting import Sighting, see
+from agent.scheduler.writes import Writes
+from agent.scheduling.explain import explain
+from agent.scheduling.ranking import Ranking
+
+_AGAIN_SECONDS = 0.05
+
+
+class Reserving:
+    """Takes the next steps for one proxy pod; returns in how many seconds to look again, if it is to."""
+
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes, couriers: Couriers) -> None:
+        self._deps = deps
+        self._client = deps.local.client
+        self._targets = deps.targets
+        self._scene = scene
+        self._writes = writes
+        self._couriers = couriers
+        self._limits = room.Limits(deps.settings.reserve_patience, deps.settings.dwell)
+        self._seen: dict[str, dict[str, Sighting]] = {}
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no target any more."""
+        self._seen.pop(uid, None)
+        self._couriers.forget(uid)
+
+    async def step(self, pod: Object, gate: room.Gate = room.OPEN) -> float | None:
+        """All steps that can be taken now."""
+        try:
+            view, ranking = self.view(pod, gate)
+        except InvalidPod as error:
+            await self._writes.say(pod.decode(), f"{error}")
+            return None
+        return await self._take(pod, view, ranking)
+
+    def view(self, pod: Object, gate: room.Gate = room.OPEN) -> tuple[room.View, Ranking]:
+        """What the decision is made from.
+
+        :raises InvalidPod: if the pod's manifest is unusable
+        """
+        _, ranking = self._scene.ranking(pod)
+        claim = pod.known.claim
+        target = self._targets.by_node(claim)
+        view = room.View(
+            claim=claim,
+            claim_uid=pod.known.claim_uid,
+            claim_known=target is not None,
+            claim_ready=target is not None and target.ready,
+            claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+            claim_state=target.record.message if target is not None else "",
+            sightings=self._sightings(pod),
+            order=tuple(place.node_name for place in (*ranking.order, *ranking.pending)),
+            sending=self._couriers.sending(pod.uid),
+            resting=self._couriers.resting(pod.uid),
+            gate=gate,
+            limits=self._limits,
+        )
+        return view, ranking
+
+    def _sightings(self, pod: Object) -> tuple[Sighting, ...]:
+        before = self._seen.get(pod.uid, {})
+        now = time.monotonic()
+        found = {}
+        for target, chaperon in self._deps.chaperons.of(pod.key):
+            if parent_uid(chaperon) == pod.uid:
+                seen = before.get(f"{target.node_name} {chaperon.uid}")
+                sighting = see(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
+                found[f"{target.node_name} {chaperon.uid}"] = sighting
+        self._seen[pod.uid] = found
+        return tuple(found.values())
+
+    async def _take(self, pod: Object, view: room.View, ranking: Ranking) -> float | None:
+        again: float | None = None
+        for step in room.decide(view, time.monotonic()):
+            match step:
+                case steps.Wait(message, seconds):
+                    if message:
+                        await self._tell(pod, view, ranking, message)
+                    again = WAITING if seconds is None else max(seconds, _AGAIN_SECONDS)
+                case steps.Candidate(node):
+                    self._couriers.run_errand(Send(pod.key, pod.uid, node))
+                case steps.Bind():
+                    await self._writes.bind(pod, view.claim, "reserve")
+                case steps.Claim(node, uid):
+                    # The pod that comes back is looked at next.
+                    await self._claim(pod, node, uid)
+                    return None
+                case steps.Unclaim():
+                    await self._unclaim(pod)
+                case steps.GiveUp(reason, uid, _):
+                    await self._give_up(pod, view, reason, uid)
+                case _:
+                    await self._change(pod, step)
+        return again
+
+    async def _claim(self, pod: Object, node: str, uid: str) -> None:
+        """One write guarded by the pod's version; only the chaperon that it names may be allowed."""
+        target = self._targets.by_node(node)
+        if target is None:
+            return
+        kept = [name for name in pod.finalizers if not name.startswith(names.PREFIX)]
+        change = {
+            "resourceVersion": pod.version,
+            "finalizers": [*kept, target.finalizer],
+            "annotations": {names.ANNOTATION_CLAIM: node, names.ANNOTATION_CLAIM_UID: uid},
+        }
+        self._scene.world.assume(pod, node)
+        try:
+            await self._writes.patch({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}, change)
+        finally:
+            self._scene.world.retract(pod)
+        self._writes.stopwatch.lap(pod.uid, "reserve")
+
+    async def _unclaim(self, pod: Object) -> None:
+        target = self._targets.by_node(pod.known.claim)
+        proxy = pod.decode()
+        if target is not None and await self._writes.found(target, proxy):
+            return
+        annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}
+        await self._writes.patch(proxy["metadata"], {"resourceVersion": pod.version, "annotations": annotations})
+
+    async def _give_up(self, pod: Object, view: room.View, reason: str, uid: str) -> None:
+        placed = self._placed(pod, uid)
+        if placed is not None:
+            target, chaperon = placed
+            await self._writes.give_up(pod.decode(), target, chaperon.decode(), reason, "reserve")
+
+    async def _change(self, pod: Object, step: steps.Step) -> None:
+        """Change one chaperon, guarded by its UID, and where it matters by its version."""
+        if not isinstance(step, steps.Allow | steps.Raise | steps.Delete):
+            return
+        placed = self._placed(pod, step.uid, step.node_name)
+        if placed is None:
+            return
+        target, chaperon = placed
+        match step:
+            case steps.Allow(_, uid, version):
+                await self._annotate(target, chaperon, names.ANNOTATION_IS_ALLOWED, "true", version)
+            case steps.Raise(_, uid, number):
+                await self._annotate(target, chaperon, names.ANNOTATION_RESERVE_ROUND, str(number), chaperon.version)
+            case steps.Delete(_, uid, version, confirm):
+                if not confirm or not await self._claims(pod, uid):
+                    self._couriers.run_errand(Drop(chaperon.key, uid, version, target.node_name))
+
+    async def _claims(self, pod: Object, uid: str) -> bool:
+        """Whether the proxy pod's claim names this chaperon by now."""
+        try:
+            raw = await self._client.get_raw(PODS, pod.name, pod.namespace)
+        except NotFound:
+            return False
+        fresh = self._scene.proxies.absorb(raw)
+        return fresh.uid == pod.uid and fresh.known.claim_uid == uid
+
+    async def _annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
+        body = {
+            "metadata": {"uid": chaperon.uid, "resourceVersion": version, "annotations": {key: value}},
+        }
+        try:
+            raw = await target.cluster.client.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
+        except NotFound:
+            return
+        except Unreachable:
+            target.doubt()
+            raise
+        target.chaperons.absorb(raw)
+
+    def _placed(self, pod: Object, uid: str, node: str = "") -> tuple[Target, Object] | None:
+        found = [each for each in self._deps.chaperons.of(pod.key) if each.chaperon.uid == uid]
+        found.sort(key=lambda each: (not each.target.ready, each.target.node_name != node))
+        return (found[0].target, found[0].chaperon) if found else None
+
+    async def _tell(self, pod: Object, view: room.View, ranking: Ranking, message: str) -> None:
+        refusals = room.reasons(view)
+        claim = {view.claim: message} if view.claim else {}
+        text = view.gate.message or explain(ranking, refusals, claim)
+        if await self._writes.say(pod.decode(), text):
+            for _, verdict in ranking.refused:
+                REFUSALS.labels(verdict.reason).inc()

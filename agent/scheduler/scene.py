@@ -1,0 +1,42 @@
+"""What every decision about a pod starts from: its demand, all targets, and what of ours they hold."""
+
+import time
+from collections.abc import Callable
+
+from agent.api import names
+from agent.api.kinds import NODES, PODS
+from agent.clusters.deps import Deps
+from agent.kube.store import Object
+from agent.scheduler.gather import Demands
+from agent.scheduler.metrics import PHASE
+from agent.scheduler.places import Places
+from agent.scheduler.world import World
+from agent.scheduling.ranking import Ranking, rank
+from agent.scheduling.snapshot import Demand
+
+
+class Scene:
+    """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""
+
+    def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
+        self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self.demands = Demands()
+        self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, changed)
+        self._places = Places(deps, self.nodes, changed)
+        self._weights = deps.settings.weights
+        self._turn = 0
+
+    def ranking(self, pod: Object) -> tuple[Demand, Ranking]:
+        """The pod's demand, and the targets for it.
+
+        :raises InvalidPod: if its manifest is unusable
+        """
+        started = time.perf_counter()
+        demand = self.demands.of(pod)
+        self.world.refresh()
+        self._turn += 1
+        places = self._places.serving(pod.namespace)
+        ranking = rank(demand, places, self.world.holdings, self._weights, turn=self._turn)
+        PHASE.labels("rank").observe(time.perf_counter() - started)
+        return demand, ranking
