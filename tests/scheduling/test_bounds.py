@@ -77,6 +77,12 @@ def test_what_just_fits_a_quota_passes() -> None:
     assert "pods (2 of 2)" in refused(full, pod(MAIN), pod(MAIN))
 
 
+def test_pods_to_come_count_only_where_they_are_in_scope() -> None:
+    lasting = quota({"pods": "1"}, None, Scope("NotTerminating"))
+    assert refused(lasting, pod(), pod(activeDeadlineSeconds=5)) == ""
+    assert refused(lasting, pod(), pod()) != ""
+
+
 def test_a_resource_that_the_pod_does_not_ask_for_is_not_looked_at() -> None:
     assert refused(quota({"requests.example.com/gpu": "1"}, {"requests.example.com/gpu": "5"}), pod(MAIN)) == ""
 

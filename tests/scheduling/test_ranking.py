@@ -56,6 +56,18 @@ def test_a_target_that_others_use_gets_fewer_pods_when_it_tells_what_is_free() -
     assert fill(busy, idle, pods=20, cpu="1", memory="10Gi") == {"idle": 20}
 
 
+def test_pods_in_flight_take_room_that_a_target_tells_as_free_until_they_have_landed() -> None:
+    room = amounts({"cpu": "4", "memory": "8Gi", "pods": "110"})
+    eu, us = (place(title, allocatable=room, shapes=(telling(free("4")),)) for title in ("eu", "us"))
+    held = Holdings()
+    held.put(demand(uid="1", cpu="3"), eu.node_name, flying=True)
+    for turn in (0, 1):
+        assert ranked(demand(cpu="1"), eu, us, held=held, turn=turn).order == (us, eu)
+    assert ranked(demand(cpu="2"), eu, us, held=held).order == (us,)
+    held.of(eu.node_name).land("1")
+    assert len(ranked(demand(cpu="2"), eu, us, held=held).order) == 2
+
+
 def test_most_allocated_fills_one_target_before_the_next() -> None:
     room = amounts({"pods": "100"})
     places = [place(title, allocatable=room) for title in ("eu", "us")]
