@@ -131,6 +131,12 @@ class TestATerminatingProxyPod:
         unclaimed = proxy((EU, US), node="", **DELETED)
         assert finalizers_after(outcome(unclaimed, home="", settled=frozenset())) == []
 
+    def test_that_another_agents_webhook_made_waits_for_every_target_that_cannot_be_asked(self) -> None:
+        annotations = {names.ANNOTATION_MANIFEST: "apiVersion: v1\nkind: Pod\n"}
+        unclaimed = proxy((EU, US), node="", annotations=annotations, **DELETED)
+        assert outcome(unclaimed, home="", settled=frozenset()) == []
+        assert finalizers_after(outcome(unclaimed, home="", settled=frozenset((US,)))) == [EU]
+
     def test_loses_delegates_wherever_they_are_whoever_they_say_made_them(self) -> None:
         here, there = delegate(cluster=None), delegate(US, cluster=None)
         actions = outcome(proxy((EU, US), **DELETED), here, there)

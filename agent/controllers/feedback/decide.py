@@ -1,5 +1,6 @@
 """What to do about one proxy pod and its chaperons: pure (specs, section 5; design.md, rulings 1, 4, 5, 6)."""
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -132,15 +133,22 @@ def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> l
 
 
 def _unsure(view: View, proxy: dict[str, Any]) -> set[str]:
-    """Finalizers of targets that cannot be asked and may hold what the agent before ours has made of a bound pod.
+    """Finalizers of targets that cannot be asked and may hold what the agent before ours has made of the pod.
 
-    Admiralty makes candidates everywhere and claims nothing; a claim of ours leaves no finalizer but its own.
+    Admiralty makes candidates everywhere and claims nothing; a claim of ours leaves no finalizer but its own. What we
+    have made of a pod without a claim carries our cluster's UID, and goes as an orphan.
     """
     metadata = proxy["metadata"]
-    if not proxy["spec"].get("nodeName") or names.ANNOTATION_CLAIM in (metadata.get("annotations") or {}):
+    annotations = metadata.get("annotations") or {}
+    if names.ANNOTATION_CLAIM in annotations or (not proxy["spec"].get("nodeName") and _is_our_work(annotations)):
         return set()
     ours = {name for name in metadata.get("finalizers") or () if name.startswith(names.PREFIX)}
     return ours - view.settled
+
+
+def _is_our_work(annotations: Mapping[str, str]) -> bool:
+    """Whether our webhook made the proxy pod: it writes the manifest as JSON, Admiralty's as YAML (ruling 7)."""
+    return annotations.get(names.ANNOTATION_MANIFEST, "{").startswith("{")
 
 
 def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Action]:
