@@ -10,7 +10,7 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import Status, set_condition
 from agent.model.pattern import InvalidPattern, matches
-from agent.model.quantity import Quantity
+from agent.model.quantity import InvalidQuantity, Quantity
 
 __all__ = [
     "TARGET_REACHABLE",
@@ -18,6 +18,7 @@ __all__ = [
     "Labels",
     "amounts",
     "desired_labels",
+    "free",
     "has_several_huge_pages",
     "node_status",
     "virtual_node",
@@ -104,6 +105,35 @@ def desired_labels(
 def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:
     """Whether a node, or a cluster, has huge pages of more than one size."""
     return len(_huge_pages(capacity)) > 1
+
+
+class _Left(msgspec.Struct):
+    amounts: dict[str, str] = {}
+    count: int = 1
+
+
+class _Shape(msgspec.Struct):
+    count: int = 1
+    free: list[_Left] | None = None
+
+
+def free(summary: Mapping[str, Any]) -> str:
+    """JSON of what all nodes have left together, by resource; empty where the summary does not tell it of all."""
+    text = (summary["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE_SHAPES)
+    try:
+        shapes = msgspec.json.decode(text or "[]", type=list[_Shape])
+        total: dict[str, Quantity] = {}
+        for shape in shapes:
+            if shape.free is None or sum(left.count for left in shape.free) < shape.count:
+                return ""
+            for left in shape.free:
+                for resource, amount in left.amounts.items():
+                    one = Quantity.of(amount)
+                    total[resource] = total.get(resource, Quantity(0)) + Quantity(one.nano * left.count, one.format)
+    except (msgspec.DecodeError, InvalidQuantity):
+        return ""
+    told = {resource: str(amount) for resource, amount in total.items()}
+    return msgspec.json.encode(told, order="deterministic").decode() if shapes else ""
 
 
 def amounts(summary: Mapping[str, Any], *, several_huge_pages: bool) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.api import names
 from agent.api.conditions import find_condition
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.target import Record, State
@@ -46,6 +47,13 @@ def patch(view: View) -> Patch:
     action = decide(view)
     assert isinstance(action, Patch)
     return action
+
+
+def test_a_node_says_what_is_free_in_its_target() -> None:
+    node = created()
+    assert names.ANNOTATION_FREE not in node["metadata"]["annotations"]
+    told = patch(replace(VIEW, node=node, free='{"cpu":"5"}'))
+    assert told.body["metadata"]["annotations"] == {names.ANNOTATION_FREE: '{"cpu":"5"}'}
 
 
 def test_a_node_is_made_with_everything_at_once() -> None:

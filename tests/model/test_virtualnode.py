@@ -10,6 +10,7 @@ from agent.model.virtualnode import (
     Labels,
     amounts,
     desired_labels,
+    free,
     has_several_huge_pages,
     node_status,
     virtual_node,
@@ -232,3 +233,24 @@ def test_a_summary_without_amounts_gives_none() -> None:
 )
 def test_sizes_of_huge_pages_count_when_there_are_pages_of_them(capacity: dict[str, str] | None, several: bool) -> None:
     assert has_several_huge_pages(capacity) is several
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        (
+            '[{"count":3,"free":[{"amounts":{"cpu":"1500m","memory":"1Gi"},"count":2},{"amounts":{"cpu":"1"}}]}]',
+            '{"cpu":"4","memory":"2Gi"}',
+        ),
+        ('[{"count":1,"free":[{"amounts":{}}]}]', "{}"),
+        ('[{"count":3,"free":[{"amounts":{"cpu":"1"}}]}]', ""),
+        ('[{"count":1}]', ""),
+        ('[{"count":1,"free":[{"amounts":{"cpu":"x"}}]}]', ""),
+        ("no", ""),
+        (None, ""),
+    ],
+    ids=["of all nodes", "nothing", "of the best nodes only", "not told", "no quantity", "no JSON", "no shapes"],
+)
+def test_what_is_free_in_a_target_is_the_sum_over_all_its_nodes(shapes: str | None, expected: str) -> None:
+    annotations = {"multicluster/node-shapes": shapes} if shapes is not None else {}
+    assert free({"metadata": {"annotations": annotations}}) == expected

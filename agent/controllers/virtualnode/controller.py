@@ -9,9 +9,10 @@ A node whose Target is gone is deleted after its pods; they cannot run anywhere,
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +23,7 @@ from agent.clusters.target import Target
 from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from agent.kube.store import Key, Object
-from agent.model.virtualnode import has_several_huge_pages
+from agent.model.virtualnode import free, has_several_huge_pages
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 REAL = f"{names.PROVIDER_KEY}!={names.PROVIDER_VALUE}"
 _HUGE_PAGES = "huge-pages"
 _SEVERAL = "several"
+FREE_SECONDS = 10.0
+"""Shortest time between two writes about room in a target."""
 _RETIRE_SECONDS = 1.0
 _UNSYNCED_SECONDS = 0.1
 
@@ -59,6 +62,8 @@ class VirtualNodeRoom(Controller[Key]):
         self._real = deps.local.informer(NODES, labels=REAL)
         self._real.store.index(_HUGE_PAGES, _huge_pages)
         self._several_huge_pages = False
+        self._free: dict[Key, tuple[str, float]] = {}
+        """What was told of room in a target, and when."""
         self._targets = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self.watch(self._nodes, target_of)
         self.watch(self._real, lambda node: ())
@@ -75,6 +80,7 @@ class VirtualNodeRoom(Controller[Key]):
         node = self._nodes.store.get(("", names.virtual_node(*key)))
         if target is None:
             self._missing_since.pop(key, None)
+            self._free.pop(key, None)
             return await self._retire(key, node) if node is not None else None
         connected = self._deps.targets.get(key)
         if connected is not None and connected.ready and key not in self._versions:
@@ -89,11 +95,25 @@ class VirtualNodeRoom(Controller[Key]):
         if node is None and self._summary_is_coming(key):
             return _UNSYNCED_SECONDS
         await self._apply(view)
+        if view.summary is not None and view.free != free(view.summary):
+            return FREE_SECONDS
         return None
+
+    def _room(self, key: Key, summary: dict[str, Any] | None) -> str:
+        """What to tell of room in a target: not every change of it, since each write wakes all who watch nodes."""
+        now = time.monotonic()
+        told, since = self._free.get(key, ("", -FREE_SECONDS))
+        if summary is not None and now - since >= FREE_SECONDS:
+            current = free(summary)
+            if current != told:
+                self._free[key] = (current, now)
+                return current
+        return told
 
     def _view(self, key: Key, target: Object, node: Object | None) -> View:
         connected = self._deps.targets.get(key)
         summary = self._summaries[key][0].store.get(("", names.SUMMARY_NAME)) if key in self._summaries else None
+        told = summary.decode() if summary is not None else None
         manifest = target.decode()
         excluded = (manifest.get("spec") or {}).get("excludedLabelsRegexp")
         flaw = check_pattern(excluded)
@@ -105,7 +125,8 @@ class VirtualNodeRoom(Controller[Key]):
             record=connected.record if connected is not None else None,
             agent=connected.agent if connected is not None else None,
             draining=target.deleting,
-            summary=summary.decode() if summary is not None else None,
+            summary=told,
+            free=self._room(key, told),
             excluded=None if flaw else excluded,
             address=self._address,
             port=self._deps.settings.kubelet_port,

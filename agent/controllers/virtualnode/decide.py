@@ -43,6 +43,8 @@ class View:
     version: str
     """Of the target's API server, empty while not known."""
     now: datetime
+    free: str = ""
+    """What to tell of room in the target, empty while that is not known."""
     several_huge_pages: bool = False
     """A real node of this cluster has huge pages of more than one size."""
 
@@ -110,7 +112,11 @@ def wanted(view: View, node: Raw) -> Raw:
         "metadata": {
             **metadata,
             "labels": labels.labels,
-            "annotations": {**annotations, names.ANNOTATION_APPLIED_LABELS: labels.applied},
+            "annotations": {
+                **annotations,
+                names.ANNOTATION_APPLIED_LABELS: labels.applied,
+                **({names.ANNOTATION_FREE: view.free} if view.free else {}),
+            },
         },
         "spec": {**spec, "taints": _taints(view, spec.get("taints") or [])},
     }
