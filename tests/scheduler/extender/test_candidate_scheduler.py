@@ -196,6 +196,32 @@ async def test_a_round_that_is_over_stays_over_in_an_agent_that_starts_anew(one:
     await runs(t, room, "web")
 
 
+async def test_a_candidate_whose_round_is_over_is_tried_again_and_again_without_a_write(
+    one: Sandbox, t: Client, room: str
+) -> None:
+    await t.create(CHAPERONS, chaperon("web"), room)
+    await reserved(t, room, "web")
+    await says(t, room, "web", "SchedulerError", "waiting for its source")
+    before = await attempts(one)
+
+    async def versions() -> list[str]:
+        found = [await t.list(kind, room) for kind in (PODS, CHAPERONS)]
+        return [each["metadata"]["resourceVersion"] for objects in found for each in objects]
+
+    async def two_more() -> bool:
+        return await attempts(one) >= before + 2
+
+    known = await versions()
+    await eventually(two_more)
+    assert await versions() == known
+
+
+async def attempts(one: Sandbox) -> int:
+    """How often the scheduler has been told that a round is over."""
+    log = one["t"].log("candidate-scheduler")
+    return (await asyncio.to_thread(log.read_text)).count("waiting for its source to ask again")
+
+
 async def test_leave_that_comes_while_the_agent_is_away_counts_when_it_is_back(
     one: Sandbox, t: Client, room: str
 ) -> None:
