@@ -127,11 +127,11 @@ async def test_pods_that_are_not_ours_or_not_waiting_are_refused_and_nothing_is_
         assert "is not controlled by a PodChaperon of its name" in await asker.bind(stray, node)
         assert "does not exist any more" in await asker.bind(missing, node)
         assert f"has UID {pod['metadata']['uid']}, not other" in await asker.bind(pod, node, PodUID="other")
+        assert not {RESERVED, HOLD} & (await annotations(client, namespace, "web")).keys()
         await annotate(client, namespace, "web", ALLOWED, "true")
         assert await asker.bind(pod, node) == ""
         assert f"is already bound to node {node}" in await asker.bind(pod, node)
     assert "nodeName" not in (await client.get(PODS, "stray", namespace))["spec"]
-    assert RESERVED not in await annotations(client, namespace, "web")
     await client.delete(PODS, "stray", namespace, grace=0)
 
 
