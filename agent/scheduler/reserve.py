@@ -133,7 +133,7 @@ def _claimed(view: View, now: float) -> list[Step]:
     losers = _losers(view, here)
     if not view.claim_known:
         return [*losers, Wait("the pod is claimed by this target, which is not connected")]
-    if not view.claim_ready:
+    if not view.claim_ready or (here is not None and not here.ready):
         return [*losers, Wait(f"the pod is claimed by this target: {view.claim_state}")]
     if here is None:
         return [Unclaim()]

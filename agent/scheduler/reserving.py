@@ -18,7 +18,7 @@ from agent.scheduler.scene import Scene
 from agent.scheduler.sighting import Sighting, see
 from agent.scheduler.writes import Writes
 from agent.scheduling.explain import explain
-from agent.scheduling.ranking import Ranking
+from agent.scheduling.ranking import UNROOMY, Ranking
 
 _AGAIN_SECONDS = 0.05
 
@@ -58,6 +58,7 @@ class Reserving:
         _, ranking = self._scene.ranking(pod)
         claim = pod.known.claim
         target = self._targets.by_node(claim)
+        sightings = self._sightings(pod)
         view = room.View(
             claim=claim,
             claim_uid=pod.known.claim_uid,
@@ -65,8 +66,8 @@ class Reserving:
             claim_ready=target is not None and target.ready,
             claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
             claim_state=target.record.message if target is not None else "",
-            sightings=self._sightings(pod),
-            order=tuple(place.node_name for place in (*ranking.order, *ranking.pending)),
+            sightings=sightings,
+            order=_order(ranking, sightings),
             sending=self._couriers.sending(pod.uid),
             resting=self._couriers.resting(pod.uid),
             gate=gate,
@@ -193,3 +194,13 @@ class Reserving:
         if await self._writes.say(pod.decode(), text):
             for _, verdict in ranking.refused:
                 REFUSALS.labels(verdict.reason).inc()
+
+
+def _order(ranking: Ranking, sightings: tuple[Sighting, ...]) -> tuple[str, ...]:
+    """Virtual nodes where the pod may go, best first.
+
+    A reservation is the truth: where one stands, an estimate of free room does not count.
+    """
+    held = {sighting.node_name for sighting in sightings if sighting.state == "reserved"}
+    roomless = [place for place, verdict in ranking.refused if verdict.reason in UNROOMY and place.node_name in held]
+    return tuple(dict.fromkeys(place.node_name for place in (*ranking.order, *roomless, *ranking.pending)))

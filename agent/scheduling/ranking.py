@@ -13,7 +13,7 @@ from agent.scheduling.verdict import Verdict
 
 __all__ = ["Ranking", "Scored", "rank"]
 
-_UNROOMY = ("NoRoom", "HostPortTaken", "TooBig", "NoNode")
+UNROOMY = ("NoRoom", "HostPortTaken", "TooBig", "NoNode")
 """Reasons for which room is missing, by how easily an autoscaler may make some."""
 
 
@@ -104,9 +104,7 @@ def _divide(entries: Sequence[Examined], together: Together) -> tuple[list[Exami
 
 def _pending(refused: Sequence[tuple[Examined, Verdict]]) -> tuple[Place, ...]:
     found = [(entry, verdict) for entry, verdict in refused if entry.hard is None and verdict is entry.room]
-    found.sort(
-        key=lambda item: (_UNROOMY.index(item[1].reason), item[0].place.slow, -item[0].preferred, -item[0].total)
-    )
+    found.sort(key=lambda item: (UNROOMY.index(item[1].reason), item[0].place.slow, -item[0].preferred, -item[0].total))
     return tuple(entry.place for entry, _ in found)
 
 

@@ -194,7 +194,7 @@ async def test_a_source_that_names_nobody_says_so(cluster: Cluster, client: Clie
         await client.create(SOURCES, source(namespace))
         condition = await ready(client, SOURCES, "cd", namespace, "False")
         assert condition["reason"] == "InvalidSpec"
-        assert "spec.userName" in condition["message"]
+        assert "userName" in condition["message"]
 
 
 async def test_a_cluster_source_waits_for_the_namespace_of_its_service_account(
