@@ -16,7 +16,7 @@ from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Puls
 from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
-from agent.kube.informer import Informer
+from agent.kube.informer import Informer, Reduce
 from agent.kube.store import Key, Object
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ class Target:
         """Whether pods of a namespace may go there."""
         return not self.namespace or self.namespace == namespace
 
-    def informer(self, kind: Kind, *, labels: str = "", fields: str = "") -> Informer:
+    def informer(self, kind: Kind, *, labels: str = "", fields: str = "", reduce: Reduce | None = None) -> Informer:
         """A shared informer of the target cluster, within the namespace this target serves."""
         namespace = self.namespace if kind.namespaced else None
-        return self.cluster.informer(kind, namespace, labels=labels, fields=fields)
+        return self.cluster.informer(kind, namespace, labels=labels, fields=fields, reduce=reduce)
 
     @property
     def slow(self) -> bool:

@@ -16,9 +16,9 @@ import msgspec
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
-from agent.kube.client import Client, selectors
+from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, from_watch_error
-from agent.kube.store import Key, Object, Store
+from agent.kube.store import Key, Object, Store, metadata_only
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,8 @@ class Informer:
     """A store of one kind, kept up to date by `run`.
 
     `synced` is set once the first list is in the store and stays set; `error` is what currently keeps it from being
-    up to date, None while it is. With `reduce`, the store has only what it leaves of each object.
+    up to date, None while it is. With `reduce`, the store has only what it leaves of each object; with `metadata_only`,
+    API servers are asked for no more.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Informer:
         self.error: KubeError | None = None
         self._selectors = {"labels": labels, "fields": fields}
         self._reduce = reduce
+        self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
         self._subscribers: list[Subscriber] = []
         self._version = ""
         self._interrupt = asyncio.Event()
@@ -130,7 +132,9 @@ class Informer:
             await self._pause()
 
     async def _list(self) -> None:
-        version, items = await self.client.list_raw(self.kind, self.namespace, **self._selectors)
+        version, items = await self.client.list_raw(
+            self.kind, self.namespace, **self._selectors, accept=self._accept[0]
+        )
         fresh = [self._object(bytes(item)) for item in items]
         for key in self.store.keys() - {obj.key for obj in fresh}:
             self._remove(key, version)
@@ -171,7 +175,7 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     async def _read(self, path: str, params: dict[str, str]) -> None:
-        async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS) as stream:
+        async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS, accept=self._accept[1]) as stream:
             self.error = None
             self._backoff.reset()
             async for line in stream:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import time
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
@@ -22,6 +23,7 @@ REQUESTS_AT_ONCE = 32
 """Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
 
 _JSON = "application/json"
+_ONE_PIECE = 1 << 20
 _CLOSED = "the connection to this cluster has been given up"
 _RETRY_AFTER_CAP = 5.0
 CONNECT_SECONDS = 3.0
@@ -80,8 +82,9 @@ class Session:
         resource: str = "",
         timeout: float | None = None,
         at_once: bool = False,
+        accept: str = "",
     ) -> bytes:
-        """Send one request and return the response's body.
+        """Send one request and return the response's body, in the form that `accept` asks for (default: JSON).
 
         `timeout` is in seconds for the whole exchange. `at_once` does not wait behind the `limit` others that are
         under way. Raises Unreachable or a StatusError.
@@ -89,7 +92,7 @@ class Session:
         for attempt in range(4):
             try:
                 async with contextlib.nullcontext() if at_once else self._slots:
-                    return await self._once(method, path, params, body, content_type, resource, timeout)
+                    return await self._once(method, path, params, body, content_type, resource, timeout, accept)
             except _Retry as retry:
                 if attempt == 3 or (retry.delay == 0 and attempt > 0):
                     raise retry.error from None
@@ -105,6 +108,7 @@ class Session:
         content_type: str,
         resource: str,
         timeout: float | None,
+        accept: str,
     ) -> bytes:
         outcome = "unreachable"
         if self._http.closed:
@@ -115,8 +119,9 @@ class Session:
                 method,
                 self.connection.server + path,
                 params=params,
-                data=body,
-                headers=await self._headers(content_type if body is not None else None),
+                # In one piece, aiohttp would hold up everything else for it.
+                data=io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE else body,
+                headers=await self._headers(content_type if body is not None else None, accept),
                 timeout=aiohttp.ClientTimeout(total=timeout or self.timeout, sock_connect=CONNECT_SECONDS),
                 proxy=self.connection.proxy,
                 server_hostname=self.connection.server_name,
@@ -137,7 +142,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, *, params: Mapping[str, str] | None = None, idle: float = 60.0
+        self, path: str, *, params: Mapping[str, str] | None = None, idle: float = 60.0, accept: str = ""
     ) -> AsyncIterator["Stream"]:
         """Open a watch: a stream of lines that ends when the server ends it.
 
@@ -149,7 +154,7 @@ class Session:
             async with self._http.get(
                 self.connection.server + path,
                 params=params,
-                headers=await self._headers(None),
+                headers=await self._headers(None, accept),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle),
                 proxy=self.connection.proxy,
                 server_hostname=self.connection.server_name,
@@ -166,8 +171,10 @@ class Session:
             connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
             raise Unreachable(_explain(error, self.timeout if connecting else idle)) from error
 
-    async def _headers(self, content_type: str | None) -> dict[str, str]:
+    async def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
         headers: dict[str, str] = {}
+        if accept:
+            headers["Accept"] = accept
         if content_type is not None:
             headers["Content-Type"] = content_type
         authorization = await self.connection.auth.header()

@@ -204,6 +204,32 @@ class Object:
         return None
 
 
+class _Identity(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    namespace: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+
+
+class _Reduced(msgspec.Struct):
+    metadata: _Identity
+
+
+_identity_decoder = msgspec.json.Decoder(_Reduced)
+_encode = msgspec.json.Encoder().encode
+
+
+def metadata_only(raw: bytes) -> bytes:
+    """Leave of an object what tells it apart, its labels and finalizers: some 300 bytes, however large it is.
+
+    Annotations go, too: kubectl keeps a copy of the whole content in one.
+    """
+    return _encode(_identity_decoder.decode(raw))
+
+
 class Store:
     """Objects of one kind by key, with named indexes."""
 

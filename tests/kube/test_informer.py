@@ -13,6 +13,7 @@ from agent.kube.config import Connection
 from agent.kube.errors import Forbidden
 from agent.kube.informer import Informer
 from agent.kube.session import Session
+from agent.kube.store import metadata_only
 from agent.sandbox import Cluster, Sandbox
 from tests.kube.etcd import compact
 from tests.kube.relay import Relay, trusting
@@ -48,6 +49,25 @@ async def test_what_is_there_and_what_changes_reach_store_and_subscribers(client
         await until(lambda: informer.store.get((namespace, "before")) is None)
         assert versions(informer) == follower.known == await listed(client, CONFIGMAPS, namespace)
         assert b"managedFields" not in informer.store.get((namespace, "after")).raw.replace(b'"managedFields":[]', b"")  # type: ignore[union-attr]
+
+
+async def test_with_metadata_only_no_content_is_kept(client: Client, namespace: str) -> None:
+    await client.create(CONFIGMAPS, config_map("before", a="confidential"), namespace)
+    informer = Informer(client, CONFIGMAPS, namespace, reduce=metadata_only)
+    async with running(informer) as follower:
+        await client.create(CONFIGMAPS, config_map("after", a="confidential"), namespace)
+        await client.patch(CONFIGMAPS, "before", {"data": {"a": "confidential, too"}}, namespace)
+        mine = await client.create_raw(CONFIGMAPS, config_map("mine", a="confidential"), namespace)
+        assert informer.absorb(mine).labels == {"app": "mine"}
+        await until(lambda: len(informer.store) == 4)  # kube-root-ca.crt
+        current = await listed(client, CONFIGMAPS, namespace)
+        await until(lambda: versions(informer) == follower.known == current)
+        assert not any(b"confidential" in obj.raw for obj in informer.store)
+        before = informer.store.get((namespace, "before"))
+        assert before is not None
+        assert before.labels == {"app": "before"}
+        await client.delete(CONFIGMAPS, "before", namespace)
+        await until(lambda: informer.store.get((namespace, "before")) is None)
 
 
 async def test_an_object_that_stops_matching_the_selector_leaves_the_store(client: Client, namespace: str) -> None:

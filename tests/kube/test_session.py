@@ -246,3 +246,16 @@ async def test_credentials_that_cannot_be_had_are_an_error_of_the_configuration(
     async with Session(Connection("http://127.0.0.1:1", auth=FileAuth(tmp_path / "gone"))) as session:
         with pytest.raises(InvalidConfig):
             await session.request("GET", "/api")
+
+
+async def test_a_large_body_is_sent_whole() -> None:
+    received: list[int] = []
+
+    async def count(request: web.BaseRequest) -> web.Response:
+        received.append(len(await request.content.read()))
+        return web.Response(text="{}")
+
+    async with serving(count) as url, Session(Connection(url)) as session:
+        for size in (1, 1 << 20, (1 << 20) + 1, 3 << 20):
+            await session.request("POST", "/", body=b"x" * size)
+            assert received[-1] == size
