@@ -1,0 +1,108 @@
+"""Copies in targets of objects that pods need: same name, same namespace, same content (specs, section 6).
+
+Keys of ours are never copied: they say whose child the copy is. Everything else is, unknown fields included.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import Kind
+from agent.model.diff import equivalent
+
+Raw = dict[str, Any]
+
+_HEAD = frozenset(("apiVersion", "kind", "metadata", "status"))
+TOKEN_TYPE = "kubernetes.io/service-account-token"
+"""Type of secrets that belong to a service account of their own cluster, and mean nothing to another."""
+
+
+def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy to create in a target.
+
+    :param cluster_name: of the source, may be empty
+    :param cluster_uid: UID of the source's kube-system namespace (design.md, ruling 4)
+    """
+    metadata = original["metadata"]
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": {
+                **_theirs(metadata.get("labels")),
+                names.LABEL_PARENT_UID: metadata["uid"],
+                names.LABEL_PARENT_CLUSTER_NAME: cluster_name,
+                names.LABEL_PARENT_CLUSTER_UID: cluster_uid,
+            },
+            "annotations": {
+                **_theirs(metadata.get("annotations")),
+                names.ANNOTATION_PARENT_NAMESPACE: metadata["namespace"],
+                names.ANNOTATION_PARENT_NAME: metadata["name"],
+            },
+        },
+        **{field: value for field, value in original.items() if field not in _HEAD},
+    }
+
+
+def same_content(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a copy is as it should be: content, labels and annotations, no more and no less."""
+    metadata, should = copy["metadata"], wanted["metadata"]
+    return all(
+        equivalent(metadata.get(field) or {}, should[field]) for field in ("labels", "annotations")
+    ) and _same_fields(copy, wanted, _fields(copy, wanted))
+
+
+def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether API servers would refuse to change the copy, so that it has to be deleted and made again."""
+    if not _same_fields(copy, wanted, ("type",)):
+        return True
+    return bool(copy.get("immutable")) and not _same_fields(copy, wanted, _fields(copy, wanted))
+
+
+def revised(copy: Mapping[str, Any], wanted: Raw) -> Raw:
+    """The body that turns this very copy, and none that has changed since, into what is wanted."""
+    kept = {field: copy["metadata"][field] for field in ("uid", "resourceVersion")}
+    owners = {
+        field: copy["metadata"][field] for field in ("finalizers", "ownerReferences") if copy["metadata"].get(field)
+    }
+    return {**wanted, "metadata": {**wanted["metadata"], **kept, **owners}}
+
+
+def belongs_to(copy: Mapping[str, Any], original_uid: str, cluster_uid: str) -> bool:
+    """Whether an object is a copy of ours.
+
+    One without a cluster's UID was made by Admiralty: it is ours only where it is the child of this very original
+    (design.md, ruling 4).
+    """
+    labels = copy["metadata"].get("labels") or {}
+    cluster = labels.get(names.LABEL_PARENT_CLUSTER_UID)
+    if cluster:
+        return bool(cluster == cluster_uid)
+    return original_uid == parent_uid(copy)
+
+
+def parent_uid(copy: Mapping[str, Any]) -> str:
+    """UID of the original: a label, which v0.10 wrote as an annotation; empty for what is no copy."""
+    metadata = copy["metadata"]
+    found = (metadata.get("labels") or {}).get(names.LABEL_PARENT_UID)
+    return str(found or (metadata.get("annotations") or {}).get(names.LABEL_PARENT_UID) or "")
+
+
+def is_same_or_upstream(found: Mapping[str, Any], original: Mapping[str, Any]) -> bool:
+    """Whether what is found in a target is the original itself, or what the original is a copy of."""
+    uid = found["metadata"]["uid"]
+    return bool(uid == original["metadata"]["uid"] or uid == parent_uid(original))
+
+
+def _theirs(pairs: Mapping[str, str] | None) -> dict[str, str]:
+    return {key: value for key, value in (pairs or {}).items() if not names.is_ours(key)}
+
+
+def _fields(*objects: Mapping[str, Any]) -> Iterable[str]:
+    return sorted({field for each in objects for field in each} - _HEAD)
+
+
+def _same_fields(copy: Mapping[str, Any], wanted: Mapping[str, Any], fields: Iterable[str]) -> bool:
+    return all(equivalent(copy.get(field), wanted.get(field)) for field in fields)

@@ -1,0 +1,164 @@
+"""Config maps, secrets, claims and the service account that a pod names: what it needs beside itself where it runs.
+
+What lies in the volume of its service account's token is none of it: the cluster that runs the pod brings its own
+(`kube-root-ca.crt` and what distributions put beside it).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
+from agent.api.names import SERVICE_ACCOUNT_MOUNT
+
+ROOT_CA = "kube-root-ca.crt"
+"""Config map with the cluster's own certificate authority, which every namespace of every cluster has."""
+
+References = dict[Kind, dict[str, bool]]
+"""Names by kind, and whether all who name it can do without it."""
+
+_Found = tuple[Kind, str, bool]
+
+
+class _Named(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    optional: bool | None = None
+
+
+class _SecretVolume(msgspec.Struct, rename="camel", gc=False):
+    secret_name: str = ""
+    optional: bool | None = None
+
+
+class _ClaimVolume(msgspec.Struct, rename="camel", gc=False):
+    claim_name: str = ""
+
+
+class _Projection(msgspec.Struct, rename="camel", gc=False):
+    config_map: _Named | None = None
+    secret: _Named | None = None
+
+
+class _Projected(msgspec.Struct, gc=False):
+    sources: list[_Projection] | None = None
+
+
+class _Volume(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    config_map: _Named | None = None
+    secret: _SecretVolume | None = None
+    projected: _Projected | None = None
+    persistent_volume_claim: _ClaimVolume | None = None
+
+
+class _ValueFrom(msgspec.Struct, rename="camel", gc=False):
+    config_map_key_ref: _Named | None = None
+    secret_key_ref: _Named | None = None
+
+
+class _Env(msgspec.Struct, rename="camel", gc=False):
+    value_from: _ValueFrom | None = None
+
+
+class _EnvFrom(msgspec.Struct, rename="camel", gc=False):
+    config_map_ref: _Named | None = None
+    secret_ref: _Named | None = None
+
+
+class _Mount(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    mount_path: str = ""
+
+
+class _Container(msgspec.Struct, rename="camel", gc=False):
+    env: list[_Env] | None = None
+    env_from: list[_EnvFrom] | None = None
+    volume_mounts: list[_Mount] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    volumes: list[_Volume] | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
+    image_pull_secrets: list[_Named] | None = None
+    service_account_name: str = ""
+
+
+class _Pod(msgspec.Struct, gc=False):
+    spec: _Spec
+
+
+_decoder = msgspec.json.Decoder(_Pod)
+
+
+def references(pod: Mapping[str, Any] | bytes) -> References:
+    """What a pod (or chaperon) names, given as a dict or as an API server sent it.
+
+    Image pull secrets of its service account are among it: API servers write them into pods that name none.
+
+    :raises msgspec.ValidationError: if it does not have the shape of a pod
+    """
+    spec = _decoder.decode(pod).spec if isinstance(pod, bytes) else msgspec.convert({"spec": pod["spec"]}, _Pod).spec
+    found: References = {}
+    for kind, name, optional in _all(spec):
+        if name and not (kind is CONFIGMAPS and name == ROOT_CA):
+            names = found.setdefault(kind, {})
+            names[name] = names.get(name, True) and optional
+    return found
+
+
+def _all(spec: _Spec) -> Iterator[_Found]:
+    containers = [
+        *(spec.containers or ()),
+        *(spec.init_containers or ()),
+        *(spec.ephemeral_containers or ()),
+    ]
+    tokens = _token_volumes(containers)
+    for volume in spec.volumes or ():
+        if volume.name not in tokens:
+            yield from _of_volume(volume)
+    for container in containers:
+        yield from _of_container(container)
+    for secret in spec.image_pull_secrets or ():
+        # A pod starts without it: the image may be there, or need none.
+        yield (SECRETS, secret.name, True)
+    yield (SERVICE_ACCOUNTS, spec.service_account_name, False)
+
+
+def _token_volumes(containers: list[_Container]) -> set[str]:
+    """Volumes that are mounted where the token of the service account is, and nowhere else."""
+    mounts = [mount for container in containers for mount in container.volume_mounts or ()]
+    tokens = {mount.name for mount in mounts if mount.mount_path == SERVICE_ACCOUNT_MOUNT}
+    return tokens - {mount.name for mount in mounts if mount.mount_path != SERVICE_ACCOUNT_MOUNT}
+
+
+def _of_volume(volume: _Volume) -> Iterator[_Found]:
+    if volume.config_map is not None:
+        yield _found(CONFIGMAPS, volume.config_map)
+    if volume.secret is not None:
+        yield (SECRETS, volume.secret.secret_name, bool(volume.secret.optional))
+    if volume.persistent_volume_claim is not None:
+        yield (PERSISTENT_VOLUME_CLAIMS, volume.persistent_volume_claim.claim_name, False)
+    for source in (volume.projected.sources or ()) if volume.projected is not None else ():
+        yield from _pair(source.config_map, source.secret)
+
+
+def _of_container(container: _Container) -> Iterator[_Found]:
+    for variable in container.env or ():
+        if variable.value_from is not None:
+            yield from _pair(variable.value_from.config_map_key_ref, variable.value_from.secret_key_ref)
+    for source in container.env_from or ():
+        yield from _pair(source.config_map_ref, source.secret_ref)
+
+
+def _pair(config_map: _Named | None, secret: _Named | None) -> Iterator[_Found]:
+    if config_map is not None:
+        yield _found(CONFIGMAPS, config_map)
+    if secret is not None:
+        yield _found(SECRETS, secret)
+
+
+def _found(kind: Kind, named: _Named) -> _Found:
+    return (kind, named.name, bool(named.optional))

@@ -1,0 +1,109 @@
+"""What a pod names: every place in a manifest where a config map, a secret, a claim or an account can stand."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
+from agent.model.references import references
+from tests.model.pods import pod
+from tests.model.podspecs import TOKEN_MOUNT
+
+Raw = dict[str, Any]
+
+
+def of(**spec: Any) -> dict[Kind, dict[str, bool]]:
+    return references({"spec": {"containers": [{"name": "main"}], **spec}})
+
+
+def env(**source: Raw) -> list[Raw]:
+    return [{"name": "A", "valueFrom": source}]
+
+
+IN_A_CONTAINER = [
+    pytest.param(
+        {"env": env(configMapKeyRef={"name": "x", "key": "k"})}, CONFIGMAPS, id="a variable from a config map"
+    ),
+    pytest.param({"env": env(secretKeyRef={"name": "x", "key": "k"})}, SECRETS, id="a variable from a secret"),
+    pytest.param({"envFrom": [{"configMapRef": {"name": "x"}}]}, CONFIGMAPS, id="all variables of a config map"),
+    pytest.param({"envFrom": [{"secretRef": {"name": "x"}, "prefix": "P"}]}, SECRETS, id="all variables of a secret"),
+]
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers", "ephemeralContainers"])
+@pytest.mark.parametrize(("container", "kind"), IN_A_CONTAINER)
+def test_what_containers_name_is_found(field: str, container: Raw, kind: Kind) -> None:
+    assert of(**{field: [{"name": "c", **container}]}) == {kind: {"x": False}}
+
+
+VOLUMES = [
+    pytest.param({"configMap": {"name": "x"}}, CONFIGMAPS, id="a config map"),
+    pytest.param({"secret": {"secretName": "x"}}, SECRETS, id="a secret"),
+    pytest.param({"projected": {"sources": [{"configMap": {"name": "x"}}]}}, CONFIGMAPS, id="a projected config map"),
+    pytest.param({"projected": {"sources": [{"secret": {"name": "x"}}]}}, SECRETS, id="a projected secret"),
+    pytest.param({"persistentVolumeClaim": {"claimName": "x"}}, PERSISTENT_VOLUME_CLAIMS, id="a claim"),
+]
+
+
+@pytest.mark.parametrize(("volume", "kind"), VOLUMES)
+def test_what_volumes_name_is_found(volume: Raw, kind: Kind) -> None:
+    assert of(volumes=[{"name": "v", **volume}]) == {kind: {"x": False}}
+
+
+def test_image_pull_secrets_and_the_service_account_are_found() -> None:
+    found = of(imagePullSecrets=[{"name": "registry"}], serviceAccountName="builder")
+    assert found == {SECRETS: {"registry": True}, SERVICE_ACCOUNTS: {"builder": False}}
+
+
+def test_what_one_place_can_do_without_and_another_cannot_is_needed() -> None:
+    volumes = [
+        {"name": "a", "configMap": {"name": "both", "optional": True}},
+        {"name": "b", "configMap": {"name": "spare", "optional": True}},
+    ]
+    containers = [{"name": "main", "envFrom": [{"configMapRef": {"name": "both"}}]}]
+    assert of(volumes=volumes, containers=containers) == {CONFIGMAPS: {"both": False, "spare": True}}
+
+
+def test_the_certificate_authority_of_the_cluster_is_not_among_it() -> None:
+    assert of(volumes=[{"name": "v", "configMap": {"name": "kube-root-ca.crt"}}]) == {}
+
+
+def test_what_lies_in_the_volume_of_the_token_is_not_among_it() -> None:
+    """OpenShift puts a config map of its own beside kube-root-ca.crt."""
+    sources = [{"configMap": {"name": "openshift-service-ca.crt"}}, {"serviceAccountToken": {"path": "token"}}]
+    volumes = [{"name": "token", "projected": {"sources": sources}}]
+    mount = {"name": "token", "mountPath": TOKEN_MOUNT}
+    assert of(volumes=volumes, containers=[{"name": "c", "volumeMounts": [mount]}]) == {}
+    elsewhere = {"name": "token", "mountPath": "/ca"}
+    found = of(volumes=volumes, containers=[{"name": "c", "volumeMounts": [mount, elsewhere]}])
+    assert found == {CONFIGMAPS: {"openshift-service-ca.crt": False}}
+
+
+def test_fields_that_are_null_name_nothing() -> None:
+    assert of(volumes=None, initContainers=None, imagePullSecrets=None) == {}
+    assert of(volumes=[{"name": "v", "configMap": None, "emptyDir": {}}]) == {}
+
+
+def test_bytes_of_an_api_server_are_read_like_a_dict() -> None:
+    given_pod = pod(spec={"imagePullSecrets": [{"name": "registry"}]})
+    assert references(json.dumps(given_pod).encode()) == references(given_pod) != {}
+
+
+_KEYS = st.sampled_from([(CONFIGMAPS, "configMapRef"), (SECRETS, "secretRef")])
+
+
+@given(st.lists(st.tuples(_KEYS, st.sampled_from("abc"), st.booleans())))
+def test_all_that_is_named_is_found_once_and_the_pod_stays_as_it_was(named: list[Any]) -> None:
+    sources = [{field: {"name": name, "optional": optional}} for (_, field), name, optional in named]
+    given_pod = {"spec": {"containers": [{"name": "main", "envFrom": sources}]}}
+    before = copy.deepcopy(given_pod)
+    want: dict[Kind, dict[str, bool]] = {}
+    for (kind, _), name, optional in named:
+        want.setdefault(kind, {}).setdefault(name, True)
+        want[kind][name] &= optional
+    assert references(given_pod) == want
+    assert given_pod == before
