@@ -54,6 +54,8 @@ class Settings:
     pod_missing: float = _setting(60.0, "how long a delegate is missing before its chaperon makes it again")
     release_after: float = _setting(10.0, "how long a removed target that cannot be reached holds its proxy pods")
     request_timeout: float = _setting(10.0, "how long a request to an API server may take")
+    follow_wait: float = _setting(5.0, "how long a pod waits at most for what it needs to be copied to its target")
+    follow_linger: float = _setting(10.0, "how long a copy stays in a target after the last pod that needs it")
     max_in_flight: int = _setting(64, "pods that are scheduled at the same time")
     scheduling: str = _setting(
         "ranked",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from agent.base.clock import Clock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
 from agent.kube.events import Recorder
 from agent.settings import Settings
@@ -20,4 +21,5 @@ class Deps:
     cluster_uid: str
     targets: Targets
     chaperons: Chaperons
+    provisions: Provisions
     recorder: Recorder

@@ -54,6 +54,7 @@ class TargetRoom(Controller[Key]):
         self.watch(self._pods, self._left_by)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.chaperons.subscribe(self._chaperon_changed)
+        deps.provisions.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Connect, or disconnect, and say how that went."""
@@ -219,7 +220,7 @@ class TargetRoom(Controller[Key]):
                 )
                 for pod in pods.values()
             ),
-            chaperons=bool(left),
+            chaperons=bool(left) or (connected is not None and self._deps.provisions.left_in(connected)),
         )
 
     async def _apply(self, action: decide.DeletePod | decide.FreePod) -> None:

@@ -1,0 +1,294 @@
+"""Follow: the ConfigMaps and Secrets that proxy pods name are in the target before the delegate starts.
+
+Watches  proxy pods and our chaperons (what is needed where); metadata of ConfigMaps and Secrets here, and of our copies
+         in targets.
+Writes   the copies; Warning events on pods and originals where something is in the way. Originals are never changed.
+Absent target: its copies stay as they are, and are brought up to date when it is back; no other target waits for it.
+A kind that a target does not let us list is not followed there, and the pods that need it say so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, Kind
+from agent.base.backoff import Backoff
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.follow import decide as steps
+from agent.controllers.follow.bring import Blocked, Bringer, Outcome, Place
+from agent.controllers.follow.needs import Item, Needs
+from agent.controllers.follow.reports import Reports
+from agent.kube.errors import Conflict, Forbidden, KubeError
+from agent.kube.informer import Informer
+from agent.kube.store import Object, metadata_only
+from agent.runtime.controller import Controller
+
+log = logging.getLogger(__name__)
+
+KINDS = (CONFIGMAPS, SECRETS)
+BLOCKED_SECONDS = (2.0, 60.0)
+"""First and longest pause between looks whether what is in the way has gone: nothing tells us of others' objects."""
+_SOON_SECONDS = 1.0
+"""However many pods ask for it: at most one look in this time at what was in the way or missing."""
+
+
+class FollowRoom(Controller[Item]):
+    """One reconciliation per object and target."""
+
+    name = "follow"
+    workers = 32
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._originals = {kind: deps.local.informer(kind, reduce=metadata_only) for kind in KINDS}
+        self._copies: dict[str, dict[Kind, Informer]] = {}
+        self._stops: dict[str, list[Callable[[], None]]] = {}
+        self._bringer = Bringer(deps)
+        self._reports = Reports(deps, self._proxies)
+        self._needs = Needs(deps, self._proxies, KINDS, self._enqueue)
+        self._there: set[Item] = set()
+        self._blocked: dict[Item, tuple[str, float, Backoff]] = {}
+        """What is in the way, until when that is believed (loop time), and the pauses between looks."""
+        self._idle_since: dict[Item, float] = {}
+        self._waiters: dict[Item, list[asyncio.Future[KubeError | None]]] = {}
+        self.watch(self._proxies, lambda pod: ())
+        self._proxies.subscribe(self._pod_changed)
+        for informer in self._originals.values():
+            self.watch(informer, self._concerned)
+        deps.chaperons.subscribe(self._needs.update)
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
+        deps.targets.on_detach(self._detached)
+        deps.provisions.add(self)
+        deps.provisions.on_change(self._target_changed)
+
+    async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
+        """Return once what a pod needs is in a target, or cannot be (see `Provider`)."""
+        if target.is_self:
+            return
+        metadata = proxy["metadata"]
+        items = self._needs.expect((metadata["namespace"], metadata["name"]), target)
+        missing = [item for item in items if item not in self._there]
+        if not missing or any(_unreadable(informer) for informer in self._originals.values()):
+            return
+        waiting = [self._wait_for(item) for item in missing]
+        try:
+            async with asyncio.timeout(self._deps.settings.follow_wait):
+                for each in waiting:
+                    error = await each
+                    if error is not None:
+                        raise error
+        except TimeoutError:
+            log.warning("%s/%s goes before what it needs", metadata["namespace"], metadata["name"])
+
+    def left_in(self, target: Target) -> bool:
+        """Whether a copy is left in a target that no other target of the same cluster needs."""
+        informers = self._copies.get(target.node_name, {}) if target.ready else {}
+        if any(not informer.synced.is_set() and informer.error is None for informer in informers.values()):
+            return True
+        copies = [
+            (Item(target.node_name, kind, *obj.key), obj.uid) for kind in informers for obj in informers[kind].store
+        ]
+        return any(item not in self._blocked and not self._needed_beside(item, uid) for item, uid in copies)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one object in one target in line, then tell those who wait for it."""
+        waiters = self._waiters.pop(item, [])
+        result: KubeError | None = None
+        try:
+            return await self._reconcile(item)
+        except Conflict:
+            self._waiters.setdefault(item, []).extend(waiters)
+            waiters = []
+            raise
+        except KubeError as error:
+            result = error
+            raise
+        finally:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(result)
+
+    async def _reconcile(self, item: Item) -> float | None:
+        target = self._deps.targets.by_node(item.node)
+        if target is None or target.is_self or not target.ready:
+            self._there.discard(item)
+            return None
+        now = asyncio.get_running_loop().time()
+        place = Place(item, target, self._originals[item.kind], self._copies[item.node][item.kind])
+        blocked = self._blocked.get(item)
+        if blocked is not None and now < blocked[1] and self._needs.pods(item):
+            self._report(place, blocked[0])
+            return blocked[1] - now
+        try:
+            return await self._step(place, now)
+        except Blocked as error:
+            return self._block(place, str(error), now)
+
+    async def _step(self, place: Place, now: float) -> float | None:
+        item = place.item
+        needed = bool(self._needs.pods(item))
+        if needed and isinstance(place.copies.error, Forbidden):
+            raise Blocked(
+                f"{item.kind.plural} do not follow to target {place.target.title}, whose role for sources does not let"
+                f" us list and watch them: {place.copies.error}"
+            )
+        copy = place.copies.store.get(item.key)
+        match steps.decide(self._view(place, copy, now, needed=needed)):
+            case steps.Create():
+                blocked = item in self._blocked
+                self._settle(item, await self._bringer.create(place, look_first=blocked))
+            case steps.Compare():
+                outcome = await self._bringer.compare(place, now)
+                if not isinstance(outcome, Outcome):
+                    return outcome
+                self._settle(item, outcome)
+            case steps.RemoveOrphan() if copy is not None and await self._bringer.is_orphan(place):
+                await self._remove(place, copy)
+            case steps.Remove() if copy is not None:
+                await self._remove(place, copy)
+            case steps.RemoveOrphan() if needed:
+                self._settle(item, await self._bringer.create(place))
+            case steps.Rest(seconds):
+                if copy is None and not needed:
+                    self._bringer.forget(item)
+                self._settle(item, Outcome.THERE if needed else Outcome.MISSING)
+                return seconds
+            case _:
+                pass
+        return None
+
+    def _view(self, place: Place, copy: Object | None, now: float, *, needed: bool) -> steps.View:
+        item = place.item
+        original = place.originals.store.get(item.key)
+        beside = copy is not None and not needed and self._needed_beside(item, copy.uid)
+        if needed or beside or copy is None:
+            self._idle_since.pop(item, None)
+            since = now
+        else:
+            since = self._idle_since.setdefault(item, now)
+        leaving = self._deps.provisions.leaving(place.target)
+        return steps.View(
+            original=original.version if original is not None and not original.deleting else None,
+            copy=copy.version if copy is not None else None,
+            agreed=self._bringer.agreed.get(item),
+            needed=needed or beside,
+            idle=now - since,
+            linger=0.0 if leaving else self._deps.settings.follow_linger,
+        )
+
+    def _needed_beside(self, item: Item, uid: str) -> bool:
+        """Whether another Target or ClusterTarget of the same cluster needs this very copy."""
+        for other in self._needs.of_object(item.kind, item.key):
+            informer = self._copies.get(other.node, {}).get(item.kind)
+            if informer is None:
+                continue
+            seen = informer.store.get(item.key)
+            if seen is not None and seen.uid == uid and other != item:
+                return True
+        return False
+
+    async def _remove(self, place: Place, copy: Object) -> None:
+        self._there.discard(place.item)
+        await self._bringer.remove(place, copy.uid)
+        self._idle_since.pop(place.item, None)
+        self._unblock(place.item)
+
+    def _settle(self, item: Item, outcome: Outcome) -> None:
+        if outcome is Outcome.THERE:
+            self._there.add(item)
+        else:
+            self._there.discard(item)
+        self._unblock(item)
+
+    def _unblock(self, item: Item) -> None:
+        if self._blocked.pop(item, None) is not None:
+            self._reports.settled(item)
+
+    def _block(self, place: Place, message: str, now: float) -> float:
+        item = place.item
+        self._there.discard(item)
+        backoff = self._blocked[item][2] if item in self._blocked else Backoff(*BLOCKED_SECONDS)
+        if backoff.attempts == 0:
+            log.warning("%s", message)
+        self._blocked[item] = (message, now + _SOON_SECONDS, backoff)
+        self._report(place, message)
+        return backoff.next()
+
+    def _report(self, place: Place, message: str) -> None:
+        original = place.originals.store.get(place.item.key)
+        self._reports.tell(place.item, message, self._needs.pods(place.item), original)
+
+    def _wait_for(self, item: Item) -> asyncio.Future[KubeError | None]:
+        waiter: asyncio.Future[KubeError | None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(item, []).append(waiter)
+        self.queue.add(item)
+        return waiter
+
+    def _enqueue(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self.queue.add(item)
+
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        if pod is not None:
+            self._needs.update(pod.key)
+
+    def _concerned(self, original: Object) -> list[Item]:
+        """Where an object is needed or has a copy; most of what a cluster has is neither."""
+        items = set(self._needs.of_object(original.kind, original.key))
+        for node, informers in self._copies.items():
+            if informers[original.kind].store.get(original.key) is not None:
+                items.add(Item(node, original.kind, *original.key))
+        return list(items)
+
+    def _attached(self, target: Target) -> None:
+        if target.is_self:
+            return
+        node = target.node_name
+        labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
+        self._copies[node] = {kind: target.informer(kind, labels=labels, reduce=metadata_only) for kind in KINDS}
+        self._stops[node] = [
+            *(
+                self.watch(informer, lambda copy: (Item(node, copy.kind, *copy.key),), required=False)
+                for informer in self._copies[node].values()
+            ),
+            *(informer.subscribe(self._gone_from(target)) for informer in self._copies[node].values()),
+        ]
+
+    def _gone_from(self, target: Target) -> Callable[[Object | None, Object | None], None]:
+        def changed(old: Object | None, new: Object | None) -> None:
+            if new is None:
+                self._deps.provisions.taken(target)
+
+        return changed
+
+    def _detached(self, target: Target) -> None:
+        """The next one of this name may lead to another cluster."""
+        node = target.node_name
+        self._copies.pop(node, None)
+        for stop in self._stops.pop(node, ()):
+            stop()
+        for item in [item for item in self._bringer.agreed if item.node == node]:
+            self._bringer.forget(item)
+        self._distrust(node)
+
+    def _target_changed(self, target: Target) -> None:
+        if not target.ready or target.is_self:
+            self._distrust(target.node_name)
+            return
+        self._enqueue(self._needs.of_node(target.node_name))
+        for kind, informer in self._copies.get(target.node_name, {}).items():
+            self._enqueue(Item(target.node_name, kind, *copy.key) for copy in informer.store)
+
+    def _distrust(self, node: str) -> None:
+        self._there = {item for item in self._there if item.node != node}
+
+
+def _unreadable(informer: Informer) -> bool:
+    return informer.error is not None and not informer.synced.is_set()

@@ -1,0 +1,176 @@
+"""Which pods need which objects in which targets: an index over proxy pods, their claims and our chaperons. No I/O."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import Kind
+from agent.clusters.chaperons import Placed
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.references import references
+
+_DONE = ("Succeeded", "Failed")
+
+
+class Item(NamedTuple):
+    """One object in one target."""
+
+    node: str
+    """Virtual node of the target."""
+    kind: Kind
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name, the same in source and target."""
+        return (self.namespace, self.name)
+
+
+@dataclass
+class _Pod:
+    """What was last seen of a pod, and what it needs."""
+
+    seen: object = None
+    read: tuple[str, object] = ("", None)
+    """UID and generation of the pod that `names` are of."""
+    names: tuple[tuple[Kind, str], ...] = ()
+    items: frozenset[Item] = field(default_factory=frozenset)
+
+
+class Needs:
+    """Kept up to date by `update`, which tells `changed` of every item that began or ceased to be needed by a pod.
+
+    A pod needs what it names in the target that it is bound to, else claimed for, and wherever it has a chaperon. A
+    chaperon whose pod is no more needs it, too: gone means that its delegate is gone. A pod that has ended needs
+    nothing, one that is being deleted no more than its chaperons.
+    """
+
+    def __init__(
+        self, deps: Deps, proxies: Informer, kinds: Collection[Kind], changed: Callable[[Iterable[Item]], None]
+    ) -> None:
+        self._deps = deps
+        self._proxies = proxies
+        self._kinds = frozenset(kinds)
+        self._changed = changed
+        self._pods: dict[Key, _Pod] = {}
+        self._expected: dict[Key, set[str]] = {}
+        self._by_item: dict[Item, set[Key]] = {}
+        self._by_object: dict[tuple[Kind, Key], set[Item]] = {}
+
+    def pods(self, item: Item) -> Collection[Key]:
+        """Pods that need an item."""
+        return self._by_item.get(item, ())
+
+    def of_object(self, kind: Kind, key: Key) -> Collection[Item]:
+        """Where an object is needed."""
+        return self._by_object.get((kind, key), ())
+
+    def of_node(self, node: str) -> list[Item]:
+        """What is needed in one target."""
+        return [item for item in self._by_item if item.node == node]
+
+    def expect(self, pod: Key, target: Target) -> list[Item]:
+        """What a pod needs in a target that its chaperon is about to be sent to."""
+        if self._proxies.store.get(pod) is None:
+            return []
+        self._expected.setdefault(pod, set()).add(target.node_name)
+        self.update(pod)
+        known = self._pods.get(pod)
+        return [item for item in known.items if item.node == target.node_name] if known else []
+
+    def update(self, key: Key) -> None:
+        """Look at a pod again. Called for every change of every proxy pod and chaperon: mostly nothing has changed."""
+        pod = self._proxies.store.get(key)
+        placed = self._deps.chaperons.of(key)
+        if pod is None and not placed and key not in self._pods:
+            return
+        self._forget_expected(pod, key, placed)
+        record = self._pods.setdefault(key, _Pod())
+        seen = (pod and _signature(pod), _places(placed), frozenset(self._expected.get(key, ())))
+        if seen != record.seen:
+            record.seen = seen
+            self._replace(key, record, frozenset(self._items(key, pod, placed, record)))
+        if pod is None and not placed:
+            del self._pods[key]
+
+    def _forget_expected(self, pod: Object | None, key: Key, placed: Iterable[Placed]) -> None:
+        expected = self._expected.get(key)
+        if expected is None:
+            return
+        expected.difference_update(each.target.node_name for each in placed)
+        if not expected or pod is None or pod.node_name or pod.deleting:
+            del self._expected[key]
+
+    def _items(self, key: Key, pod: Object | None, placed: Iterable[Placed], record: _Pod) -> Iterable[Item]:
+        nodes: set[str] = set()
+        if pod is not None and not pod.deleting and pod.phase not in _DONE:
+            nodes = {_home(pod), *self._expected.get(key, ())} - {""}
+        for each in placed:
+            if each.chaperon.phase in _DONE:
+                continue
+            if pod is None or each.chaperon.labels.get(names.LABEL_PARENT_UID) != pod.uid:
+                for kind, name in self._names(each.chaperon):
+                    yield Item(each.target.node_name, kind, key[0], name)
+            elif pod.phase not in _DONE:
+                nodes.add(each.target.node_name)
+        if pod is None or not nodes:
+            return
+        # API servers before 1.33 count no generations of pods.
+        read = (pod.uid, pod.head.metadata.generation or pod.version)
+        if record.read != read:
+            record.read, record.names = read, tuple(self._names(pod))
+        for kind, name in record.names:
+            for node in nodes:
+                yield Item(node, kind, key[0], name)
+
+    def _names(self, pod: Object) -> Iterable[tuple[Kind, str]]:
+        try:
+            found = references(pod.raw)
+        except msgspec.ValidationError:
+            return ()
+        return [(kind, name) for kind in found.keys() & self._kinds for name in found[kind]]
+
+    def _replace(self, key: Key, record: _Pod, items: frozenset[Item]) -> None:
+        items = frozenset(item for item in items if not self._is_self(item.node))
+        old, record.items = record.items, items
+        for item in items - old:
+            self._by_item.setdefault(item, set()).add(key)
+            self._by_object.setdefault((item.kind, item.key), set()).add(item)
+        for item in old - items:
+            pods = self._by_item[item]
+            pods.discard(key)
+            if not pods:
+                del self._by_item[item]
+                self._by_object[(item.kind, item.key)].discard(item)
+                if not self._by_object[(item.kind, item.key)]:
+                    del self._by_object[(item.kind, item.key)]
+        if items != old:
+            self._changed(items ^ old)
+
+    def _is_self(self, node: str) -> bool:
+        target = self._deps.targets.by_node(node)
+        return target is not None and target.is_self
+
+
+def _signature(pod: Object) -> object:
+    metadata = pod.head.metadata
+    changes = metadata.generation or pod.version
+    return (pod.uid, changes, pod.deleting, _home(pod), pod.phase in _DONE)
+
+
+def _home(pod: Object) -> str:
+    """Virtual node of the target that a pod is bound to, else claimed for: with a finalizer, without it is let go."""
+    if pod.node_name or not any(name.startswith(names.PREFIX) for name in pod.finalizers):
+        return pod.node_name
+    return pod.known.claim
+
+
+def _places(placed: Iterable[Placed]) -> object:
+    return frozenset((each.target.node_name, each.chaperon.uid, each.chaperon.phase in _DONE) for each in placed)

@@ -1,0 +1,90 @@
+"""Release: let go of deleted originals that Admiralty's agent, here before us, has put finalizers on.
+
+Watches  metadata of ConfigMaps and Secrets here; Targets and ClusterTargets.
+Writes   the finalizers of originals that are being deleted; deletes their copies in targets.
+Our own copies need no finalizers: a copy whose original is gone is recognised by our cluster's UID, and goes when its
+target can be reached. A finalizer of a target that cannot be reached stays; one that belongs to no target goes.
+"""
+
+import contextlib
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, CONFIGMAPS, SECRETS, TARGETS, Kind
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import Conflict, NotFound
+from agent.kube.store import Object, metadata_only
+from agent.model.copies import parent_uid
+from agent.runtime.controller import Controller
+
+Original = tuple[Kind, str, str]
+
+KINDS = (CONFIGMAPS, SECRETS)
+
+
+class ReleaseRoom(Controller[Original]):
+    """Keys are kind, namespace and name."""
+
+    name = "followrelease"
+    workers = 4
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._held: set[Original] = set()
+        self._originals = {kind: deps.local.informer(kind, reduce=metadata_only) for kind in KINDS}
+        self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        for informer in self._originals.values():
+            self.watch(informer, lambda obj: ((obj.kind, *obj.key),) if obj.deleting and _ours(obj) else ())
+        for informer in self._targets:
+            self.watch(informer, lambda target: tuple(self._held))
+        deps.targets.on_change(self._target_changed)
+
+    async def reconcile(self, key: Original) -> float | None:
+        """Delete the copies of one original, then take the finalizers of their targets from it."""
+        kind, namespace, name = key
+        original = self._originals[kind].store.get((namespace, name))
+        if original is None or not original.deleting or not _ours(original):
+            self._held.discard(key)
+            return None
+        kept = [finalizer for finalizer in original.finalizers if await self._holds(original, finalizer)]
+        if kept == original.finalizers:
+            self._held.add(key)
+            return None
+        body = {"metadata": {"resourceVersion": original.version, "uid": original.uid, "finalizers": kept or None}}
+        with contextlib.suppress(NotFound):
+            await self._client.patch_raw(kind, name, body, namespace)
+        return None
+
+    async def _holds(self, original: Object, finalizer: str) -> bool:
+        """Whether a finalizer has to stay: it is another's, or its target cannot be asked."""
+        if not finalizer.startswith(names.PREFIX):
+            return True
+        target = next((each for each in self._deps.targets if each.finalizer == finalizer), None)
+        if target is None:
+            known = (obj.key for informer in self._targets for obj in informer.store)
+            return any(names.finalizer(*key) == finalizer for key in known)
+        if not target.is_self:
+            if not target.ready:
+                return True
+            await self._delete_copy(target, original)
+        return False
+
+    async def _delete_copy(self, target: Target, original: Object) -> None:
+        client = target.cluster.client
+        try:
+            copy = await client.get(original.kind, original.name, original.namespace)
+            uid = copy["metadata"]["uid"]
+            if parent_uid(copy) == original.uid:
+                await client.delete(original.kind, original.name, original.namespace, uid=uid)
+        except (NotFound, Conflict):
+            return
+
+    def _target_changed(self, target: Target) -> None:
+        for key in self._held:
+            self.queue.add(key)
+
+
+def _ours(obj: Object) -> bool:
+    return any(finalizer.startswith(names.PREFIX) for finalizer in obj.finalizers)

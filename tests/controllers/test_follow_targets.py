@@ -1,0 +1,140 @@
+"""Targets that come, go or forbid, and what follows into them; finalizers of the agent before us."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CONFIGMAPS, PODS, ROLE_BINDINGS, SECRETS, TARGETS, Kind
+from agent.api.roles import source_cluster_role
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.follow import FollowRoom, ReleaseRoom
+from agent.controllers.target import TargetRoom
+from agent.kube.config import Connection, parse
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.test_follow import STILL_SECONDS, told, volume
+from tests.e2e.fleet import token_of
+from tests.kube.relay import Relay
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
+Raw = dict[str, Any]
+
+
+async def test_a_target_that_is_removed_keeps_no_copies(pair: Pair) -> None:
+    await pair.create(CONFIGMAPS, "files", data={})
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
+    async with running(pair.clusters[0], TargetRoom, FollowRoom, Feedback, follow_linger=600.0, release_after=600.0):
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+        await pair.pod("web", volumes=[volume("files")])
+        await pair.copy(CONFIGMAPS, "files")
+        await pair.here.delete(TARGETS, "eu", pair.namespace)
+        await gone(lambda: pair.here.get(TARGETS, "eu", pair.namespace))
+        assert await pair.no_copy(CONFIGMAPS, "files")
+
+
+async def test_a_target_that_is_replaced_by_another_cluster_gets_copies_anew(pair: Pair) -> None:
+    await pair.create(CONFIGMAPS, "files", data={})
+    async with pair.at_work(FollowRoom) as target:
+        assert pair.deps is not None
+        pod = await pair.pod("web", volumes=[volume("files")])
+        await pair.copy(CONFIGMAPS, "files")
+        await pair.deps.targets.disconnect(target.key)
+        await pair.there.delete(CONFIGMAPS, "files", pair.namespace)
+        again = await pair.connect("eu")
+        await pair.deps.provisions.ensure(pod, again)
+        await pair.copy(CONFIGMAPS, "files")
+
+
+async def restricted(pair: Pair, *but: tuple[str, str]) -> Connection:
+    """Credentials of a source without some verbs on some resources."""
+    rules: list[Raw] = []
+    for rule in source_cluster_role()["rules"]:
+        (resource,) = rule["resources"]
+        rules.append(rule | {"verbs": [verb for verb in rule["verbs"] if (resource, verb) not in but]})
+    rules = [rule for rule in rules if rule["verbs"]]
+    await pair.there.create(ROLES, {"metadata": {"name": "source"}, "rules": rules}, pair.namespace)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "source"}
+    subjects = [{"kind": "ServiceAccount", "name": "default", "namespace": pair.namespace}]
+    manifest = {"metadata": {"name": "source"}, "roleRef": reference, "subjects": subjects}
+    await pair.there.create(ROLE_BINDINGS, manifest, pair.namespace)
+    token = await token_of(pair.there, "default", pair.namespace)
+    return parse(kubeconfig(pair.clusters[1], user={"token": token}).encode(), None)
+
+
+@pytest.mark.parametrize("verb", ["list", "watch", "create"])
+async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: Pair, verb: str) -> None:
+    await pair.create(CONFIGMAPS, "files", data={})
+    await pair.create(SECRETS, "token", data={})
+    connection = await restricted(pair, ("secrets", verb))
+    async with pair.at_work(FollowRoom, connection=connection) as target:
+        pod = await pair.pod("web", volumes=[volume("files")], imagePullSecrets=[{"name": "token"}])
+        await pair.copy(CONFIGMAPS, "files")
+        assert pair.deps is not None
+        await pair.deps.provisions.ensure(pod, target)
+        message = await told(pair, "Pod", "web", "secrets")
+        assert "target eu" in message
+        assert "forbidden" in message
+        await pair.there.patch(ROLES, "source", {"rules": source_cluster_role()["rules"]}, pair.namespace)
+        await pair.copy(SECRETS, "token")
+
+
+async def test_a_target_that_gives_no_answer_holds_the_pod_and_not_another_target(pair: Pair) -> None:
+    await pair.create(CONFIGMAPS, "files", data={})
+    async with Relay.started(pair.connection) as relay, pair.at_work(FollowRoom, follow_wait=1.0) as target:
+        slow = await pair.connect("us", relay.connection)
+        relay.freeze(lambda method, path: method == "POST")
+        assert pair.deps is not None
+        proxies = pair.deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        one = await pair.pod("one", target="us", volumes=[volume("files")])
+        two = await pair.pod("two", volumes=[volume("files")])
+        await until(lambda: proxies.store.get((pair.namespace, "two")))
+        await pair.deps.provisions.ensure(two, target)
+        await pair.copy(CONFIGMAPS, "files")
+        await pair.deps.provisions.ensure(one, slow)
+
+
+async def held(pair: Pair, name: str, *finalizers: str) -> Raw:
+    """An original that Admiralty's agent has put finalizers on."""
+    labels = {names.LABEL_HAS_FINALIZER: "true"}
+    return await pair.create(CONFIGMAPS, name, data={}, metadata={"finalizers": [*finalizers], "labels": labels})
+
+
+async def test_finalizers_of_the_agent_before_us_let_go_after_their_copies(pair: Pair) -> None:
+    finalizer = names.finalizer(pair.namespace, "eu")
+    original = await held(pair, "files", finalizer, names.FINALIZER_V010, names.finalizer(pair.namespace, "no-more"))
+    labels = {names.LABEL_PARENT_UID: original["metadata"]["uid"], names.LABEL_PARENT_CLUSTER_NAME: ""}
+    await pair.there.create(CONFIGMAPS, {"metadata": {"name": "files", "labels": labels}, "data": {}}, pair.namespace)
+    async with pair.at_work(ReleaseRoom):
+        await asyncio.sleep(STILL_SECONDS)
+        assert await pair.here.get(CONFIGMAPS, "files", pair.namespace) == original
+        await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
+        await gone(lambda: pair.here.get(CONFIGMAPS, "files", pair.namespace))
+        assert await pair.no_copy(CONFIGMAPS, "files")
+
+
+async def test_finalizers_of_others_and_of_targets_that_are_away_stay(pair: Pair) -> None:
+    await held(pair, "files", names.finalizer(pair.namespace, "eu"), "example.com/theirs")
+    foreign = {"metadata": {"name": "files"}, "data": {}}
+    await pair.there.create(CONFIGMAPS, foreign, pair.namespace)
+    async with Relay.started(pair.connection) as relay, pair.at_work(ReleaseRoom, connection=relay.connection) as eu:
+        relay.cut()
+        await until(lambda: not eu.ready)
+        await pair.here.delete(CONFIGMAPS, "files", pair.namespace)
+        await asyncio.sleep(STILL_SECONDS)
+        found = await pair.here.get(CONFIGMAPS, "files", pair.namespace)
+        assert len(found["metadata"]["finalizers"]) == 2
+        relay.mend()
+
+        async def only_theirs() -> bool:
+            found = await pair.here.get(CONFIGMAPS, "files", pair.namespace)
+            return bool(found["metadata"]["finalizers"] == ["example.com/theirs"])
+
+        await eventually(only_theirs)
+        await pair.there.get(CONFIGMAPS, "files", pair.namespace)
+        await pair.here.patch(CONFIGMAPS, "files", {"metadata": {"finalizers": None}}, pair.namespace)
