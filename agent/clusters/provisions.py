@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target
+from agent.kube.errors import Unreachable, Unsent
 
 if TYPE_CHECKING:
     from agent.kube.store import Key
@@ -43,9 +44,15 @@ class Provisions:
         self._providers.append(provider)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """Return once all that a pod needs is in a target, or cannot be. Raises KubeError where to try again."""
-        for provider in self._providers:
-            await provider.ensure(proxy, target)
+        """Return once all that a pod needs is in a target, or cannot be.
+
+        Raises KubeError where another try may help; Unsent where the target gives no answer, for the pod has not left.
+        """
+        try:
+            for provider in self._providers:
+                await provider.ensure(proxy, target)
+        except Unreachable as error:
+            raise Unsent(str(error)) from error
 
     def left_in(self, target: Target) -> bool:
         """Whether something has still to be taken away from a target; from now on it goes without delay."""

@@ -65,6 +65,7 @@ class Writes:
         )
         self._sending[target.node_name] += 1
         try:
+            await self._deps.provisions.ensure(proxy, target)
             target.chaperons.absorb(await target.cluster.client.create_raw(CHAPERONS, manifest))
         except AlreadyExists:
             await self._adopt(target, proxy, manifest["metadata"])
