@@ -10,7 +10,7 @@ from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.election.controller import ElectionRoom
 from agent.controllers.feedback.controller import Feedback
-from agent.controllers.follow import FollowRoom, ReleaseRoom
+from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.source.controller import SourceRoom
@@ -47,6 +47,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         DelegateEvents(deps),
         FollowRoom(deps),
         ReleaseRoom(deps),
+        PermittedRoom(deps),
         CleanupRoom(deps),
     ]
     if deps.settings.source_controller:

@@ -9,7 +9,7 @@ from agent.api import names
 from agent.api.kinds import CONFIGMAPS, PODS, ROLE_BINDINGS, SECRETS, TARGETS, Kind
 from agent.api.roles import source_cluster_role
 from agent.controllers.feedback.controller import Feedback
-from agent.controllers.follow import FollowRoom, ReleaseRoom
+from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.config import Connection, parse
 from tests.controllers.pair import Pair
@@ -82,6 +82,18 @@ async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: P
         assert "forbidden" in message
         await pair.there.patch(ROLES, "source", {"rules": source_cluster_role()["rules"]}, pair.namespace)
         await pair.copy(SECRETS, "token")
+
+
+async def test_a_kind_that_may_not_be_listed_is_named_on_the_target_until_it_may(pair: Pair) -> None:
+    await restricted(pair, ("secrets", "list"))
+    token = await token_of(pair.there, "default", pair.namespace)
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1], user={"token": token}))
+    async with running(pair.clusters[0], TargetRoom, PermittedRoom):
+        told = await condition(pair.here, pair.namespace, "eu", "Following", "False", "Forbidden")
+        assert "secrets do not follow" in told["message"]
+        assert "configmaps" not in told["message"]
+        await pair.there.patch(ROLES, "source", {"rules": source_cluster_role()["rules"]}, pair.namespace)
+        await condition(pair.here, pair.namespace, "eu", "Following", "True")
 
 
 async def test_a_target_that_gives_no_answer_holds_the_pod_and_not_another_target(pair: Pair) -> None:

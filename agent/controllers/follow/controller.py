@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, Kind
+from agent.api.kinds import PODS, Kind
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.follow import decide as steps
 from agent.controllers.follow.bring import Blocked, Bringer, Outcome, Place
+from agent.controllers.follow.kinds import KINDS, copies_in, originals
 from agent.controllers.follow.needs import Item, Needs
 from agent.controllers.follow.reports import Reports
 from agent.kube.errors import Conflict, Forbidden, KubeError
 from agent.kube.informer import Informer
-from agent.kube.store import Object, metadata_only
+from agent.kube.store import Object
 from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 
-KINDS = (CONFIGMAPS, SECRETS)
 BLOCKED_SECONDS = (2.0, 60.0)
 """First and longest pause between looks whether what is in the way has gone: nothing tells us of others' objects."""
 _SOON_SECONDS = 1.0
@@ -45,7 +45,7 @@ class FollowRoom(Controller[Item]):
         super().__init__()
         self._deps = deps
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-        self._originals = {kind: deps.local.informer(kind, reduce=metadata_only) for kind in KINDS}
+        self._originals = {kind: originals(deps, kind) for kind in KINDS}
         self._copies: dict[str, dict[Kind, Informer]] = {}
         self._stops: dict[str, list[Callable[[], None]]] = {}
         self._bringer = Bringer(deps)
@@ -251,8 +251,7 @@ class FollowRoom(Controller[Item]):
         if target.is_self:
             return
         node = target.node_name
-        labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
-        self._copies[node] = {kind: target.informer(kind, labels=labels, reduce=metadata_only) for kind in KINDS}
+        self._copies[node] = {kind: copies_in(target, kind, self._deps.cluster_uid) for kind in KINDS}
         self._stops[node] = [
             *(
                 self.watch(informer, lambda copy: (Item(node, copy.kind, *copy.key),), required=False)
