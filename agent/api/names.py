@@ -28,6 +28,8 @@ USE_CONSTRAINTS = "use-constraints-from-spec-for-proxy-pod-scheduling"
 NO_PREFIX_REGEXP = "no-prefix-label-regexp"
 SCHEDULING = "scheduling"
 SCHEDULING_MODES = ("ranked", "reserve")
+FOLLOW_ACCOUNT = "follow-service-account"
+"""Annotation of a pod or a namespace (suffix): `true` has the pods' service accounts follow them; the pod's wins."""
 POD_GROUP = "group"
 """Pods of one namespace with the same value start together or not at all."""
 POD_GROUP_SIZE = "group-size"

@@ -49,6 +49,7 @@ FOLLOW_CONFIGMAPS = "follow config maps"
 FOLLOW_SECRETS = "follow secrets"
 FOLLOW_SERVICES = "follow services"
 FOLLOW_INGRESSES = "follow ingresses"
+FOLLOW_ACCOUNTS = "follow service accounts"
 LOGS = "logs"
 EXEC = "exec"
 ATTACH = "attach"
@@ -81,6 +82,7 @@ SOURCE: tuple[Grant, ...] = (
     *_followed(SECRETS, FOLLOW_SECRETS),
     *_followed(SERVICES, FOLLOW_SERVICES),
     *_followed(INGRESSES, FOLLOW_INGRESSES),
+    *(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
     Grant(EVENTS, "list", DELEGATE_EVENTS),
     Grant(EVENTS, "watch", DELEGATE_EVENTS),
     Grant(PODS, "list", LOGS),

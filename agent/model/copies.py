@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import Kind
+from agent.api.kinds import SERVICE_ACCOUNTS, Kind
 from agent.model.diff import equivalent
 
 Raw = dict[str, Any]
 
 _HEAD = frozenset(("apiVersion", "kind", "metadata", "status"))
+_CLUSTERS_OWN = {SERVICE_ACCOUNTS.name: frozenset(("secrets",))}
+"""By name of a kind, fields that each cluster fills in itself: tokens of service accounts."""
 TOKEN_TYPE = "kubernetes.io/service-account-token"
 """Type of secrets that belong to a service account of their own cluster, and mean nothing to another."""
 
@@ -42,7 +44,7 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
                 names.ANNOTATION_PARENT_NAME: metadata["name"],
             },
         },
-        **{field: value for field, value in original.items() if field not in _HEAD},
+        **{field: original[field] for field in _fields(kind.name, original)},
     }
 
 
@@ -51,14 +53,15 @@ def same_content(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     metadata, should = copy["metadata"], wanted["metadata"]
     return all(
         equivalent(metadata.get(field) or {}, should[field]) for field in ("labels", "annotations")
-    ) and _same_fields(copy, wanted, _fields(copy, wanted))
+    ) and _same_fields(copy, wanted, _fields(wanted["kind"], copy, wanted))
 
 
 def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether API servers would refuse to change the copy, so that it has to be deleted and made again."""
     if not _same_fields(copy, wanted, ("type",)):
         return True
-    return bool(copy.get("immutable")) and not _same_fields(copy, wanted, _fields(copy, wanted))
+    fields = _fields(wanted["kind"], copy, wanted)
+    return bool(copy.get("immutable")) and not _same_fields(copy, wanted, fields)
 
 
 def revised(copy: Mapping[str, Any], wanted: Raw) -> Raw:
@@ -67,7 +70,8 @@ def revised(copy: Mapping[str, Any], wanted: Raw) -> Raw:
     owners = {
         field: copy["metadata"][field] for field in ("finalizers", "ownerReferences") if copy["metadata"].get(field)
     }
-    return {**wanted, "metadata": {**wanted["metadata"], **kept, **owners}}
+    own = {field: copy[field] for field in _CLUSTERS_OWN.get(wanted["kind"], ()) if field in copy}
+    return {**own, **wanted, "metadata": {**wanted["metadata"], **kept, **owners}}
 
 
 def belongs_to(copy: Mapping[str, Any], original_uid: str, cluster_uid: str) -> bool:
@@ -100,8 +104,8 @@ def _theirs(pairs: Mapping[str, str] | None) -> dict[str, str]:
     return {key: value for key, value in (pairs or {}).items() if not names.is_ours(key)}
 
 
-def _fields(*objects: Mapping[str, Any]) -> Iterable[str]:
-    return sorted({field for each in objects for field in each} - _HEAD)
+def _fields(kind: str, *objects: Mapping[str, Any]) -> Iterable[str]:
+    return sorted({field for each in objects for field in each} - _HEAD - _CLUSTERS_OWN.get(kind, frozenset()))
 
 
 def _same_fields(copy: Mapping[str, Any], wanted: Mapping[str, Any], fields: Iterable[str]) -> bool:

@@ -18,7 +18,7 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "services": WRITE,
         "ingresses": WRITE,
         "events": {"list", "watch"},
-        "serviceaccounts": {"list", "watch"},
+        "serviceaccounts": WRITE - {"patch"},
         "persistentvolumeclaims": {"list", "watch"},
         "resourcequotas": {"list", "watch"},
         "pods": {"get", "list"},

@@ -66,9 +66,12 @@ class Pair:
         manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
         return await self.here.create(kind, manifest, self.namespace)
 
-    async def pod(self, name: str, *, target: str = "eu", **spec: Any) -> Raw:
+    async def pod(
+        self, name: str, *, target: str = "eu", annotations: dict[str, str] | None = None, **spec: Any
+    ) -> Raw:
         """A proxy pod that is claimed for a target."""
         manifest = proxy_pod(elected(name, self.namespace, **spec), [names.finalizer(self.namespace, target)])
+        manifest["metadata"]["annotations"] |= annotations or {}
         manifest["metadata"]["annotations"][names.ANNOTATION_CLAIM] = names.virtual_node(self.namespace, target)
         return await self.here.create(PODS, manifest)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CONFIGMAPS, PODS, ROLE_BINDINGS, SECRETS, TARGETS, Kind
+from agent.api.kinds import CONFIGMAPS, NAMESPACES, PODS, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.api.roles import source_cluster_role
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
@@ -109,6 +109,52 @@ async def test_a_target_that_gives_no_answer_holds_the_pod_and_not_another_targe
         await pair.deps.provisions.ensure(two, target)
         await pair.copy(CONFIGMAPS, "files")
         await pair.deps.provisions.ensure(one, slow)
+
+
+async def enabled(pair: Pair, **annotations: str) -> None:
+    """Let pods of the namespace be elected, and annotate it."""
+    metadata = {"labels": {names.LABEL_ENABLED: names.ENABLED_VALUE}, "annotations": annotations}
+    await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": metadata})
+
+
+ACCOUNT = names.SHORT_PREFIX + names.FOLLOW_ACCOUNT
+
+
+async def test_a_service_account_follows_where_its_namespace_says_so_and_without_its_token(pair: Pair) -> None:
+    secrets = [{"name": "token-here"}]
+    metadata = {"annotations": {"role": "arn:builder"}}
+    fields = {"imagePullSecrets": [{"name": "registry"}], "automountServiceAccountToken": False}
+    await pair.create(SERVICE_ACCOUNTS, "builder", secrets=secrets, metadata=metadata, **fields)
+    await pair.create(CONFIGMAPS, "files", data={})
+    await enabled(pair)
+    async with pair.at_work(FollowRoom):
+        await pair.pod("web", serviceAccountName="builder", volumes=[volume("files")])
+        await pair.copy(CONFIGMAPS, "files")
+        assert await pair.no_copy(SERVICE_ACCOUNTS, "builder")
+        await enabled(pair, **{ACCOUNT: "true"})
+        copy = await pair.copy(SERVICE_ACCOUNTS, "builder")
+        assert "secrets" not in copy
+        assert {field: copy[field] for field in fields} == fields
+        assert copy["metadata"]["annotations"]["role"] == "arn:builder"
+        own = [{"name": "token-there"}]
+        await pair.there.patch(SERVICE_ACCOUNTS, "builder", {"secrets": own}, pair.namespace)
+        await pair.here.patch(SERVICE_ACCOUNTS, "builder", {"automountServiceAccountToken": True}, pair.namespace)
+        copy = await pair.copy(SERVICE_ACCOUNTS, "builder", lambda copy: bool(copy["automountServiceAccountToken"]))
+        assert copy["secrets"] == own
+        await enabled(pair, **{ACCOUNT: "false"})
+        await pair.gone(SERVICE_ACCOUNTS, "builder")
+
+
+async def test_a_pod_may_ask_for_its_own_service_account_alone(pair: Pair) -> None:
+    await pair.create(SERVICE_ACCOUNTS, "one")
+    await pair.create(SERVICE_ACCOUNTS, "two")
+    await pair.create(CONFIGMAPS, "files", data={})
+    async with pair.at_work(FollowRoom):
+        await pair.pod("one", serviceAccountName="one", annotations={ACCOUNT: "true"})
+        await pair.pod("two", serviceAccountName="two", volumes=[volume("files")])
+        await pair.copy(CONFIGMAPS, "files")
+        await pair.copy(SERVICE_ACCOUNTS, "one")
+        assert await pair.no_copy(SERVICE_ACCOUNTS, "two")
 
 
 async def held(pair: Pair, name: str, *finalizers: str) -> Raw:

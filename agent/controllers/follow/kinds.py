@@ -1,13 +1,15 @@
 """What follows, and the watches for it."""
 
 from agent.api import names
-from agent.api.kinds import CONFIGMAPS, SECRETS, Kind
+from agent.api.kinds import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import metadata_only
 
-KINDS = (CONFIGMAPS, SECRETS)
+KINDS = (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS)
+ADMIRALTYS = (CONFIGMAPS, SECRETS)
+"""Those that Admiralty puts finalizers on."""
 
 
 def originals(deps: Deps, kind: Kind) -> Informer:

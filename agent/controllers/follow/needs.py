@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import Kind
+from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, Kind
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -38,8 +38,8 @@ class _Pod:
     """What was last seen of a pod, and what it needs."""
 
     seen: object = None
-    read: tuple[str, object] = ("", None)
-    """UID and generation of the pod that `names` are of."""
+    read: object = None
+    """What `names` were read from: UID and generation of the pod, and whether its service account is among them."""
     names: tuple[tuple[Kind, str], ...] = ()
     items: frozenset[Item] = field(default_factory=frozenset)
 
@@ -49,7 +49,8 @@ class Needs:
 
     A pod needs what it names in the target that it is bound to, else claimed for, and wherever it has a chaperon. A
     chaperon whose pod is no more needs it, too: gone means that its delegate is gone. A pod that has ended needs
-    nothing, one that is being deleted no more than its chaperons.
+    nothing, one that is being deleted no more than its chaperons. Service accounts are needed where the pod or its
+    namespace says so; every namespace has its own `default`.
     """
 
     def __init__(
@@ -63,6 +64,9 @@ class Needs:
         self._expected: dict[Key, set[str]] = {}
         self._by_item: dict[Item, set[Key]] = {}
         self._by_object: dict[tuple[Kind, Key], set[Item]] = {}
+        self._with_accounts: set[str] = set()
+        enabled = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
+        deps.local.informer(NAMESPACES, labels=enabled).subscribe(self._namespace_changed)
 
     def pods(self, item: Item) -> Collection[Key]:
         """Pods that need an item."""
@@ -93,7 +97,8 @@ class Needs:
             return
         self._forget_expected(pod, key, placed)
         record = self._pods.setdefault(key, _Pod())
-        seen = (pod and _signature(pod), _places(placed), frozenset(self._expected.get(key, ())))
+        accounts = key[0] in self._with_accounts
+        seen = (pod and _signature(pod), _places(placed), frozenset(self._expected.get(key, ())), accounts)
         if seen != record.seen:
             record.seen = seen
             self._replace(key, record, frozenset(self._items(key, pod, placed, record)))
@@ -116,26 +121,42 @@ class Needs:
             if each.chaperon.phase in _DONE:
                 continue
             if pod is None or each.chaperon.labels.get(names.LABEL_PARENT_UID) != pod.uid:
-                for kind, name in self._names(each.chaperon):
+                for kind, name in self._names(each.chaperon, accounts=key[0] in self._with_accounts):
                     yield Item(each.target.node_name, kind, key[0], name)
             elif pod.phase not in _DONE:
                 nodes.add(each.target.node_name)
         if pod is None or not nodes:
             return
         # API servers before 1.33 count no generations of pods.
-        read = (pod.uid, pod.head.metadata.generation or pod.version)
+        accounts = self._wants_account(pod)
+        read = (pod.uid, pod.head.metadata.generation or pod.version, accounts)
         if record.read != read:
-            record.read, record.names = read, tuple(self._names(pod))
+            record.read, record.names = read, tuple(self._names(pod, accounts=accounts))
         for kind, name in record.names:
             for node in nodes:
                 yield Item(node, kind, key[0], name)
 
-    def _names(self, pod: Object) -> Iterable[tuple[Kind, str]]:
+    def _names(self, pod: Object, *, accounts: bool) -> Iterable[tuple[Kind, str]]:
         try:
             found = references(pod.raw)
         except msgspec.ValidationError:
             return ()
-        return [(kind, name) for kind in found.keys() & self._kinds for name in found[kind]]
+        found.get(SERVICE_ACCOUNTS, {}).pop("default", None)
+        kinds = self._kinds if accounts else self._kinds - {SERVICE_ACCOUNTS}
+        return [(kind, name) for kind in found.keys() & kinds for name in found[kind]]
+
+    def _wants_account(self, pod: Object) -> bool:
+        own = names.annotation(pod.annotations, names.FOLLOW_ACCOUNT)
+        return pod.namespace in self._with_accounts if own is None else own == "true"
+
+    def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
+        namespace = new or old
+        assert namespace is not None
+        wanted = new is not None and names.annotation(new.annotations, names.FOLLOW_ACCOUNT) == "true"
+        if wanted != (namespace.name in self._with_accounts):
+            self._with_accounts ^= {namespace.name}
+            for key in [key for key in self._pods if key[0] == namespace.name]:
+                self.update(key)
 
     def _replace(self, key: Key, record: _Pod, items: frozenset[Item]) -> None:
         items = frozenset(item for item in items if not self._is_self(item.node))

@@ -12,7 +12,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.follow.kinds import KINDS, originals
+from agent.controllers.follow.kinds import ADMIRALTYS, originals
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
 from agent.model.copies import parent_uid
@@ -32,7 +32,7 @@ class ReleaseRoom(Controller[Original]):
         self._deps = deps
         self._client = deps.local.client
         self._held: set[Original] = set()
-        self._originals = {kind: originals(deps, kind) for kind in KINDS}
+        self._originals = {kind: originals(deps, kind) for kind in ADMIRALTYS}
         self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
         for informer in self._originals.values():
             self.watch(informer, lambda obj: ((obj.kind, *obj.key),) if obj.deleting and _ours(obj) else ())
