@@ -82,6 +82,12 @@ LABEL_TARGET_SECRET = SHORT_PREFIX + "target-secret"
 FORCE_REMOVE = "force-remove"
 """Annotation of a Target (suffix): `true` removes it although delegates may still run there."""
 
+STORAGE_CLASSES = "storage-classes"
+"""Annotation of a Target (suffix): `here=there,...`, storage classes of claims in the target; nothing after the equals
+sign is the target's default class."""
+ANNOTATION_VOLUME_IN = SHORT_PREFIX + "volume-in"
+"""On claims: virtual node of the target that has the volume."""
+
 WEIGHT = "weight"
 """Annotation of a Target (suffix): -100 to 100, how much it is preferred over others."""
 

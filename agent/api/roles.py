@@ -49,6 +49,7 @@ FOLLOW_CONFIGMAPS = "follow config maps"
 FOLLOW_SECRETS = "follow secrets"
 FOLLOW_SERVICES = "follow services"
 FOLLOW_INGRESSES = "follow ingresses"
+FOLLOW_CLAIMS = "follow volume claims"
 FOLLOW_ACCOUNTS = "follow service accounts"
 LOGS = "logs"
 EXEC = "exec"
@@ -62,7 +63,7 @@ AGENT_HEALTH = "health of the target's agent"
 
 
 MISSED = (SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)
-"""What a pod needs in its target, and nothing of ours brings there."""
+"""What a pod may need in its target that is not brought there, or only where that is asked for."""
 
 
 def _followed(kind: Kind, feature: str) -> tuple[Grant, ...]:
@@ -83,6 +84,7 @@ SOURCE: tuple[Grant, ...] = (
     *_followed(SERVICES, FOLLOW_SERVICES),
     *_followed(INGRESSES, FOLLOW_INGRESSES),
     *(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
+    *(Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")),
     Grant(EVENTS, "list", DELEGATE_EVENTS),
     Grant(EVENTS, "watch", DELEGATE_EVENTS),
     Grant(PODS, "list", LOGS),

@@ -4,14 +4,12 @@ The seam between those who send pods or let go of targets and the rooms that bri
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target
 from agent.kube.errors import Unreachable, Unsent
-
-if TYPE_CHECKING:
-    from agent.kube.store import Key
+from agent.kube.store import Key, Object
 
 
 class Provider(Protocol):
@@ -23,6 +21,10 @@ class Provider(Protocol):
         What the source does not have is not waited for, nor is what the target refuses for good: the pod then waits
         there for it, as it would in one cluster. Raises KubeError where another try may help.
         """
+        ...
+
+    def places(self, proxy: Object) -> Mapping[str, str]:
+        """What a pod needs that only one target has, and the virtual node of that target."""
         ...
 
     def left_in(self, target: Target) -> bool:
@@ -53,6 +55,10 @@ class Provisions:
                 await provider.ensure(proxy, target)
         except Unreachable as error:
             raise Unsent(str(error)) from error
+
+    def places(self, proxy: Object) -> dict[str, str]:
+        """What a pod needs that only one target has, and the virtual node of that target."""
+        return {name: node for provider in self._providers for name, node in provider.places(proxy).items()}
 
     def left_in(self, target: Target) -> bool:
         """Whether something has still to be taken away from a target; from now on it goes without delay."""

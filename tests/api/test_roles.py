@@ -19,7 +19,7 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "ingresses": WRITE,
         "events": {"list", "watch"},
         "serviceaccounts": WRITE - {"patch"},
-        "persistentvolumeclaims": {"list", "watch"},
+        "persistentvolumeclaims": WRITE - {"update"},
         "resourcequotas": {"list", "watch"},
         "pods": {"get", "list"},
         "pods/log": {"get"},

@@ -101,7 +101,7 @@ class Bringer:
     async def remove(self, place: Place, uid: str) -> None:
         """Delete this very copy."""
         item = place.item
-        async with _asking(place):
+        async with asking(place):
             with contextlib.suppress(NotFound, Conflict):
                 await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
         self.forget(item)
@@ -126,7 +126,7 @@ class Bringer:
             return self._needs_none(place, original)
         wanted = self._wanted(place.item.kind, original)
         try:
-            async with _asking(place):
+            async with asking(place):
                 raw = await place.target.cluster.client.create_raw(place.item.kind, wanted)
         except AlreadyExists:
             return await self._adopt(place, original)
@@ -141,7 +141,7 @@ class Bringer:
     async def _compare(self, place: Place, original: Raw, now: float | None) -> Outcome | float:
         """Without `now`, whatever differs is put right at once."""
         item, client = place.item, place.target.cluster.client
-        async with _asking(place):
+        async with asking(place):
             try:
                 raw = await client.get_raw(item.kind, item.name, item.namespace)
             except NotFound as error:
@@ -170,7 +170,7 @@ class Bringer:
 
     async def _revise(self, place: Place, original: Raw, copy: Raw, wanted: Raw) -> None:
         item, client = place.item, place.target.cluster.client
-        async with _asking(place):
+        async with asking(place):
             if copies.must_be_replaced(copy, wanted):
                 await client.delete(item.kind, item.name, item.namespace, uid=copy["metadata"]["uid"])
                 raw = await client.create_raw(item.kind, wanted)
@@ -207,7 +207,7 @@ class Bringer:
 
 
 @contextlib.asynccontextmanager
-async def _asking(place: Place) -> AsyncIterator[None]:
+async def asking(place: Place) -> AsyncIterator[None]:
     """Tell what a target refuses for good from what may pass."""
     try:
         yield

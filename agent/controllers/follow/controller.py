@@ -13,26 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import PODS, Kind
-from agent.base.backoff import Backoff
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.follow import decide as steps
 from agent.controllers.follow.bring import Blocked, Bringer, Outcome, Place
+from agent.controllers.follow.claims import HAS_VOLUME, ClaimBringer
 from agent.controllers.follow.kinds import KINDS, copies_in, originals
 from agent.controllers.follow.needs import Item, Needs
-from agent.controllers.follow.reports import Reports
+from agent.controllers.follow.obstacles import Obstacles
 from agent.kube.errors import Conflict, Forbidden, KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
-
-BLOCKED_SECONDS = (2.0, 60.0)
-"""First and longest pause between looks whether what is in the way has gone: nothing tells us of others' objects."""
-_SOON_SECONDS = 1.0
-"""However many pods ask for it: at most one look in this time at what was in the way or missing."""
 
 
 class FollowRoom(Controller[Item]):
@@ -48,12 +43,12 @@ class FollowRoom(Controller[Item]):
         self._originals = {kind: originals(deps, kind) for kind in KINDS}
         self._copies: dict[str, dict[Kind, Informer]] = {}
         self._stops: dict[str, list[Callable[[], None]]] = {}
-        self._bringer = Bringer(deps)
-        self._reports = Reports(deps, self._proxies)
+        self._obstacles = Obstacles(deps, self._proxies)
         self._needs = Needs(deps, self._proxies, KINDS, self._enqueue)
+        claims = self._originals[PERSISTENT_VOLUME_CLAIMS]
+        self._claims = ClaimBringer(deps, self._needs, claims, self._claims_in)
+        self._bringers = dict.fromkeys(KINDS, Bringer(deps)) | {PERSISTENT_VOLUME_CLAIMS: self._claims}
         self._there: set[Item] = set()
-        self._blocked: dict[Item, tuple[str, float, Backoff]] = {}
-        """What is in the way, until when that is believed (loop time), and the pauses between looks."""
         self._idle_since: dict[Item, float] = {}
         self._waiters: dict[Item, list[asyncio.Future[KubeError | None]]] = {}
         self.watch(self._proxies, lambda pod: ())
@@ -87,14 +82,21 @@ class FollowRoom(Controller[Item]):
             log.warning("%s/%s goes before what it needs", metadata["namespace"], metadata["name"])
 
     def left_in(self, target: Target) -> bool:
-        """Whether a copy is left in a target that no other target of the same cluster needs."""
+        """Whether a copy is left in a target that no other target of the same cluster needs. Volumes stay."""
         informers = self._copies.get(target.node_name, {}) if target.ready else {}
         if any(not informer.synced.is_set() and informer.error is None for informer in informers.values()):
             return True
         copies = [
-            (Item(target.node_name, kind, *obj.key), obj.uid) for kind in informers for obj in informers[kind].store
+            (Item(target.node_name, kind, *obj.key), obj.uid)
+            for kind in informers
+            for obj in informers[kind].store
+            if obj.phase not in HAS_VOLUME
         ]
-        return any(item not in self._blocked and not self._needed_beside(item, uid) for item, uid in copies)
+        return any(item not in self._obstacles and not self._needed_beside(item, uid) for item, uid in copies)
+
+    def places(self, proxy: Object) -> dict[str, str]:
+        """What a pod needs that is in one target only, and the virtual node of that (see `Provider`)."""
+        return self._claims.places(proxy)
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring one object in one target in line, then tell those who wait for it."""
@@ -121,17 +123,18 @@ class FollowRoom(Controller[Item]):
             return None
         now = asyncio.get_running_loop().time()
         place = Place(item, target, self._originals[item.kind], self._copies[item.node][item.kind])
-        blocked = self._blocked.get(item)
-        if blocked is not None and now < blocked[1] and self._needs.pods(item):
-            self._report(place, blocked[0])
-            return blocked[1] - now
-        try:
-            return await self._step(place, now)
-        except Blocked as error:
-            return self._block(place, str(error), now)
+        wait = self._obstacles.again(item, now)
+        if not wait or not self._needs.pods(item):
+            try:
+                return await self._step(place, now)
+            except Blocked as error:
+                self._there.discard(item)
+                wait = self._obstacles.found(item, str(error), now)
+        self._obstacles.tell(item, self._needs.pods(item), place.originals.store.get(item.key))
+        return wait
 
     async def _step(self, place: Place, now: float) -> float | None:
-        item = place.item
+        item, bringer = place.item, self._bringers[place.item.kind]
         needed = bool(self._needs.pods(item))
         if needed and isinstance(place.copies.error, Forbidden):
             raise Blocked(
@@ -141,22 +144,21 @@ class FollowRoom(Controller[Item]):
         copy = place.copies.store.get(item.key)
         match steps.decide(self._view(place, copy, now, needed=needed)):
             case steps.Create():
-                blocked = item in self._blocked
-                self._settle(item, await self._bringer.create(place, look_first=blocked))
+                self._settle(item, await bringer.create(place, look_first=item in self._obstacles))
             case steps.Compare():
-                outcome = await self._bringer.compare(place, now)
+                outcome = await bringer.compare(place, now)
                 if not isinstance(outcome, Outcome):
                     return outcome
                 self._settle(item, outcome)
-            case steps.RemoveOrphan() if copy is not None and await self._bringer.is_orphan(place):
+            case steps.RemoveOrphan() if copy is not None and await bringer.is_orphan(place):
                 await self._remove(place, copy)
             case steps.Remove() if copy is not None:
                 await self._remove(place, copy)
             case steps.RemoveOrphan() if needed:
-                self._settle(item, await self._bringer.create(place))
+                self._settle(item, await bringer.create(place))
             case steps.Rest(seconds):
                 if copy is None and not needed:
-                    self._bringer.forget(item)
+                    bringer.forget(item)
                 self._settle(item, Outcome.THERE if needed else Outcome.MISSING)
                 return seconds
             case _:
@@ -176,7 +178,7 @@ class FollowRoom(Controller[Item]):
         return steps.View(
             original=original.version if original is not None and not original.deleting else None,
             copy=copy.version if copy is not None else None,
-            agreed=self._bringer.agreed.get(item),
+            agreed=self._bringers[item.kind].agreed.get(item),
             needed=needed or beside,
             idle=now - since,
             linger=0.0 if leaving else self._deps.settings.follow_linger,
@@ -195,34 +197,19 @@ class FollowRoom(Controller[Item]):
 
     async def _remove(self, place: Place, copy: Object) -> None:
         self._there.discard(place.item)
-        await self._bringer.remove(place, copy.uid)
+        await self._bringers[place.item.kind].remove(place, copy.uid)
         self._idle_since.pop(place.item, None)
-        self._unblock(place.item)
+        self._obstacles.gone(place.item)
 
     def _settle(self, item: Item, outcome: Outcome) -> None:
         if outcome is Outcome.THERE:
             self._there.add(item)
         else:
             self._there.discard(item)
-        self._unblock(item)
+        self._obstacles.gone(item)
 
-    def _unblock(self, item: Item) -> None:
-        if self._blocked.pop(item, None) is not None:
-            self._reports.settled(item)
-
-    def _block(self, place: Place, message: str, now: float) -> float:
-        item = place.item
-        self._there.discard(item)
-        backoff = self._blocked[item][2] if item in self._blocked else Backoff(*BLOCKED_SECONDS)
-        if backoff.attempts == 0:
-            log.warning("%s", message)
-        self._blocked[item] = (message, now + _SOON_SECONDS, backoff)
-        self._report(place, message)
-        return backoff.next()
-
-    def _report(self, place: Place, message: str) -> None:
-        original = place.originals.store.get(place.item.key)
-        self._reports.tell(place.item, message, self._needs.pods(place.item), original)
+    def _claims_in(self, node: str) -> Informer | None:
+        return self._copies.get(node, {}).get(PERSISTENT_VOLUME_CLAIMS)
 
     def _wait_for(self, item: Item) -> asyncio.Future[KubeError | None]:
         waiter: asyncio.Future[KubeError | None] = asyncio.get_running_loop().create_future()
@@ -273,8 +260,9 @@ class FollowRoom(Controller[Item]):
         self._copies.pop(node, None)
         for stop in self._stops.pop(node, ()):
             stop()
-        for item in [item for item in self._bringer.agreed if item.node == node]:
-            self._bringer.forget(item)
+        for bringer in self._bringers.values():
+            for item in [item for item in bringer.agreed if item.node == node]:
+                bringer.forget(item)
         self._distrust(node)
 
     def _target_changed(self, target: Target) -> None:

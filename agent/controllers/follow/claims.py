@@ -1,0 +1,155 @@
+"""Volume claims: created in the one target that runs their pods; from then on pods stay with their data.
+
+The claim here says by an annotation which target has its volume, written before the claim there is created, so that of
+two targets one is first. It counts once the claim there is bound, or while a pod there uses it; until then a pod may
+still try another target. A bound claim is deleted with its original and by nothing else.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
+from agent.clusters.deps import Deps
+from agent.controllers.follow.bring import Blocked, Bringer, Outcome, Place, asking
+from agent.controllers.follow.needs import Item, Needs
+from agent.kube.errors import Forbidden, NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model import copies
+from agent.model.claims import InvalidMapping, claim_of, growth, storage_classes
+from agent.model.copies import Raw
+from agent.model.references import references
+
+HAS_VOLUME = ("Bound", "Lost")
+"""Phases of claims that have, or had, a volume."""
+
+_NAMES_A_CLAIM = b'"persistentVolumeClaim"'
+
+CopiesOf = Callable[[str], Informer | None]
+
+
+class Elsewhere(Forbidden):
+    """Another target has the volume: the pod has to go there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(403, "VolumeElsewhere", message)
+
+
+class ClaimBringer(Bringer):
+    """As for any other kind, but for what is said above: what is there is never changed, except that it grows."""
+
+    def __init__(self, deps: Deps, needs: Needs, originals: Informer, copies_of: CopiesOf) -> None:
+        super().__init__(deps)
+        self._needs = needs
+        self._originals = originals
+        self._copies_of = copies_of
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+
+    def places(self, pod: Object) -> dict[str, str]:
+        """Claims of a pod to the virtual node that has their volume."""
+        if _NAMES_A_CLAIM not in pod.raw:
+            return {}
+        found = {}
+        for name in references(pod.raw).get(PERSISTENT_VOLUME_CLAIMS, ()):
+            claim = self._originals.store.get((pod.namespace, name))
+            node = claim.annotations.get(names.ANNOTATION_VOLUME_IN, "") if claim is not None else ""
+            # What it tries itself, one target after the other, does not hold it.
+            but = {pod.key} if pod.known.claim == node else ()
+            if node and self._settled(Item(node, PERSISTENT_VOLUME_CLAIMS, pod.namespace, name), but):
+                found[name] = node
+        return found
+
+    async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
+        """Create the claim where there is none; somebody else's of that name is the one that pods are meant to use."""
+        item, client = place.item, place.target.cluster.client
+        original = await self._original(place)
+        if original is None:
+            return Outcome.MISSING
+        async with asking(place):
+            try:
+                raw = await client.get_raw(item.kind, item.name, item.namespace)
+            except NotFound:
+                raw = b""
+        found = Object(item.kind, raw).decode() if raw else None
+        if found is not None and not self._is_ours(found, original):
+            return self._needs_none(place, original)
+        original = await self._reserve(place, original)
+        async with asking(place):
+            if found is None:
+                raw = await client.create_raw(item.kind, self._claim(place, original))
+            elif patch := growth(original, found):
+                raw = await client.patch_raw(item.kind, item.name, patch, item.namespace)
+        self._agree(place, original, raw)
+        return Outcome.THERE
+
+    async def compare(self, place: Place, now: float) -> Outcome | float:
+        """Have the claim there ask for as much as the one here."""
+        return await self.create(place)
+
+    async def remove(self, place: Place, uid: str) -> None:
+        """Delete a claim that nobody needs, unless it is bound; with it goes the mark on the original."""
+        copy = place.copies.store.get(place.item.key)
+        original = await self._original(place)
+        if original is not None and (copy is None or copy.phase in HAS_VOLUME):
+            return
+        await super().remove(place, uid)
+        if original is not None and _volume_in(original) == place.item.node:
+            await self._mark(place, original, None)
+
+    def _is_ours(self, found: Raw, original: Raw) -> bool:
+        return not copies.is_same_or_upstream(found, original) and copies.belongs_to(
+            found, original["metadata"]["uid"], self._deps.cluster_uid
+        )
+
+    async def _reserve(self, place: Place, original: Raw) -> Raw:
+        """Have the original say that its volume is in this target; of two targets, one is first."""
+        node = _volume_in(original)
+        if node == place.item.node:
+            return original
+        if node and self._settled(place.item._replace(node=node), ()):
+            raise Elsewhere(f"the volume of {place.title} is in {node}, not in {place.item.node}")
+        if not node and original["spec"].get("volumeName"):
+            raise Blocked(
+                f"{place.title} is bound to a volume of this cluster, whose data target {place.target.title} does not"
+                f" have; annotate it with {names.ANNOTATION_VOLUME_IN}={place.item.node} if it may begin there empty"
+            )
+        return await self._mark(place, original, place.item.node)
+
+    async def _mark(self, place: Place, original: Raw, node: str | None) -> Raw:
+        metadata = original["metadata"]
+        body = {
+            "metadata": {
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+                "annotations": {names.ANNOTATION_VOLUME_IN: node},
+            }
+        }
+        raw = b""
+        with contextlib.suppress(NotFound):
+            raw = await self._source.patch_raw(place.item.kind, place.item.name, body, place.item.namespace)
+        return place.originals.absorb(raw).decode() if raw else original
+
+    def _settled(self, item: Item, but: Collection[Key]) -> bool:
+        """Whether a target has data of a claim, or may have: it cannot be asked, or a pod there uses it."""
+        target, informer = self._deps.targets.by_node(item.node), self._copies_of(item.node)
+        if target is None or informer is None or not target.ready:
+            return True
+        copy = informer.store.get(item.key)
+        return (copy is not None and copy.phase in HAS_VOLUME) or bool(set(self._needs.pods(item)) - set(but))
+
+    def _claim(self, place: Place, original: Raw) -> Raw:
+        key = place.target.key
+        target = self._objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        annotation = names.annotation(target.annotations, names.STORAGE_CLASSES) if target is not None else None
+        try:
+            classes = storage_classes(annotation)
+        except InvalidMapping as error:
+            field = f"annotation {names.SHORT_PREFIX}{names.STORAGE_CLASSES} of target {place.target.title}"
+            raise Blocked(f"{place.title} is not created in target {place.target.title}: {field}: {error}") from error
+        name, uid = self._deps.settings.cluster_name, self._deps.cluster_uid
+        return claim_of(original, classes, cluster_name=name, cluster_uid=uid)
+
+
+def _volume_in(original: Raw) -> str:
+    return str((original["metadata"].get("annotations") or {}).get(names.ANNOTATION_VOLUME_IN) or "")

@@ -1,0 +1,51 @@
+"""Volume claims in targets: the source's claim as it was before a cluster made a volume of it. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS
+from agent.model.copies import Raw, copy_of
+
+_OF_THE_BINDING = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/")
+"""Prefixes of annotations by which the controllers of one cluster talk about its volume."""
+
+
+class InvalidMapping(ValueError):
+    """Storage classes that cannot be read; the message says which part."""
+
+
+def storage_classes(text: str | None) -> dict[str, str]:
+    """The mapping of a Target's annotation, as `here=there,other=`.
+
+    :raises InvalidMapping: if a part is not of this form
+    """
+    classes: dict[str, str] = {}
+    for part in filter(None, map(str.strip, (text or "").split(","))):
+        here, equals, there = part.partition("=")
+        if not equals or not here.strip():
+            raise InvalidMapping(f"{part!r} is not HERE=THERE, two names of storage classes")
+        classes[here.strip()] = there.strip()
+    return classes
+
+
+def claim_of(original: Mapping[str, Any], classes: Mapping[str, str], *, cluster_name: str, cluster_uid: str) -> Raw:
+    """The claim to create in a target: same spec without the volume, its storage class by the mapping."""
+    claim = copy_of(PERSISTENT_VOLUME_CLAIMS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    metadata = claim["metadata"]
+    metadata["annotations"] = {
+        key: value for key, value in metadata["annotations"].items() if not key.startswith(_OF_THE_BINDING)
+    }
+    spec = {field: value for field, value in original["spec"].items() if field != "volumeName"}
+    if spec.get("storageClassName") in classes:
+        spec["storageClassName"] = classes[spec["storageClassName"]]
+        if not spec["storageClassName"]:
+            del spec["storageClassName"]
+    return {**claim, "spec": spec}
+
+
+def growth(original: Mapping[str, Any], copy: Mapping[str, Any]) -> Raw:
+    """Merge patch that has a claim ask for as much as its original does now; {} when it does."""
+    wanted = (original["spec"].get("resources") or {}).get("requests") or {}
+    if wanted == ((copy["spec"].get("resources") or {}).get("requests") or {}):
+        return {}
+    return {"spec": {"resources": {"requests": wanted}}}

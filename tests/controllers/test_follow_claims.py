@@ -1,0 +1,164 @@
+"""Volume claims follow into one target, and pods stay with their data."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.api import names
+from agent.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS, Kind
+from agent.controllers.follow import FollowRoom
+from agent.controllers.follow.claims import Elsewhere
+from agent.controllers.target import TargetRoom
+from agent.kube.store import Object
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.test_follow import STILL_SECONDS, told
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+CLAIMS = PERSISTENT_VOLUME_CLAIMS
+VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+SPEC: Raw = {
+    "accessModes": ["ReadWriteMany"],
+    "resources": {"requests": {"storage": "1Gi"}},
+    "storageClassName": "none",
+}
+DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+async def mark(pair: Pair) -> str | None:
+    """Where the claim says that its volume is."""
+    found = await pair.here.get(CLAIMS, "data", pair.namespace)
+    return (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_VOLUME_IN)
+
+
+async def marked(pair: Pair, target: str | None) -> None:
+    node = names.virtual_node(pair.namespace, target) if target else None
+
+    async def probe() -> bool:
+        return await mark(pair) == node
+
+    await eventually(probe)
+
+
+async def bind(pair: Pair) -> None:
+    """Give the target a volume for the claim, which its own controllers bind to it."""
+    volume = {
+        "metadata": {"name": pair.namespace},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "none",
+            "hostPath": {"path": "/none"},
+            "claimRef": {"namespace": pair.namespace, "name": "data"},
+        },
+    }
+    await pair.there.create(VOLUMES, volume)
+    await pair.copy(CLAIMS, "data", lambda copy: copy["status"]["phase"] == "Bound")
+
+
+async def test_a_claim_is_created_in_the_target_of_its_pod_and_says_so(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom) as target:
+        pod = await pair.pod("web", volumes=DATA)
+        copy = await pair.copy(CLAIMS, "data")
+        assert {field: copy["spec"][field] for field in SPEC} == SPEC
+        await marked(pair, "eu")
+        assert pair.deps is not None
+        await pair.deps.provisions.ensure(pod, target)
+
+
+async def test_a_volume_stays_with_all_pods_gone_and_goes_with_its_claim(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom) as target:
+        pod = await pair.pod("web", volumes=DATA)
+        await bind(pair)
+        assert pair.deps is not None
+        deps, proxy = pair.deps, Object(PODS, msgspec.json.encode(pod))
+        await until(lambda: deps.provisions.places(proxy) == {"data": target.node_name})
+        await pair.end("web")
+        await asyncio.sleep(STILL_SECONDS)
+        await pair.copy(CLAIMS, "data")
+        await marked(pair, "eu")
+        assert deps.provisions.places(proxy) == {"data": target.node_name}
+        await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)
+        await pair.here.delete(CLAIMS, "data", pair.namespace)
+        await pair.gone(CLAIMS, "data")
+    await pair.there.delete(VOLUMES, pair.namespace)
+
+
+async def test_a_claim_without_a_volume_goes_with_its_last_pod(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom):
+        await pair.pod("web", volumes=DATA)
+        await pair.copy(CLAIMS, "data")
+        await pair.end("web")
+        await pair.gone(CLAIMS, "data")
+        await marked(pair, None)
+
+
+async def test_pods_of_one_claim_go_to_one_target(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom) as eu:
+        us = await pair.connect("us")
+        assert pair.deps is not None
+        one = await pair.pod("one", volumes=DATA)
+        await marked(pair, "eu")
+        assert pair.deps.provisions.places(Object(PODS, msgspec.json.encode(one))) == {}
+        two = await pair.pod("two", target="us", volumes=DATA)
+        proxies = pair.deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        await until(lambda: proxies.store.get((pair.namespace, "two")))
+        with pytest.raises(Elsewhere, match=eu.node_name):
+            await pair.deps.provisions.ensure(two, us)
+        assert pair.deps.provisions.places(Object(PODS, msgspec.json.encode(two))) == {"data": eu.node_name}
+        await pair.end("one")
+        await marked(pair, "us")
+
+
+async def test_somebody_elses_claim_of_that_name_is_the_one_to_use(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    made = await pair.there.create(CLAIMS, {"metadata": {"name": "data"}, "spec": SPEC}, pair.namespace)
+    async with pair.at_work(FollowRoom) as target:
+        pod = await pair.pod("web", volumes=DATA)
+        assert pair.deps is not None
+        await pair.deps.provisions.ensure(pod, target)
+        await asyncio.sleep(STILL_SECONDS)
+        assert await mark(pair) is None
+        found = await pair.there.get(CLAIMS, "data", pair.namespace)
+        assert found["metadata"]["uid"] == made["metadata"]["uid"]
+        assert await pair.here.list(EVENTS, pair.namespace, fields="reason=FollowBlocked") == []
+
+
+async def test_a_claim_whose_volume_is_here_does_not_begin_empty_there(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec={**SPEC, "volumeName": "of-this-cluster"})
+    async with pair.at_work(FollowRoom) as target:
+        await pair.pod("web", volumes=DATA)
+        assert names.ANNOTATION_VOLUME_IN in await told(pair, "Pod", "web", "bound to a volume")
+        assert await pair.no_copy(CLAIMS, "data")
+        body = {"metadata": {"annotations": {names.ANNOTATION_VOLUME_IN: target.node_name}}}
+        await pair.here.patch(CLAIMS, "data", body, pair.namespace)
+        copy = await pair.copy(CLAIMS, "data")
+        assert "volumeName" not in copy["spec"]
+
+
+async def test_storage_classes_are_those_of_the_target_and_a_volume_does_not_hold_its_target(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": "fast"})
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
+    annotations = {names.SHORT_PREFIX + names.STORAGE_CLASSES: "fast=none"}
+    await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
+    async with running(pair.clusters[0], TargetRoom, FollowRoom, follow_linger=0.5, release_after=600.0):
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+        await pair.pod("web", volumes=DATA)
+        copy = await pair.copy(CLAIMS, "data")
+        assert copy["spec"]["storageClassName"] == "none"
+        await bind(pair)
+        await pair.here.delete(TARGETS, "eu", pair.namespace)
+        await gone(lambda: pair.here.get(TARGETS, "eu", pair.namespace))
+        await pair.copy(CLAIMS, "data")
+    await pair.there.delete(VOLUMES, pair.namespace)
