@@ -24,6 +24,7 @@ class Scene:
         self.demands = Demands()
         self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, changed)
         self._places = Places(deps, self.nodes, changed)
+        self._provisions = deps.provisions
         self._weights = deps.settings.weights
         self._turn = 0
 
@@ -33,7 +34,7 @@ class Scene:
         :raises InvalidPod: if its manifest is unusable
         """
         started = time.perf_counter()
-        demand = self.demands.of(pod)
+        demand = self.demands.of(pod).beside(self._provisions.places(pod))
         self.world.refresh()
         self._turn += 1
         places = self._places.serving(pod.namespace)

@@ -69,6 +69,7 @@ def rank(demand: Demand, places: Sequence[Place], holdings: Holdings, weights: W
 
     :param turn: a number that grows with every pod; which of several equally good targets comes first goes round by it
     """
+    places, away = _beside_volumes(demand, places)
     entries = examine(demand, places, holdings, weights)
     together = Together.of(demand, entries, holdings)
     if together is None:
@@ -83,11 +84,30 @@ def rank(demand: Demand, places: Sequence[Place], holdings: Holdings, weights: W
     return Ranking(
         order=(*untried, *tried),
         untried=len(untried),
-        refused=tuple((entry.place, verdict) for entry, verdict in refused if verdict.reason != "OtherNamespace"),
+        refused=(
+            *away,
+            *((entry.place, verdict) for entry, verdict in refused if verdict.reason != "OtherNamespace"),
+        ),
         pending=_pending(refused) if not feasible else (),
         parts=parts,
         examined=entries,
     )
+
+
+def _beside_volumes(
+    demand: Demand, places: Sequence[Place]
+) -> tuple[Sequence[Place], tuple[tuple[Place, Verdict], ...]]:
+    """Targets that have all volumes of the pod's claims, and the others with the reason."""
+    if not demand.volumes:
+        return places, ()
+    away = []
+    for place in places:
+        claims = sorted(claim for claim, node in demand.volumes.items() if node != place.node_name)
+        if claims:
+            message = f"the volume of claim {claims[0]} is in {demand.volumes[claims[0]]}"
+            away.append((place, Verdict("VolumeElsewhere", message)))
+    elsewhere = {place.node_name for place, _ in away}
+    return [place for place in places if place.node_name not in elsewhere], tuple(away)
 
 
 def _divide(entries: Sequence[Examined], together: Together) -> tuple[list[Examined], list[tuple[Examined, Verdict]]]:

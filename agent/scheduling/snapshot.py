@@ -1,6 +1,7 @@
 """What the scheduler sees: one pod's demand, and every target at one moment."""
 
 import copy
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,8 @@ class Demand:
     priority: int = 0
     attempts: Mapping[str, str] = field(default_factory=dict)
     """Virtual node to the reason why the pod could not be scheduled there."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claims to the virtual node that has their volume."""
 
     @property
     def namespace(self) -> str:
@@ -102,6 +105,10 @@ class Demand:
     def images(self) -> frozenset[str]:
         """Its containers' images."""
         return self.wants.images
+
+    def beside(self, volumes: Mapping[str, str]) -> "Demand":
+        """The same pod with the volumes of its claims, by the virtual node that has each."""
+        return dataclasses.replace(self, volumes=volumes) if volumes else self
 
     def after(self, attempts: Mapping[str, str]) -> "Demand":
         """The same pod with other attempts."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS
-from agent.api.names import LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID
+from agent.api.kinds import CONFIGMAPS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS, Kind
+from agent.api.names import ANNOTATION_VOLUME_IN, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from tests.e2e import manifests
@@ -230,3 +230,68 @@ async def test_deletions_while_the_agent_is_dead_and_the_target_cut_off(fleet: F
         with pytest.raises(NotFound):
             await fleet.clients["us"].get(SECRETS, "web", namespace)
         await fleet.ready(namespace, "us")
+
+
+STORAGE = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+VOLUMES_EACH = 5
+
+
+@contextlib.asynccontextmanager
+async def volumes(fleet: Fleet, name: str) -> AsyncIterator[None]:
+    """Some volumes in both targets, which claims of a storage class get when their pod has a node; none here."""
+    for cluster in ("us", "eu"):
+        client = fleet.clients[cluster]
+        mode = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+        await client.create(STORAGE, {"metadata": {"name": name}, **mode})
+        for number in range(VOLUMES_EACH):
+            spec = {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": name,
+                "hostPath": {"path": "/none"},
+            }
+            await client.create(VOLUMES, {"metadata": {"name": f"{name}-{number}"}, "spec": spec})
+    yield
+    for cluster in ("us", "eu"):
+        await fleet.clients[cluster].delete(STORAGE, name)
+        for number in range(VOLUMES_EACH):
+            await fleet.clients[cluster].delete(VOLUMES, f"{name}-{number}")
+
+
+async def where(fleet: Fleet, namespace: str, count: int) -> dict[str, str]:
+    """The virtual node of each pod of the StatefulSet, once all run."""
+    pods = await fleet.running(namespace, "db", count)
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
+
+
+async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_its_data(
+    fleet: Fleet, namespace: str
+) -> None:
+    async with volumes(fleet, namespace):
+        db = manifests.stateful_set("db", 4)
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim["storageClassName"] = namespace
+        db["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+        await fleet.source.create(manifests.STATEFULSETS, db, namespace)
+        before = await where(fleet, namespace, 4)
+        assert len(set(before.values())) == 2
+        for pod, node in before.items():
+            found = await fleet.source.get(PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", namespace)
+            assert found["metadata"]["annotations"][ANNOTATION_VOLUME_IN] == node
+        old = await fleet.pods(namespace, "db")
+        for each in old:
+            await fleet.source.delete(PODS, each["metadata"]["name"], namespace)
+
+        async def made_again() -> bool:
+            uids = {each["metadata"]["uid"] for each in await fleet.pods(namespace, "db")}
+            return len(uids) == 4 and not uids & {each["metadata"]["uid"] for each in old}
+
+        await fleet.until("all pods are new ones", made_again, about=namespace)
+        assert await where(fleet, namespace, 4) == before
+        for replicas in (1, 6):
+            await fleet.source.patch(manifests.STATEFULSETS, "db", {"spec": {"replicas": replicas}}, namespace)
+            now = await where(fleet, namespace, replicas)
+            assert {pod: node for pod, node in now.items() if pod in before}.items() <= before.items()
+        await fleet.agree(namespace)
+        await fleet.source.delete(manifests.STATEFULSETS, "db", namespace)

@@ -202,3 +202,21 @@ def test_what_is_remembered_of_a_template_is_what_would_be_found_out_again(steps
             fresh.put(resident.demand, resident.node, flying=resident.demand.uid in holding.flying, unborn=True)
         found, wanted = rank(warm, places, held, WEIGHTS), rank(demand(cpu="1"), places, fresh, WEIGHTS)
         assert (found.order, found.refused) == (wanted.order, wanted.refused)
+
+
+def test_a_pod_goes_where_the_volumes_of_its_claims_are() -> None:
+    asks = demand().beside({"data": "admiralty-default-us"})
+    found = rank(asks, (EU, US, AP), holdings(us=9), WEIGHTS)
+    assert [each.title for each in found.order] == ["us"]
+    want = "the volume of claim data is in admiralty-default-us"
+    assert [(each.title, verdict.reason, verdict.message) for each, verdict in found.refused] == [
+        ("eu", "VolumeElsewhere", want),
+        ("ap", "VolumeElsewhere", want),
+    ]
+
+
+def test_a_pod_whose_volumes_are_in_several_targets_can_go_nowhere() -> None:
+    asks = demand().beside({"a": "admiralty-default-us", "b": "admiralty-default-eu"})
+    found = rank(asks, (EU, US), holdings(), WEIGHTS)
+    assert found.order == ()
+    assert len(found.refused) == 2
