@@ -76,7 +76,8 @@ class Targets:
             sentences += _sentence("service account", account, namespace, without, len(inventories))
         for claim in claims:
             without = _without(claim, {name: one.persistent_volume_claims for name, one in inventories.items()})
-            sentences += _sentence("persistent volume claim", claim, namespace, without, len(inventories))
+            told = _sentence("persistent volume claim", claim, namespace, without, len(inventories))
+            sentences += [f"{sentence}, or follows the pod from here" for sentence in told]
         return sentences
 
     def _usable(self, namespace: str) -> Iterator[Object]:

@@ -90,7 +90,7 @@ def test_what_a_target_does_not_have_is_named_with_the_target(two: Targets) -> N
     )
     assert claim == (
         "persistent volume claim cache does not exist in namespace default of Target eu: "
-        "the pod cannot run there until it does"
+        "the pod cannot run there until it does, or follows the pod from here"
     )
 
 
