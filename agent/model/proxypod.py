@@ -85,6 +85,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         annotations[names.ANNOTATION_MANIFEST] = _manifest(pod)
     _check_regexp(annotations)
     _check_scheduling(annotations)
+    _check_group(annotations)
     _check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
     return {
@@ -212,6 +213,30 @@ def _check_scheduling(annotations: Mapping[str, str]) -> None:
         key = _written_key(annotations, names.SCHEDULING)
         wanted = " or ".join(names.SCHEDULING_MODES)
         raise InvalidPod(f"metadata.annotations[{key}]", f"must be {wanted}, not {mode!r}")
+
+
+def _check_group(annotations: Mapping[str, str]) -> None:
+    size, policy = (names.annotation(annotations, key) for key in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY))
+    name = names.annotation(annotations, names.POD_GROUP)
+    if name is None:
+        return
+    if not name:
+        raise InvalidPod(
+            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP)}]",
+            "is empty: write the name of the group",
+        )
+    if size is None or not (size.isascii() and size.isdecimal() and 0 < len(size) < 10 and int(size)):
+        told = "is missing" if size is None else f"must be a number from 1, not {size!r}"
+        raise InvalidPod(
+            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_SIZE)}]",
+            f"{told}: write how many pods start together",
+        )
+    if policy is not None and policy not in names.POD_GROUP_POLICIES:
+        wanted = " or ".join(names.POD_GROUP_POLICIES)
+        raise InvalidPod(
+            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_POLICY)}]",
+            f"must be {wanted}, not {policy!r}",
+        )
 
 
 def _check_size(annotations: Mapping[str, str]) -> None:

@@ -272,3 +272,25 @@ def test_times_in_a_yaml_manifest_stay_strings() -> None:
     text = "metadata: {creationTimestamp: 2026-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}"
     source = source_pod({"metadata": {"annotations": {MANIFEST: text}}})
     assert source["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({"group": ""}, "multicluster/group]: is empty"),
+        ({"group": "a"}, "multicluster/group-size]: is missing: write how many pods start together"),
+        ({"group": "a", "group-size": "0"}, "multicluster/group-size]: must be a number from 1, not '0'"),
+        ({"group": "a", "group-size": "many"}, "must be a number from 1, not 'many'"),
+        ({"group": "a", "group-size": "2", "group-policy": "best"}, "must be any or one-cluster, not 'best'"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(annotations: dict[str, str], told: str) -> None:
+    keys = {f"multicluster/{key}": value for key, value in annotations.items()}
+    with pytest.raises(InvalidPod) as refused:
+        proxy_pod(pod(annotations=keys), [])
+    assert told in str(refused.value)
+
+
+def test_a_group_with_a_size_is_accepted_under_either_prefix() -> None:
+    for prefix in (P, "multicluster/"):
+        proxy_pod(pod(annotations={prefix + "group": "a", prefix + "group-size": "3"}), [])
