@@ -224,6 +224,29 @@ async def test_a_target_being_removed_waits_until_it_is_drained(
     await client.patch(PODS, "waiting", {"metadata": {"finalizers": None}}, namespace)
 
 
+async def test_a_pod_that_has_only_a_candidate_in_a_target_being_removed_is_not_deleted(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS) as deps:
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await condition(client, namespace, "c1", "Ready", "True")
+        pod = await client.create(PODS, proxy("waiting", namespace, "c1", "c2"))
+        manifest = chaperon("candidate", namespace, deps.cluster_uid)
+        manifest["metadata"]["annotations"] = {ANNOTATION_PARENT_NAME: "waiting"}
+        manifest["metadata"]["labels"][LABEL_PARENT_UID] = pod["metadata"]["uid"]
+        await client.create(CHAPERONS, manifest)
+        await client.delete(TARGETS, "c1", namespace)
+        await condition(client, namespace, "c1", "Drained", "False", "Draining")
+        assert (await client.get(PODS, "waiting", namespace))["metadata"]["finalizers"] == [
+            finalizer(namespace, target) for target in ("c1", "c2")
+        ]
+        # What the scheduler does as soon as the virtual node says that the target is being removed.
+        await client.delete(CHAPERONS, "candidate", namespace)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        assert await freed(client, namespace, "waiting", "c2")
+        assert not await terminating(client, namespace, "waiting")
+
+
 async def terminating(client: Client, namespace: str, name: str) -> bool:
     return "deletionTimestamp" in (await client.get(PODS, name, namespace))["metadata"]
 

@@ -128,7 +128,13 @@ def test_a_target_that_is_connecting_is_given_five_seconds() -> None:
 
 
 def pod(**fields: Any) -> Pod:
-    base: dict[str, Any] = {"here": False, "claimed": False, "placed": False, "deleting": False, "finalizers": (OURS,)}
+    base: dict[str, Any] = {
+        "here": False,
+        "claimed": False,
+        "chaperon": "none",
+        "deleting": False,
+        "finalizers": (OURS,),
+    }
     return Pod(key=("default", "p"), uid="u", version="1", **{**base, **fields})
 
 
@@ -147,7 +153,7 @@ def test_a_target_waits_for_its_last_chaperon() -> None:
 
 
 def test_pods_that_run_there_are_deleted() -> None:
-    for placed in (pod(here=True), pod(placed=True)):
+    for placed in (pod(here=True), pod(chaperon="placed")):
         step = drain(leaving(placed))
         assert step.actions == (DeletePod(placed),)
         assert not step.drained
@@ -163,6 +169,15 @@ def test_a_claimed_pod_is_deleted_when_nobody_can_tell_whether_it_has_a_delegate
     claimed = pod(claimed=True)
     assert drain(leaving(claimed, ready=False)).actions == (DeletePod(claimed),)
     assert drain(leaving(claimed)).actions == (FreePod(claimed, ()),)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_pod_that_has_only_a_candidate_there_is_let_go_when_that_is_gone(ready: bool) -> None:
+    waiting = pod(chaperon="candidate")
+    step = drain(leaving(waiting, ready=ready, chaperons=True))
+    assert step.actions == ()
+    assert not step.drained
+    assert drain(leaving(waiting, ready=ready, forced=True)).actions == (FreePod(waiting, ()),)
 
 
 def test_a_terminating_pod_is_left_to_feedback() -> None:

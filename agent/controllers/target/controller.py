@@ -215,13 +215,26 @@ class TargetRoom(Controller[Key]):
                     finalizers=tuple(pod.finalizers),
                     here=pod.node_name == node,
                     claimed=pod.known.claim == node,
-                    placed=pod.key in parents,
+                    chaperon=self._chaperon(pod, obj.key, node) if pod.key in parents else "none",
                     deleting=pod.deleting,
                 )
                 for pod in pods.values()
             ),
             chaperons=bool(left) or (connected is not None and self._deps.provisions.left_in(connected)),
         )
+
+    def _chaperon(self, pod: Object, target: Key, node: str) -> decide.Chaperon:
+        """What a pod has in a target: in mode `reserve` nothing starts without a claim that names it, and leave."""
+        found: decide.Chaperon = "none"
+        for placed in self._deps.chaperons.of(pod.key):
+            mine = placed.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+            if placed.target.key != target or not mine:
+                continue
+            claimed = pod.known.claim == node and pod.known.claim_uid in ("", placed.chaperon.uid)
+            if claimed or names.ANNOTATION_IS_ALLOWED in placed.chaperon.annotations:
+                return "placed"
+            found = "candidate"
+        return found
 
     async def _apply(self, action: decide.DeletePod | decide.FreePod) -> None:
         namespace, name = action.pod.key

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
@@ -115,6 +115,10 @@ def only_words_differ(old: Conditions | None, new: Conditions) -> bool:
     ]
 
 
+Chaperon = Literal["none", "candidate", "placed"]
+"""A candidate has no leave to start and no claim: it is only taken away, which the scheduler does."""
+
+
 @dataclass(frozen=True)
 class Pod:
     """A proxy pod that has to do with a target being removed."""
@@ -127,8 +131,8 @@ class Pod:
     """It is bound to the target's virtual node."""
     claimed: bool
     """It may have been sent there, without our knowing the outcome."""
-    placed: bool
-    """It has a chaperon in the target."""
+    chaperon: Chaperon
+    """What it has in the target."""
     deleting: bool
 
 
@@ -198,7 +202,7 @@ def drain(view: Leaving) -> Drain:
 def _empty(view: Leaving, pod: Pod) -> Iterable[DeletePod | FreePod]:
     if pod.deleting:
         return
-    if pod.here or pod.placed or (pod.claimed and not view.ready):
+    if pod.here or pod.chaperon == "placed" or (pod.claimed and not view.ready):
         yield DeletePod(pod)
-    else:
+    elif pod.chaperon == "none" or view.forced:
         yield FreePod(pod, tuple(finalizer for finalizer in pod.finalizers if finalizer != view.finalizer))
