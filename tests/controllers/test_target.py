@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS, TARGETS
-from agent.api.names import ANNOTATION_PARENT_NAME, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, finalizer, virtual_node
+from agent.api.names import (
+    ANNOTATION_PARENT_NAME,
+    LABEL_PARENT_CLUSTER_UID,
+    LABEL_PARENT_UID,
+    SCHEDULER_CANDIDATE,
+    finalizer,
+    virtual_node,
+)
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
@@ -234,6 +241,7 @@ async def test_a_pod_that_has_only_a_candidate_in_a_target_being_removed_is_not_
         manifest = chaperon("candidate", namespace, deps.cluster_uid)
         manifest["metadata"]["annotations"] = {ANNOTATION_PARENT_NAME: "waiting"}
         manifest["metadata"]["labels"][LABEL_PARENT_UID] = pod["metadata"]["uid"]
+        manifest["spec"]["schedulerName"] = SCHEDULER_CANDIDATE
         await client.create(CHAPERONS, manifest)
         await client.delete(TARGETS, "c1", namespace)
         await condition(client, namespace, "c1", "Drained", "False", "Draining")

@@ -231,7 +231,8 @@ class TargetRoom(Controller[Key]):
             if placed.target.key != target or not mine:
                 continue
             claimed = pod.known.claim == node and pod.known.claim_uid in ("", placed.chaperon.uid)
-            if claimed or names.ANNOTATION_IS_ALLOWED in placed.chaperon.annotations:
+            gated = placed.chaperon.scheduler_name == names.SCHEDULER_CANDIDATE
+            if claimed or not gated or names.ANNOTATION_IS_ALLOWED in placed.chaperon.annotations:
                 return "placed"
             found = "candidate"
         return found
