@@ -5,6 +5,7 @@ Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and p
 Absent target: keeps the last known status; a terminating proxy pod waits for it.
 """
 
+import asyncio
 import logging
 
 from agent.api import names
@@ -13,6 +14,7 @@ from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.feedback import decide as room
+from agent.controllers.feedback.strays import Stray, Strays
 from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
@@ -33,11 +35,16 @@ class Feedback(Controller[Key]):
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._agreed: dict[Key, tuple[str, str]] = {}
         """Versions of a proxy pod and its chaperon with nothing to bring home."""
+        self._strays = Strays(self._delete_stray)
         self._proxies.store.index("node", lambda pod: (pod.node_name,))
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
         self.watch(self._proxies, lambda pod: (pod.key,))
         deps.chaperons.subscribe(self.queue.add)
         deps.targets.on_change(self._target_changed)
+
+    async def run(self) -> None:
+        """Reconcile, and delete strays, until cancelled."""
+        await asyncio.gather(super().run(), self._strays.run())
 
     async def reconcile(self, key: Key) -> float | None:
         """Compare proxy pod and chaperons, act on the difference."""
@@ -50,11 +57,20 @@ class Feedback(Controller[Key]):
         view, targets = self._gather(key)
         self._agreed.pop(key, None)
         for action in room.decide(view):
+            if isinstance(action, room.DeleteChaperon) and _lives(view):
+                self._strays.queue.add(Stray(key, action.delegate.uid))
+                continue
             written = await self._apply(key, view, targets, action)
             versions = (written, versions[1]) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
         return None
+
+    async def _delete_stray(self, key: Key, uid: str) -> None:
+        view, targets = self._gather(key)
+        for action in room.decide(view) if _lives(view) else ():
+            if isinstance(action, room.DeleteChaperon) and action.delegate.uid == uid:
+                await self._apply(key, view, targets, action)
 
     def _versions(self, proxy: Object | None) -> tuple[str, str] | None:
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
@@ -183,3 +199,7 @@ class Feedback(Controller[Key]):
             await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
         except (NotFound, Conflict):
             return
+
+
+def _lives(view: room.View) -> bool:
+    return view.proxy is not None and "deletionTimestamp" not in view.proxy["metadata"]

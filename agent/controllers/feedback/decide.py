@@ -24,6 +24,11 @@ class Delegate:
         return str(self.chaperon["metadata"]["labels"].get(names.LABEL_PARENT_UID, ""))
 
     @property
+    def uid(self) -> str:
+        """Of the chaperon."""
+        return str(self.chaperon["metadata"].get("uid", ""))
+
+    @property
     def deleting(self) -> bool:
         """Whether it is being deleted already."""
         return "deletionTimestamp" in self.chaperon["metadata"]
