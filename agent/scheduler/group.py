@@ -52,6 +52,8 @@ def stage(group: Group) -> Stage:
 
 def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
     """What the members may do. `rivals` are the stages of all other groups of this source."""
+    if not any(member.live for member in group.members):
+        return Verdict({}, _rest(group.memory))
     begun = _begun(group)
     if begun is not None:
         return _verdict(group, Gate(only=_only(group, begun)), _rest(group.memory))
