@@ -41,6 +41,11 @@ class Drop(NamedTuple):
     node_name: str
 
 
+class _Rest(NamedTuple):
+    until: float
+    reason: str
+
+
 class Couriers(Controller[Send | Drop]):
     """One errand per key."""
 
@@ -53,7 +58,7 @@ class Couriers(Controller[Send | Drop]):
         self._scene = scene
         self._writes = writes
         self._under_way: dict[str, set[str]] = {}
-        self._resting: dict[str, dict[str, float]] = {}
+        self._resting: dict[str, dict[str, _Rest]] = {}
 
     def run_errand(self, errand: Send | Drop) -> None:
         """Have it done."""
@@ -68,7 +73,17 @@ class Couriers(Controller[Send | Drop]):
     def resting(self, uid: str) -> frozenset[str]:
         """Virtual nodes whose targets refused a candidate of a pod a moment ago."""
         now = time.monotonic()
-        return frozenset(node for node, until in self._resting.get(uid, {}).items() if until > now)
+        return frozenset(node for node, rest in self._resting.get(uid, {}).items() if rest.until > now)
+
+    def refusals(self, uid: str) -> dict[str, str]:
+        """Why, by virtual node."""
+        return {node: rest.reason for node, rest in self._resting.get(uid, {}).items()}
+
+    def rest_left(self, uid: str) -> float | None:
+        """In how many seconds the first of these may be asked again, None when none rests."""
+        now = time.monotonic()
+        left = (rest.until - now for rest in self._resting.get(uid, {}).values() if rest.until > now)
+        return min(left, default=None)
 
     def forget(self, uid: str) -> None:
         """A pod needs no candidates any more."""
@@ -80,7 +95,7 @@ class Couriers(Controller[Send | Drop]):
         target = self._deps.targets.by_node(key.node_name)
         if isinstance(key, Drop):
             if target is not None and target.ready:
-                await self._drop(target, key)
+                await self.drop(target, key)
             return None
         pod = self._scene.proxies.store.get(key.pod)
         wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
@@ -99,10 +114,10 @@ class Couriers(Controller[Send | Drop]):
         except InvalidPod as error:
             await self._refused(errand, pod, str(error))
         except (Foreign, Forbidden, Invalid, NotFound) as error:
-            await self._refused(errand, pod, f"{target.title}: cannot create PodChaperon: {error}")
+            await self._refused(errand, pod, f"cannot create PodChaperon: {error}")
 
     async def _refused(self, errand: Send, pod: Object, message: str) -> None:
-        self._resting.setdefault(errand.uid, {})[errand.node_name] = time.monotonic() + REST_SECONDS
+        self._resting.setdefault(errand.uid, {})[errand.node_name] = _Rest(time.monotonic() + REST_SECONDS, message)
         await self._writes.remember(pod.decode(), errand.node_name, message, "reserve")
 
     def _done(self, errand: Send) -> None:
@@ -112,7 +127,8 @@ class Couriers(Controller[Send | Drop]):
             if not nodes:
                 del self._under_way[errand.uid]
 
-    async def _drop(self, target: Target, errand: Drop) -> None:
+    async def drop(self, target: Target, errand: Drop) -> None:
+        """Delete a chaperon now. Raises KubeError."""
         namespace, name = errand.chaperon
         try:
             await target.cluster.client.delete(

@@ -233,7 +233,7 @@ def _why_not(view: View) -> str:
         return ""
     if not places:
         return "no target passes the filters"
-    return "; ".join(f"{node}: {refusals[node]}" for node in places if node in refusals)
+    return "; ".join(f"{node}: {refusals.get(node, 'takes no candidate')}" for node in places)
 
 
 def _raise(sighting: Sighting) -> list[Step]:

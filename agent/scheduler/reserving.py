@@ -3,10 +3,10 @@
 import time
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import PODS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import NotFound, Unreachable
+from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.scheduler import reserve as room
@@ -21,6 +21,7 @@ from agent.scheduling.explain import explain
 from agent.scheduling.ranking import UNROOMY, Ranking
 
 _AGAIN_SECONDS = 0.05
+_CROWDED_SECONDS = 0.1
 
 
 class Reserving:
@@ -105,11 +106,13 @@ class Reserving:
                     return None
                 case steps.Unclaim():
                     await self._unclaim(pod)
-                case steps.GiveUp(reason, uid, _):
-                    await self._give_up(pod, view, reason, uid)
+                case steps.GiveUp():
+                    await self._give_up(pod, step)
                 case _:
-                    await self._change(pod, step)
-        return again
+                    if await self._change(pod, step):
+                        return _CROWDED_SECONDS
+        left = self._couriers.rest_left(pod.uid)
+        return left if again == WAITING and left is not None else again
 
     async def _claim(self, pod: Object, node: str, uid: str) -> None:
         """One write guarded by the pod's version; only the chaperon that it names may be allowed."""
@@ -137,28 +140,34 @@ class Reserving:
         annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}
         await self._writes.patch(proxy["metadata"], {"resourceVersion": pod.version, "annotations": annotations})
 
-    async def _give_up(self, pod: Object, view: room.View, reason: str, uid: str) -> None:
-        placed = self._placed(pod, uid)
+    async def _give_up(self, pod: Object, step: steps.GiveUp) -> None:
+        """Remember first: what is gone cannot be asked any more why it was refused."""
+        placed = self._placed(pod, step.uid)
         if placed is not None:
             target, chaperon = placed
-            await self._writes.give_up(pod.decode(), target, chaperon.decode(), reason, "reserve")
+            await self._writes.remember(pod.decode(), target.node_name, step.reason, "reserve")
+            await self._couriers.drop(target, Drop(chaperon.key, step.uid, step.version, target.node_name))
 
-    async def _change(self, pod: Object, step: steps.Step) -> None:
-        """Change one chaperon, guarded by its UID, and where it matters by its version."""
+    async def _change(self, pod: Object, step: steps.Step) -> bool:
+        """Change one chaperon, guarded by its UID and version; whether too many wait for its target already."""
         if not isinstance(step, steps.Allow | steps.Raise | steps.Delete):
-            return
+            return False
         placed = self._placed(pod, step.uid, step.node_name)
         if placed is None:
-            return
+            return False
         target, chaperon = placed
-        match step:
-            case steps.Allow(_, uid, version):
-                await self._annotate(target, chaperon, names.ANNOTATION_IS_ALLOWED, "true", version)
-            case steps.Raise(_, uid, number):
-                await self._annotate(target, chaperon, names.ANNOTATION_RESERVE_ROUND, str(number), chaperon.version)
-            case steps.Delete(_, uid, version, confirm):
-                if not confirm or not await self._claims(pod, uid):
-                    self._couriers.run_errand(Drop(chaperon.key, uid, version, target.node_name))
+        if isinstance(step, steps.Delete):
+            if not step.confirm or not await self._claims(pod, step.uid):
+                self._couriers.run_errand(Drop(chaperon.key, step.uid, step.version, target.node_name))
+            return False
+        if self._writes.crowded_by_changes(target):
+            return True
+        if isinstance(step, steps.Allow):
+            await self._writes.annotate(target, chaperon, names.ANNOTATION_IS_ALLOWED, "true", step.version)
+        else:
+            number = str(step.round)
+            await self._writes.annotate(target, chaperon, names.ANNOTATION_RESERVE_ROUND, number, chaperon.version)
+        return False
 
     async def _claims(self, pod: Object, uid: str) -> bool:
         """Whether the proxy pod's claim names this chaperon by now."""
@@ -169,26 +178,13 @@ class Reserving:
         fresh = self._scene.proxies.absorb(raw)
         return fresh.uid == pod.uid and fresh.known.claim_uid == uid
 
-    async def _annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
-        body = {
-            "metadata": {"uid": chaperon.uid, "resourceVersion": version, "annotations": {key: value}},
-        }
-        try:
-            raw = await target.cluster.client.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
-        except NotFound:
-            return
-        except Unreachable:
-            target.doubt()
-            raise
-        target.chaperons.absorb(raw)
-
     def _placed(self, pod: Object, uid: str, node: str = "") -> tuple[Target, Object] | None:
         found = [each for each in self._deps.chaperons.of(pod.key) if each.chaperon.uid == uid]
         found.sort(key=lambda each: (not each.target.ready, each.target.node_name != node))
         return (found[0].target, found[0].chaperon) if found else None
 
     async def _tell(self, pod: Object, view: room.View, ranking: Ranking, message: str) -> None:
-        refusals = room.reasons(view)
+        refusals = self._couriers.refusals(pod.uid) | room.reasons(view)
         claim = {view.claim: message} if view.claim else {}
         text = view.gate.message or explain(ranking, refusals, claim)
         if await self._writes.say(pod.decode(), text):

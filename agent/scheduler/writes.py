@@ -34,6 +34,7 @@ class Writes:
         self._client = deps.local.client
         self._proxies = proxies
         self._sending: Counter[str] = Counter()
+        self._changing: Counter[str] = Counter()
         self.stopwatch = Stopwatch()
         self.bound: set[str] = set()
         """UIDs of pods bound by us that the watch still shows without a node."""
@@ -44,12 +45,34 @@ class Writes:
         self.stopwatch.end(uid)
 
     def crowded(self, target: Target) -> bool:
-        """Whether so many pods wait for a target to answer that others should not join them.
+        """Whether so many pods wait for a target to take a chaperon that others should not join them.
 
         One that is slow, or has just gone silent, must not hold all those who work on pods.
         """
+        return self._sending[target.node_name] >= self._most(target)
+
+    def crowded_by_changes(self, target: Target) -> bool:
+        """The same of changes to chaperons that are there."""
+        return self._changing[target.node_name] >= self._most(target)
+
+    def _most(self, target: Target) -> int:
         all_of_us = self._deps.settings.max_in_flight
-        return self._sending[target.node_name] >= max(1, all_of_us // 4 if target.slow else all_of_us * 3 // 4)
+        return max(1, all_of_us // 4 if target.slow else all_of_us * 3 // 4)
+
+    async def annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
+        """Write one annotation of a chaperon, guarded by its UID and a version of it; nothing if it is gone."""
+        body = {"metadata": {"uid": chaperon.uid, "resourceVersion": version, "annotations": {key: value}}}
+        self._changing[target.node_name] += 1
+        try:
+            raw = await target.cluster.client.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
+        except NotFound:
+            return
+        except Unreachable:
+            target.doubt()
+            raise
+        finally:
+            self._changing[target.node_name] -= 1
+        target.chaperons.absorb(raw)
 
     async def send(self, proxy: dict[str, Any], target: Target, *, reserve: bool = False) -> None:
         """Send the chaperon; an answer that it is there already is as good (ruling 2).
