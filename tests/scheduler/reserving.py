@@ -1,0 +1,193 @@
+"""The scheduler's room in mode `reserve` between real clusters, with relays that lose what they are told to."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, NAMESPACES, PODS, SERVICE_ACCOUNTS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.feedback.controller import Feedback
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.sandbox import Cluster, Sandbox
+from agent.sandbox.objects import connect
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import connected, create, elected
+from tests.controllers.rooms import eventually, running
+from tests.kube.relay import Relay
+from tests.scheduler.test_controller import waiting
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A cluster by way of a relay."""
+
+    kubeconfig: Path
+    name: str = "test"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A source whose rooms are at work, and its two targets. Relays are `near` for the source, and one per target."""
+
+    deps: Deps
+    namespace: str
+    client: Client
+    far: dict[str, Client]
+    near: Relay
+    relays: dict[str, Relay]
+    targets: dict[str, Target]
+
+    async def pods(self, *named: str, **more: Any) -> list[Raw]:
+        """Create proxy pods as the webhook would."""
+        return [await self.pod(name, **more) for name in named]
+
+    async def pod(self, name: str, *, cpu: str = "10m", annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+        """Create one."""
+        manifest = elected(name, self.namespace, **spec)
+        manifest["metadata"]["annotations"] |= annotations or {}
+        manifest["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        return await create(self.client, manifest, [*self.targets.values()])
+
+    async def delete(self, *named: str) -> None:
+        """Delete proxy pods."""
+        for name in named:
+            await self.client.delete(PODS, name, self.namespace)
+
+    async def chaperons(self, *targets: str) -> list[tuple[str, Raw]]:
+        """All chaperons, with the target they are in."""
+        return [
+            (target, chaperon)
+            for target in targets or self.far
+            for chaperon in await self.far[target].list(CHAPERONS, self.namespace)
+        ]
+
+    async def proxies(self) -> list[Raw]:
+        """All proxy pods."""
+        return await self.client.list(PODS, self.namespace)
+
+    async def run(self, count: int) -> dict[str, str]:
+        """Wait until so many pods run; returns the target of each by name."""
+
+        async def probe() -> dict[str, str]:
+            pods = await self.proxies()
+            right = len(pods) == count and all(pod["status"].get("phase") == "Running" for pod in pods)
+            return {pod["metadata"]["name"]: self._target(pod) for pod in pods} if right else {}
+
+        return await eventually(probe)
+
+    async def settled(self, count: int) -> dict[str, str]:
+        """Wait until so many pods run with one delegate each and nothing else is anywhere."""
+        where = await self.run(count)
+
+        async def probe() -> bool:
+            found = await self.chaperons()
+            pods = [pod for client in self.far.values() for pod in await client.list(PODS, self.namespace)]
+            parents = {chaperon["metadata"]["annotations"][names.ANNOTATION_PARENT_NAME]: at for at, chaperon in found}
+            return len(found) == len(pods) == count and parents == where
+
+        await eventually(probe)
+        return where
+
+    async def empty(self) -> None:
+        """Wait until nothing of the pods is left anywhere."""
+
+        async def probe() -> bool:
+            return not await self.proxies() and not await self.chaperons()
+
+        await eventually(probe)
+
+    async def waits(self, name: str, word: str) -> str:
+        """Why a pod waits, once it says so with this word."""
+        return await waiting(self.client, self.namespace, name, word)
+
+    async def candidates(self, count: int, *targets: str, reserved: bool = False) -> list[tuple[str, Raw]]:
+        """Wait until there are so many candidates without leave, all of them reserved if so asked."""
+
+        async def probe() -> list[tuple[str, Raw]] | None:
+            found = await self.chaperons(*targets)
+            notes = [chaperon["metadata"].get("annotations", {}) for _, chaperon in found]
+            open_ = [each for each in notes if names.ANNOTATION_IS_ALLOWED not in each]
+            right = len(open_) == count and (
+                not reserved or all(names.ANNOTATION_IS_RESERVED in each for each in open_)
+            )
+            return [*found, ("", {})] if right else None
+
+        return (await eventually(probe) or [])[:-1]
+
+    def _target(self, pod: Raw) -> str:
+        node = pod["spec"].get("nodeName", "")
+        return next((name for name, target in self.targets.items() if target.node_name == node), "")
+
+
+@contextlib.asynccontextmanager
+async def stage(
+    cluster: Cluster,
+    client: Client,
+    namespace: str,
+    sandbox: Sandbox,
+    directory: Path,
+    *,
+    missing: Sequence[str] = (),
+    **settings: Any,
+) -> AsyncIterator[Stage]:
+    """The rooms at work; the namespace is in no target that is `missing`."""
+    async with contextlib.AsyncExitStack() as stack:
+        far = {}
+        for each in sandbox.clusters:
+            far[each.name] = connect(each.kubeconfig, name=each.name)
+            await stack.enter_async_context(far[each.name].session)
+            if each.name not in missing:
+                await add_namespace(far[each.name], namespace)
+                stack.push_async_callback(far[each.name].delete, NAMESPACES, namespace)
+        near = await stack.enter_async_context(Relay.started(load(str(cluster.kubeconfig))))
+        relays = {
+            each.name: await stack.enter_async_context(Relay.started(load(str(each.kubeconfig))))
+            for each in sandbox.clusters
+        }
+        reached = Reached(_kubeconfig(directory, near.connection.server))
+        settings = {"scheduling": "reserve", "dwell": 2.0, "request_timeout": 5.0, **settings}
+        deps = await stack.enter_async_context(running(reached, Feedback, ProxyScheduler, **settings))
+        links = {name: relay.connection for name, relay in relays.items()}
+        targets = await stack.enter_async_context(connected(deps, client, namespace, **links))
+        yield Stage(deps, namespace, client, far, near, relays, targets)
+
+
+async def add_namespace(client: Client, namespace: str) -> None:
+    """A namespace that is ready for pods."""
+    await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+    await eventually(lambda: client.get(SERVICE_ACCOUNTS, "default", namespace))
+
+
+def _kubeconfig(directory: Path, server: str) -> Path:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": server}}],
+        "users": [{"name": "here", "user": {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
+        "current-context": "here",
+    }
+    path = directory / "near.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def first_of_each(method: str, ending: str, seen: set[str]) -> Any:
+    """A choice: of each path with this method and ending (or part), the first request."""
+
+    def choice(asked: str, path: str) -> bool:
+        if asked != method or ending not in path or path in seen:
+            return False
+        seen.add(path)
+        return True
+
+    return choice

@@ -1,0 +1,92 @@
+"""Errands to real targets that refuse them, or are away."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, NAMESPACES
+from agent.kube.client import Client
+from agent.sandbox import Cluster, Sandbox
+from agent.scheduler import couriers
+from tests.controllers.rooms import eventually
+from tests.scheduler.reserving import Stage, add_namespace, stage
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
+
+
+@pytest.fixture
+def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
+    """The stage of a test, with settings."""
+
+    @contextlib.asynccontextmanager
+    async def open_(**settings: object) -> AsyncIterator[Stage]:
+        async with stage(cluster, client, namespace, reserving_targets, tmp_path, **settings) as found:
+            yield found
+
+    return open_
+
+
+async def test_a_target_without_the_namespace_costs_nothing_where_another_has_it(opened: Open) -> None:
+    async with opened(missing=("us",)) as at:
+        await at.pods("one", "two")
+        assert await at.settled(2) == {"one": "eu", "two": "eu"}
+
+
+async def test_a_pod_that_every_target_refuses_says_why_and_is_offered_again_by_itself(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(couriers, "REST_SECONDS", 2.0)
+    async with opened(missing=("us", "eu")) as at:
+        await at.pod("one")
+        said = await at.waits("one", "cannot create PodChaperon")
+        assert "not found" in said
+        assert "us: " in said
+        assert "eu: " in said
+        await add_namespace(at.far["eu"], at.namespace)
+        assert await at.settled(1) == {"one": "eu"}
+        await at.far["eu"].delete(NAMESPACES, at.namespace)
+
+
+async def test_a_chaperon_of_another_pod_is_left_alone_and_named(opened: Open) -> None:
+    async with opened() as at:
+        for relay in at.relays.values():
+            relay.freeze(lambda asked, path: asked == "POST")
+        pod = await at.pod("one")
+        name = names.chaperon("one", pod["metadata"]["uid"])
+        manifest = {
+            "apiVersion": CHAPERONS.api_version,
+            "kind": CHAPERONS.name,
+            "metadata": {"name": name, "labels": {names.LABEL_PARENT_UID: "another"}},
+            "spec": {"schedulerName": names.SCHEDULER_CANDIDATE, "containers": [{"name": "c", "image": "busybox"}]},
+        }
+        for client in at.far.values():
+            await client.create(CHAPERONS, manifest, at.namespace)
+        for relay in at.relays.values():
+            relay.mend()
+        await at.waits("one", "exists and belongs to another pod")
+        await at.delete("one")
+
+        async def only_foreign() -> bool:
+            found = [each["metadata"]["labels"][names.LABEL_PARENT_UID] for _, each in await at.chaperons()]
+            return not await at.proxies() and found == ["another", "another"]
+
+        await eventually(only_foreign)
+
+
+async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Open) -> None:
+    async with opened() as at:
+        at.relays["us"].freeze(lambda asked, path: asked == "PATCH" or asked == "DELETE")
+        at.near.freeze(lambda asked, path: asked == "PATCH" and "/pods/" in path)
+        await at.pod("one")
+        await at.candidates(2, reserved=True)
+        at.relays["us"].cut()
+        at.near.mend()
+        assert await at.run(1) == {"one": "eu"}
+        assert len(await at.chaperons("us")) == 1
+        at.relays["us"].mend()
+        await at.settled(1)

@@ -1,0 +1,169 @@
+"""Groups between real clusters: all or nothing, also when what makes them so gets lost on the way."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import PODS
+from agent.kube.client import Client
+from agent.sandbox import Cluster, Sandbox
+from tests.controllers.rooms import eventually
+from tests.scheduler.reserving import Stage, stage
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+Raw = dict[str, Any]
+Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
+ROOMY = 2
+"""Nodes of a target, each with room for one member."""
+
+
+@pytest.fixture
+def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
+    """The stage of a test, with settings."""
+
+    @contextlib.asynccontextmanager
+    async def open_(**settings: object) -> AsyncIterator[Stage]:
+        async with stage(cluster, client, namespace, reserving_targets, tmp_path, **settings) as found:
+            yield found
+
+    return open_
+
+
+async def form(at: Stage, group: str, size: int, policy: str = "", *, count: int = 0) -> list[str]:
+    """Create the pods of a group, each of which takes a node; returns their names."""
+    marks = {names.SHORT_PREFIX + names.POD_GROUP: group, names.SHORT_PREFIX + names.POD_GROUP_SIZE: str(size)}
+    if policy:
+        marks[names.SHORT_PREFIX + names.POD_GROUP_POLICY] = policy
+    named = [f"{group}-{number}" for number in range(count or size)]
+    await at.pods(*named, cpu="3", annotations=marks)
+    return named
+
+
+def allowed(found: list[tuple[str, Raw]]) -> int:
+    """How many chaperons have leave."""
+    return sum(names.ANNOTATION_IS_ALLOWED in each["metadata"]["annotations"] for _, each in found)
+
+
+async def claimed(at: Stage, group: str) -> int:
+    """How many members have a claim."""
+    pods = [pod for pod in await at.proxies() if pod["metadata"]["name"].startswith(f"{group}-")]
+    return sum(names.ANNOTATION_CLAIM in pod["metadata"]["annotations"] for pod in pods)
+
+
+async def test_none_gets_leave_before_all_are_claimed(opened: Open) -> None:
+    async with opened() as at:
+        at.near.freeze(lambda asked, path: asked == "PATCH" and path.endswith("/pods/team-2"))
+        await form(at, "team", 3)
+
+        async def two() -> bool:
+            return await claimed(at, "team") == 2
+
+        await eventually(two)
+        await asyncio.sleep(1.0)
+        assert allowed(await at.chaperons()) == 0
+        at.near.mend()
+        await at.settled(3)
+
+
+async def test_claims_are_given_back_when_the_last_one_cannot_be_had(opened: Open) -> None:
+    async with opened(group_timeout=4.0) as at:
+        at.near.freeze(lambda asked, path: asked == "PATCH" and path.endswith("/pods/team-2"))
+        await form(at, "team", 3)
+
+        async def two() -> bool:
+            return await claimed(at, "team") == 2
+
+        async def none() -> bool:
+            return await claimed(at, "team") == 0 and allowed(await at.chaperons()) == 0
+
+        await eventually(two)
+        await eventually(none)
+        at.near.mend()
+        await at.settled(3)
+
+
+async def test_leave_that_is_lost_for_one_member_is_given_again(opened: Open) -> None:
+    async with opened() as at:
+        lost: list[str] = []
+
+        def first(asked: str, path: str) -> bool:
+            if asked != "PATCH" or "/podchaperons/" not in path or lost:
+                return False
+            lost.append(path)
+            return True
+
+        for relay in at.relays.values():
+            relay.lose_reply = first
+        await form(at, "team", 2 * ROOMY)
+        where = await at.settled(2 * ROOMY)
+        assert sorted(where.values()) == ["eu", "eu", "us", "us"]
+        assert lost
+
+
+async def test_a_group_for_one_cluster_goes_where_all_of_it_fits(opened: Open) -> None:
+    async with opened() as at:
+        await at.pod("lone", cpu="3")
+        taken = (await at.run(1))["lone"]
+        await form(at, "team", ROOMY, "one-cluster")
+        where = await at.settled(ROOMY + 1)
+        assert {where["team-0"], where["team-1"]} == {"us", "eu"} - {taken}
+
+
+async def test_two_groups_for_half_and_more_run_one_after_the_other(opened: Open) -> None:
+    async with opened(group_timeout=6.0) as at:
+        size = ROOMY + 1
+        await asyncio.gather(*(form(at, group, size) for group in ("left", "right")))
+
+        async def running(group: str) -> bool:
+            pods = [pod for pod in await at.proxies() if pod["metadata"]["name"].startswith(f"{group}-")]
+            return len(pods) == size and all(pod["status"].get("phase") == "Running" for pod in pods)
+
+        async def first() -> str:
+            return "left" if await running("left") else "right" if await running("right") else ""
+
+        winner = await eventually(first)
+        other = "right" if winner == "left" else "left"
+        await at.waits(f"{other}-0", f"group {other}")
+        assert await claimed(at, other) == 0
+        await at.delete(*(f"{winner}-{number}" for number in range(size)))
+        await eventually(lambda: running(other))
+        await at.settled(size)
+
+
+async def test_more_pods_than_the_group_says_follow_when_it_has_begun(opened: Open) -> None:
+    async with opened() as at:
+        await form(at, "team", 2, count=3)
+        await at.settled(3)
+
+
+async def test_a_member_whose_size_cannot_be_read_is_named_to_all(opened: Open) -> None:
+    async with opened() as at:
+        await form(at, "team", 2, count=1)
+        marks = {names.SHORT_PREFIX + names.POD_GROUP: "team", names.SHORT_PREFIX + names.POD_GROUP_SIZE: "two"}
+        await at.pod("team-1", annotations=marks)
+        for name in ("team-0", "team-1"):
+            await at.waits(name, "metadata.annotations[multicluster/group-size] of pod team-1 is 'two'")
+        body = {"metadata": {"annotations": {names.SHORT_PREFIX + names.POD_GROUP_SIZE: "2"}}}
+        await at.client.patch(PODS, "team-1", body, at.namespace)
+        await at.settled(2)
+
+
+async def test_a_pod_without_a_group_runs_beside_a_group_that_cannot(opened: Open) -> None:
+    async with opened(group_timeout=3.0) as at:
+        await form(at, "team", 2 * ROOMY + 1)
+        await at.waits("team-0", "got no reservation for every member in 3 s")
+        await at.pod("lone", cpu="3")
+
+        async def runs() -> bool:
+            return bool((await at.client.get(PODS, "lone", at.namespace))["status"].get("phase") == "Running")
+
+        await eventually(runs)
+        assert await claimed(at, "team") == 0
+        await at.delete(*(f"team-{number}" for number in range(2 * ROOMY + 1)))
+        await at.settled(1)
