@@ -21,6 +21,9 @@ from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 
+_LOSER_SECONDS = 2.0
+"""In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
+
 
 class Feedback(Controller[Key]):
     """One reconciliation per proxy pod."""
@@ -58,7 +61,8 @@ class Feedback(Controller[Key]):
         self._agreed.pop(key, None)
         for action in room.decide(view):
             if isinstance(action, room.DeleteChaperon) and _lives(view):
-                self._strays.queue.add(Stray(key, action.delegate.uid))
+                reserving = proxy is not None and proxy.known.claim_uid
+                self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
                 continue
             written = await self._apply(key, view, targets, action)
             versions = (written, versions[1]) if written and versions else None
