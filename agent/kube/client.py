@@ -157,8 +157,11 @@ class Client:
         version: str | None = None,
         grace: int | None = None,
         propagation: Literal["Foreground", "Background", "Orphan"] | None = None,
-    ) -> None:
-        """Delete one object, only with this UID and version when given (else Conflict); `grace` in seconds."""
+    ) -> bytes:
+        """Delete one object, only with this UID and version when given (else Conflict); `grace` in seconds.
+
+        The answer is the object as long as finalizers keep it, else a Status.
+        """
         options: Raw = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": version}
         if given := {name: value for name, value in preconditions.items() if value is not None}:
@@ -167,7 +170,8 @@ class Client:
             options["gracePeriodSeconds"] = grace
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        await self.session.request("DELETE", kind.path(namespace, name), body=encode(options), resource=kind.plural)
+        path = kind.path(namespace, name)
+        return await self.session.request("DELETE", path, body=encode(options), resource=kind.plural)
 
 
 def selectors(labels: str, fields: str) -> dict[str, str]:

@@ -94,7 +94,7 @@ class Couriers(Controller[Send | Drop]):
         """Run one errand."""
         target = self._deps.targets.by_node(key.node_name)
         if isinstance(key, Drop):
-            if target is not None and target.ready:
+            if target is not None and target.ready and _is_as_it_was(target, key):
                 await self.drop(target, key)
             return None
         pod = self._scene.proxies.store.get(key.pod)
@@ -131,7 +131,7 @@ class Couriers(Controller[Send | Drop]):
         """Delete a chaperon now. Raises KubeError."""
         namespace, name = errand.chaperon
         try:
-            await target.cluster.client.delete(
+            raw = await target.cluster.client.delete(
                 CHAPERONS, name, namespace, uid=errand.uid, version=errand.version, propagation="Foreground"
             )
         except (NotFound, Conflict, Gone):
@@ -140,6 +140,14 @@ class Couriers(Controller[Send | Drop]):
         except Unreachable:
             target.doubt()
             raise
+        if Object(CHAPERONS, raw).uid == errand.uid:
+            target.chaperons.absorb(raw)
+
+
+def _is_as_it_was(target: Target, errand: Drop) -> bool:
+    """If not, the event that said so has the pod looked at again."""
+    found = target.chaperons.store.get(errand.chaperon)
+    return found is not None and (found.uid, found.version, found.deleting) == (errand.uid, errand.version, False)
 
 
 def parent_uid(chaperon: Object) -> str:
