@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agent.api.kinds import PODS
-from agent.api.names import LABEL_PARENT_UID
+from agent.api.names import LABEL_PARENT_UID, SCHEDULER_CANDIDATE
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 from agent.kube.informer import Informer
@@ -25,12 +25,17 @@ class Delegate:
     parent_uid: str
 
 
+def is_candidate(pod: Object) -> bool:
+    """Whether a delegate has no leave to start yet (mode `reserve`)."""
+    return pod.scheduler_name == SCHEDULER_CANDIDATE and not pod.node_name
+
+
 @dataclass
 class Census:
     """Watches the delegates of all clusters from the beginning to the end of a session.
 
     A watch of one cluster may be behind that of another: what looks like two delegates of one pod counts only if both
-    API servers say that they exist.
+    API servers say that they exist. A candidate without a node does not count: of those a pod may have several.
     """
 
     clients: dict[str, Client]
@@ -71,8 +76,10 @@ class Census:
     def _changed(self, cluster: str, old: Object | None, new: Object | None) -> None:
         obj = new or old
         assert obj is not None
+        if new is not None and is_candidate(new):
+            new = None
         delegate = Delegate(cluster, obj.namespace, obj.name, obj.uid, obj.labels[LABEL_PARENT_UID])
-        if old is not None and (new is None or new.uid != old.uid):
+        if old is not None and (new is None or new.uid != old.uid) and old.uid in self.living:
             before = self.living.pop(old.uid)
             self._by_parent[before.parent_uid].discard(before)
             self.gone[before.uid] = before

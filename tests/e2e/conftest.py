@@ -19,6 +19,7 @@ AGENT_FLAGS = (
     "--probe-timeout=1",
     "--release-after=3",
 )
+RESERVING_NODES, RESERVING_CPU = 3, 4
 TIMEOUT_SECONDS = 240
 _HERE = Path(__file__).parent
 
@@ -52,6 +53,21 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """Source cd, targets us and eu; agents that notice within seconds what takes others minutes."""
     sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "one", ("cd", "us", "eu"), agent_flags=AGENT_FLAGS)
+    async with fleet_of(sandbox) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def reserving_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon."""
+    sandbox = Sandbox(
+        tmp_path_factory.mktemp("fleet") / "reserving",
+        ("cd", "us", "eu"),
+        f"kwok:{RESERVING_NODES}",
+        node_cpu=str(RESERVING_CPU),
+        agent_flags=(*AGENT_FLAGS, "--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3"),
+        candidate_scheduler=True,
+    )
     async with fleet_of(sandbox) as fleet:
         yield fleet
 

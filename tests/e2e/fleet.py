@@ -20,7 +20,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, virtual_node
+from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SCHEDULER_CANDIDATE, virtual_node
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 from agent.sandbox import Sandbox, faults, kubeconfig
@@ -165,10 +165,15 @@ class Fleet:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     async def delegates(self, namespace: str) -> dict[str, tuple[str, Raw]]:
-        """All delegates of a namespace with their cluster, by the UID of their proxy pod; there must not be two."""
+        """All delegates of a namespace with their cluster, by the UID of their proxy pod; there must not be two.
+
+        Candidates that have no node are none.
+        """
         found: dict[str, tuple[str, Raw]] = {}
         for name, client in self.clients.items():
             for pod in await client.list(PODS, namespace, labels=LABEL_PARENT_UID):
+                if pod["spec"]["schedulerName"] == SCHEDULER_CANDIDATE and "nodeName" not in pod["spec"]:
+                    continue
                 parent = pod["metadata"]["labels"][LABEL_PARENT_UID]
                 assert parent not in found, f"two delegates of one pod: {found.get(parent)} and {pod}"
                 found[parent] = (name, pod)

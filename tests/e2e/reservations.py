@@ -1,0 +1,201 @@
+"""What tests of mode `reserve` ask of a fleet: its candidates, and whether any is left that should not be."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
+from agent.sandbox import faults
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, Raw, condition
+from tests.waiting import until
+
+CLUSTERS = ("us", "eu")
+
+
+async def chaperons(fleet: Fleet, namespace: str, *targets: str) -> list[tuple[str, Raw]]:
+    """Chaperons of a namespace with the cluster they are in."""
+    return [
+        (target, found)
+        for target in targets or CLUSTERS
+        for found in await fleet.clients[target].list(CHAPERONS, namespace)
+    ]
+
+
+def notes(obj: Raw) -> dict[str, str]:
+    """Annotations of an object."""
+    return obj["metadata"].get("annotations") or {}
+
+
+async def candidates(fleet: Fleet, namespace: str, count: int, *targets: str, state: str = "") -> list[tuple[str, Raw]]:
+    """Wait until there are so many candidates without leave in all, `reserved` or `unschedulable` if so asked."""
+
+    def fits(chaperon: Raw) -> bool:
+        if state == "reserved":
+            return names.ANNOTATION_IS_RESERVED in notes(chaperon)
+        return not state or condition(chaperon, "PodScheduled").get("reason") == "Unschedulable"
+
+    async def probe() -> bool:
+        found[:] = [
+            each
+            for each in await chaperons(fleet, namespace, *targets)
+            if names.ANNOTATION_IS_ALLOWED not in notes(each[1])
+        ]
+        return len(found) == count and all(fits(each) for _, each in found)
+
+    found: list[tuple[str, Raw]] = []
+    await fleet.until(f"{count} candidates {state}", probe, about=namespace)
+    return found
+
+
+async def settled(fleet: Fleet, namespace: str, count: int, *, seconds: float = 60.0) -> dict[str, str]:
+    """Wait until so many proxy pods run with one chaperon and one delegate each, and nothing else is left anywhere.
+
+    Returns the cluster of each delegate by the UID of its proxy pod.
+    """
+
+    async def probe() -> dict[str, str]:
+        proxies = {pod["metadata"]["uid"]: pod for pod in await fleet.proxies(namespace)}
+        running = all(pod["status"]["phase"] == "Running" for pod in proxies.values())
+        found = await chaperons(fleet, namespace)
+        pods = [
+            pod
+            for target in CLUSTERS
+            for pod in await fleet.clients[target].list(PODS, namespace, labels=names.LABEL_PARENT_UID)
+        ]
+        there = {chaperon["metadata"]["labels"][names.LABEL_PARENT_UID]: cluster for cluster, chaperon in found}
+        allowed = all(
+            names.ANNOTATION_IS_ALLOWED in notes(chaperon)
+            or chaperon["spec"]["schedulerName"] != names.SCHEDULER_CANDIDATE
+            for _, chaperon in found
+        )
+        right = len(proxies) == len(found) == len(pods) == count and running and allowed
+        return there if right and there.keys() == proxies.keys() else {}
+
+    there = await fleet.until(
+        f"{count} pods run once each, and nothing is left", probe, about=namespace, seconds=seconds
+    )
+    await fleet.agree(namespace)
+    return there
+
+
+async def empty(fleet: Fleet, namespace: str) -> None:
+    """Wait until no cluster has anything of a namespace."""
+    await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
+
+
+async def waits(fleet: Fleet, namespace: str, name: str, *words: str) -> str:
+    """Wait until a proxy pod says why it waits, with these words; returns what it says."""
+
+    async def probe() -> str:
+        pod = await fleet.source.get(PODS, name, namespace)
+        told = condition(pod, "PodScheduled")
+        message = str(told.get("message", "")) if told.get("status") == "False" else ""
+        return message if all(word in message for word in words) else ""
+
+    return await fleet.until(f"pod {name} says {words}", probe, about=namespace)
+
+
+@contextlib.asynccontextmanager
+async def without(fleet: Fleet, cluster: str, process: str) -> AsyncIterator[None]:
+    """One process is killed, and started again in the end."""
+    await fleet.sandbox.kill(cluster, process)
+    try:
+        yield
+    finally:
+        await fleet.sandbox.start(cluster, process)
+
+
+async def ballast(fleet: Fleet, target: str, namespace: str, cpu: str, *, each: int = 1) -> None:
+    """Take so much CPU on every node of a target, by pods of nobody's, until `relief`."""
+    client = fleet.clients[target]
+    for node in await client.list(NODES):
+        name = node["metadata"]["name"]
+        for number in range(each):
+            pod = manifests.pod(f"ballast-{number}-{name}", elect=None, nodeName=name)
+            pod["metadata"]["labels"] = {"app": "ballast"}
+            pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+            await client.create(PODS, pod, namespace)
+
+
+async def relief(fleet: Fleet, target: str, namespace: str) -> None:
+    """Remove ballast."""
+    client = fleet.clients[target]
+    for pod in await client.list(PODS, namespace, labels="app=ballast"):
+        await client.delete(PODS, pod["metadata"]["name"], namespace, grace=0)
+
+
+class Killer:
+    """Kills the source's agent in the moment in which it sends a certain request to a target, and counts nothing else.
+
+    `lost`: that request, and all like it as long as `armed`, does not arrive.
+    """
+
+    def __init__(self, fleet: Fleet, chosen: faults.Drop, *, lost: bool, kill: bool = True) -> None:
+        self.armed = True
+        self.struck = asyncio.Event()
+        self._fleet = fleet
+        self._chosen = chosen
+        self._lost = lost
+        self._kill = kill
+
+    def __call__(self, method: str, path: str, body: bytes) -> bool:
+        """Serves as the choice of a `LossyProxy`."""
+        if not self.armed or not self._chosen(method, path, body):
+            return False
+        self.struck.set()
+        if self._kill:
+            self.armed = False
+            pid = self._fleet.sandbox["cd"].pid("agent")
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        if self._lost:
+            raise ConnectionResetError("this request is to get lost")
+        return True
+
+    async def revive(self) -> None:
+        """Wait for the kill and start the agent again."""
+        async with asyncio.timeout(60):
+            await self.struck.wait()
+        await until(lambda: self._fleet.sandbox["cd"].pid("agent") is None)
+        await self._fleet.sandbox.start("cd", "agent")
+
+
+@contextlib.asynccontextmanager
+async def between(fleet: Fleet, drop: faults.Drop) -> AsyncIterator[str]:
+    """A namespace with the targets us, by a proxy that may lose what it likes, and eu."""
+    us = fleet.sandbox["us"]
+    authority = (us.directory / "pki" / "ca.crt").read_bytes()
+    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    async with (
+        faults.LossyProxy(us.server, authority, gateway, drop) as proxy,
+        fleet.namespace(targets=()) as namespace,
+    ):
+        await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority)
+        await fleet.join(namespace, "eu")
+        yield namespace
+        for workload in await fleet.source.list(manifests.DEPLOYMENTS, namespace):
+            name = workload["metadata"]["name"]
+            await fleet.source.delete(manifests.DEPLOYMENTS, name, namespace, propagation="Foreground")
+        await empty(fleet, namespace)
+        # Only a target that can be reached goes in order, and this one is reached by the proxy alone.
+        await fleet.source.delete(TARGETS, "us", namespace)
+        await fleet.gone(TARGETS, "us", namespace)
+
+
+def is_candidate_post(method: str, path: str, body: bytes) -> bool:
+    """Whether a request makes a chaperon."""
+    return method == "POST" and path.endswith(f"/{CHAPERONS.plural}")
+
+
+def is_allow(method: str, path: str, body: bytes) -> bool:
+    """Whether a request gives a candidate leave."""
+    return method == "PATCH" and f"/{CHAPERONS.plural}/" in path and names.ANNOTATION_IS_ALLOWED.encode() in body
+
+
+def is_delete(method: str, path: str, body: bytes) -> bool:
+    """Whether a request deletes a chaperon."""
+    return method == "DELETE" and f"/{CHAPERONS.plural}/" in path

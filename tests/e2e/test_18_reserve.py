@@ -1,0 +1,299 @@
+"""Promise 18: in mode `reserve` every pod runs exactly once, whoever dies or falls silent at whichever step."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.kinds import NAMESPACES, NODES, PODS, TARGETS
+from agent.api.names import virtual_node
+from agent.sandbox.faults import Drop
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.reservations import (
+    CLUSTERS,
+    Killer,
+    ballast,
+    between,
+    candidates,
+    chaperons,
+    empty,
+    is_allow,
+    is_candidate_post,
+    is_delete,
+    notes,
+    relief,
+    settled,
+    waits,
+    without,
+)
+
+MANY = 16
+CLAIM_UID = names.ANNOTATION_CLAIM_UID
+BIG = {"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "2"}}}]}
+"""Fits on an empty node, not beside ballast of 3 CPUs."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def fleet(reserving_fleet: Fleet) -> Fleet:
+    """Source cd, targets us and eu, in mode `reserve`."""
+    return reserving_fleet
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def full(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """The namespace, when ballast has left 1 CPU on each node of both targets."""
+    try:
+        for target in CLUSTERS:
+            await ballast(fleet, target, namespace, "3")
+        yield namespace
+    finally:
+        for target in CLUSTERS:
+            await relief(fleet, target, namespace)
+
+
+async def deploy(fleet: Fleet, namespace: str, replicas: int = MANY) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
+
+
+async def test_a_deployment_spreads_over_both_targets_and_nothing_of_the_losers_is_left(
+    fleet: Fleet, namespace: str
+) -> None:
+    await deploy(fleet, namespace)
+    where = await settled(fleet, namespace, MANY)
+    for target in CLUSTERS:
+        assert list(where.values()).count(target) >= MANY // 4
+    fleet.census.check(namespace, at_most=MANY)
+    for _, chaperon in await chaperons(fleet, namespace):
+        assert notes(chaperon).keys() >= {names.ANNOTATION_IS_ALLOWED, names.ANNOTATION_IS_RESERVED}
+    for pod in await fleet.pods(namespace):
+        assert CLAIM_UID in notes(pod)
+        assert len([name for name in pod["metadata"]["finalizers"] if name.startswith(names.PREFIX)]) == 1
+    lines = (await fleet.kubectl("us", "get", "podchaperons", f"--namespace={namespace}")).splitlines()
+    assert lines[0].split()[:3] == ["NAME", "RESERVED", "ALLOWED"]
+    assert {tuple(line.split()[1:3]) for line in lines[1:]} == {("true", "true")}
+    await fleet.source.delete(DEPLOYMENTS, "web", namespace, propagation="Foreground")
+    await empty(fleet, namespace)
+
+
+async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says_it_for_the_others(
+    fleet: Fleet, namespace: str
+) -> None:
+    await fleet.source.create(PODS, manifests.pod("by-setting"), namespace)
+    asked = {f"{names.PREFIX}{names.NO_RESERVATION}": ""}
+    await fleet.source.create(PODS, manifests.pod("by-admiralty", annotations=asked), namespace)
+    await settled(fleet, namespace, 2)
+    said = {"metadata": {"annotations": {f"{names.SHORT_PREFIX}{names.SCHEDULING}": "ranked"}}}
+    await fleet.source.patch(NAMESPACES, namespace, said)
+    await fleet.source.create(PODS, manifests.pod("by-namespace"), namespace)
+    asked = {f"{names.SHORT_PREFIX}{names.SCHEDULING}": "reserve"}
+    await fleet.source.create(PODS, manifests.pod("by-pod", annotations=asked), namespace)
+    await settled(fleet, namespace, 4)
+    reserved = {pod["metadata"]["name"] for pod in await fleet.pods(namespace) if CLAIM_UID in notes(pod)}
+    assert reserved == {"by-setting", "by-pod"}
+    fleet.census.check(namespace, at_most=4)
+
+
+@pytest.mark.parametrize(
+    ("step", "lost"),
+    [
+        pytest.param(is_candidate_post, True, id="before the first candidate"),
+        pytest.param(is_candidate_post, False, id="after the first candidate"),
+        pytest.param(is_allow, True, id="between claim and leave"),
+        pytest.param(is_allow, False, id="after the first leave"),
+        pytest.param(is_delete, True, id="before the first loser is deleted"),
+        pytest.param(is_delete, False, id="after the first loser is deleted"),
+    ],
+)
+async def test_a_source_killed_at_any_step_goes_on_where_it_was(fleet: Fleet, step: Drop, lost: bool) -> None:
+    killer = Killer(fleet, step, lost=lost)
+    async with between(fleet, killer) as namespace:
+        await deploy(fleet, namespace)
+        await killer.revive()
+        await settled(fleet, namespace, MANY)
+        fleet.census.check(namespace, at_most=MANY)
+
+
+async def test_a_source_that_is_away_for_longer_than_a_hold_asks_for_another(fleet: Fleet, namespace: str) -> None:
+    await reserved_and_abandoned(fleet, namespace)
+    try:
+
+        async def ended() -> bool:
+            found = [notes(chaperon) for _, chaperon in await chaperons(fleet, namespace)]
+            return all(names.ANNOTATION_RESERVE_ENDED in each for each in found) and not any(
+                names.ANNOTATION_IS_RESERVED in each for each in found
+            )
+
+        await fleet.until("all reservations have ended", ended, about=namespace)
+    finally:
+        await fleet.sandbox.start("cd", "agent")
+    await settled(fleet, namespace, 4)
+    fleet.census.check(namespace, at_most=4)
+
+
+async def reserved_and_abandoned(fleet: Fleet, namespace: str, count: int = 4) -> None:
+    """Pods whose candidates are reserved in both targets, and a source whose agent is dead.
+
+    Nobody can claim before the agent dies: it learns of the first reservation after that.
+    """
+    for target in CLUSTERS:
+        await fleet.sandbox.stop(target, "candidate-scheduler")
+    try:
+        await deploy(fleet, namespace, count)
+        await candidates(fleet, namespace, 2 * count)
+        await fleet.sandbox.kill("cd", "agent")
+    finally:
+        for target in CLUSTERS:
+            await fleet.sandbox.start(target, "candidate-scheduler")
+    await candidates(fleet, namespace, 2 * count, state="reserved")
+
+
+@pytest.mark.parametrize("process", ["agent", "candidate-scheduler", "kube-apiserver"])
+async def test_a_target_whose_processes_die_while_it_holds(fleet: Fleet, namespace: str, process: str) -> None:
+    await reserved_and_abandoned(fleet, namespace)
+    try:
+        async with without(fleet, "us", process):
+            await asyncio.sleep(1)
+    finally:
+        await fleet.sandbox.start("cd", "agent")
+    await settled(fleet, namespace, 4)
+    fleet.census.check(namespace, at_most=4)
+
+
+@pytest.mark.parametrize("process", ["agent", "candidate-scheduler"])
+async def test_a_target_without_a_process_that_reserves_costs_pods_that_can_go_elsewhere_nothing(
+    fleet: Fleet, namespace: str, process: str
+) -> None:
+    async with without(fleet, "us", process):
+        await deploy(fleet, namespace)
+        await fleet.running(namespace, "web", MANY)
+    where = await settled(fleet, namespace, MANY)
+    assert "us" not in where.values()
+    fleet.census.check(namespace, at_most=MANY)
+
+
+async def test_a_link_cut_before_the_claim(fleet: Fleet, namespace: str) -> None:
+    await reserved_and_abandoned(fleet, namespace, MANY)
+    await fleet.sandbox.set_link("us", up=False)
+    try:
+        await fleet.sandbox.start("cd", "agent")
+        await fleet.running(namespace, "web", MANY)
+    finally:
+        await fleet.sandbox.set_link("us", up=True)
+    assert set((await settled(fleet, namespace, MANY)).values()) == {"eu"}
+    fleet.census.check(namespace, at_most=MANY)
+
+
+async def test_a_link_cut_between_claim_and_leave(fleet: Fleet) -> None:
+    cut = Killer(fleet, is_allow, lost=True, kill=False)
+    async with between(fleet, cut) as namespace:
+        await deploy(fleet, namespace)
+        async with asyncio.timeout(30):
+            await cut.struck.wait()
+        await fleet.sandbox.set_link("us", up=False)
+        try:
+            cut.armed = False
+
+            async def only_claimed_wait() -> bool:
+                pods = await fleet.pods(namespace, "web")
+                node = virtual_node(namespace, "us")
+                left = [pod for pod in pods if pod["status"]["phase"] != "Running"]
+                return len(pods) == MANY and all(notes(pod).get(names.ANNOTATION_CLAIM) == node for pod in left)
+
+            await fleet.until("all but those that us has been promised run", only_claimed_wait, about=namespace)
+            await asyncio.sleep(3)
+        finally:
+            await fleet.sandbox.set_link("us", up=True)
+        await settled(fleet, namespace, MANY)
+        fleet.census.check(namespace, at_most=MANY)
+
+
+async def test_a_link_cut_in_the_middle_of_a_burst(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 60)
+    await asyncio.sleep(1.5)
+    await fleet.sandbox.set_link("us", up=False)
+    await asyncio.sleep(8)
+    await fleet.sandbox.set_link("us", up=True)
+    await settled(fleet, namespace, 60)
+    fleet.census.check(namespace, at_most=60)
+
+
+@pytest.mark.parametrize("step", [is_candidate_post, is_allow, is_delete], ids=["candidate", "leave", "delete"])
+@pytest.mark.parametrize("lost", [True, False], ids=["request lost", "reply lost"])
+async def test_what_a_target_was_asked_gets_lost_on_the_way(fleet: Fleet, step: Drop, lost: bool) -> None:
+    seen: set[str] = set()
+
+    def first_of_each(method: str, path: str, body: bytes) -> bool:
+        if not step(method, path, body):
+            return False
+        key = path if method != "POST" else body.decode()
+        first = key not in seen
+        seen.add(key)
+        return first
+
+    async with between(fleet, Killer(fleet, first_of_each, lost=lost, kill=False)) as namespace:
+        await deploy(fleet, namespace)
+        await settled(fleet, namespace, MANY)
+        assert seen
+        fleet.census.check(namespace, at_most=MANY)
+
+
+async def test_a_pod_deleted_while_candidates_are_reserved_leaves_nothing(fleet: Fleet, namespace: str) -> None:
+    await reserved_and_abandoned(fleet, namespace)
+    await fleet.source.delete(DEPLOYMENTS, "web", namespace)
+
+    async def all_terminate() -> bool:
+        pods = await fleet.source.list(PODS, namespace)
+        return len(pods) == 4 and all("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+    await fleet.until("the pods are being deleted", all_terminate, about=namespace)
+    await fleet.sandbox.start("cd", "agent")
+    await empty(fleet, namespace)
+    assert fleet.census.of(namespace, fleet.census.born.values()) == [], "a delegate of a deleted pod has run"
+
+
+async def test_what_fits_nowhere_says_why_keeps_its_candidates_and_runs_where_room_appears(
+    fleet: Fleet, full: str
+) -> None:
+    namespace = full
+    pod = await fleet.source.create(PODS, manifests.pod("big", **BIG), namespace)
+    await waits(fleet, namespace, "big", "0/2 targets are available", "us: insufficient cpu", "eu: insufficient cpu")
+    await candidates(fleet, namespace, 2, state="unschedulable")
+    await relief(fleet, "eu", namespace)
+    where = await settled(fleet, namespace, 1)
+    assert where == {pod["metadata"]["uid"]: "eu"}
+    fleet.census.check(namespace, at_most=1)
+
+
+async def test_a_target_cordoned_or_removed_while_it_has_only_candidates_takes_no_pod_with_it(
+    fleet: Fleet, full: str
+) -> None:
+    namespace = full
+    pod = await fleet.source.create(PODS, manifests.pod("big", **BIG), namespace)
+    await candidates(fleet, namespace, 2, state="unschedulable")
+    us = virtual_node(namespace, "us")
+    await fleet.source.patch(NODES, us, {"spec": {"unschedulable": True}})
+    await candidates(fleet, namespace, 0, "us")
+    await candidates(fleet, namespace, 1, "eu", state="unschedulable")
+    await fleet.source.patch(NODES, us, {"spec": {"unschedulable": None}})
+    await candidates(fleet, namespace, 2, state="unschedulable")
+    await fleet.source.delete(TARGETS, "us", namespace)
+    await fleet.gone(TARGETS, "us", namespace)
+    await candidates(fleet, namespace, 1, state="unschedulable")
+    kept = await fleet.source.get(PODS, "big", namespace)
+    assert kept["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert "deletionTimestamp" not in kept["metadata"]
+    await relief(fleet, "eu", namespace)
+    assert await settled(fleet, namespace, 1) == {pod["metadata"]["uid"]: "eu"}
+
+
+async def test_a_target_drained_of_pods_that_run_there_sends_them_elsewhere(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 6)
+    assert "us" in (await settled(fleet, namespace, 6)).values()
+    await fleet.source.delete(TARGETS, "us", namespace)
+    await fleet.gone(TARGETS, "us", namespace)
+    where = await settled(fleet, namespace, 6)
+    assert set(where.values()) == {"eu"}
