@@ -48,6 +48,8 @@ RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota")
 INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
 EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
+ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 CLUSTER_ROLE_BINDINGS = Kind(

@@ -3,6 +3,7 @@
 A verb that a target's administrator takes away switches off the feature that it serves, and nothing else.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,17 +116,22 @@ def cluster_summary_viewer_role() -> dict[str, Any]:
     return _cluster_role(CLUSTER_SUMMARY_VIEWER_ROLE, CLUSTER_SUMMARY_VIEWER)
 
 
-def _cluster_role(name: str, grants: tuple[Grant, ...]) -> dict[str, Any]:
+def rules(grants: Iterable[Grant]) -> list[dict[str, Any]]:
+    """Grants as a role writes them: a rule for each resource and the objects that are meant of it."""
     verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for grant in grants:
         verbs.setdefault((grant.kind.group, grant.resource, grant.names), []).append(grant.verb)
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": granted}
+        | ({"resourceNames": list(objects)} if objects else {})
+        for (group, resource, objects), granted in verbs.items()
+    ]
+
+
+def _cluster_role(name: str, grants: tuple[Grant, ...]) -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name},
-        "rules": [
-            {"apiGroups": [group], "resources": [resource], "verbs": granted}
-            | ({"resourceNames": list(objects)} if objects else {})
-            for (group, resource, objects), granted in verbs.items()
-        ],
+        "rules": rules(grants),
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
+from agent.api import ownroles
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.sandbox import certificates, kubeconfig, network, objects, process
@@ -26,6 +27,7 @@ from agent.sandbox.components import (
     NODE,
     SCHEDULER,
     WEBHOOK,
+    WEBHOOK_KUBECONFIG,
     Component,
     Context,
     components,
@@ -175,14 +177,17 @@ def _node_files(cluster: ClusterPlan, authority: certificates.Authority) -> dict
     return files
 
 
-async def write_agent_kubeconfig(runner: Runner, client: Client) -> None:
-    """Make the kubeconfig of the cluster's own agent and webhook, unless it is there."""
-    path = runner.directory / AGENT_KUBECONFIG
-    if AGENT.name not in components(runner.plan) or path.exists():
-        return
+async def write_agent_kubeconfigs(runner: Runner, client: Client) -> None:
+    """Make the kubeconfigs of the cluster's own agent and webhook, unless they are there."""
     cluster, authority = runner.cluster, (runner.directory / "pki" / "ca.crt").read_bytes()
-    token = await objects.agent_token(client)
-    _write_private(path, kubeconfig.render(cluster.name, cluster.server, authority, token=token).encode())
+    for component, account, file in (
+        (AGENT, ownroles.AGENT, AGENT_KUBECONFIG),
+        (WEBHOOK, ownroles.WEBHOOK, WEBHOOK_KUBECONFIG),
+    ):
+        path = runner.directory / file
+        if component.name in components(runner.plan) and not path.exists():
+            token = await objects.account_token(client, account)
+            _write_private(path, kubeconfig.render(cluster.name, cluster.server, authority, token=token).encode())
 
 
 async def bring_up(runner: Runner, task: Task) -> None:
@@ -209,7 +214,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             await runner.wait("CRDs established", lambda: objects.is_served(client), APISERVER, ETCD)
             # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
             runner.start(CONTROLLER_MANAGER)
-            await write_agent_kubeconfig(runner, client)
+            await write_agent_kubeconfigs(runner, client)
             await objects.apply_nodes(client, cluster, f"v{runner.plan.kubernetes}.0")
             needed = (*node_components(runner.plan), CONTROLLER_MANAGER, SCHEDULER, APISERVER, ETCD)
             await runner.wait("nodes ready", lambda: objects.is_usable(client, cluster), *needed)

@@ -19,6 +19,7 @@ _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
 AGENT_KUBECONFIG = "pki/agent.kubeconfig"
+WEBHOOK_KUBECONFIG = "pki/webhook.kubeconfig"
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _kube_proxy(context: Context) -> list[str]:
 def _webhook(context: Context) -> list[str]:
     address = context.cluster.address
     return [
-        f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
+        f"--kubeconfig={context.file(WEBHOOK_KUBECONFIG)}",
         f"--bind={address}:{context.port('webhook')}",
         f"--url=https://{address}:{context.port('webhook')}",
         f"--health-address={address}:{context.port('webhook-health')}",

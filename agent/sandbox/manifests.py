@@ -8,7 +8,6 @@ from agent.sandbox.plan import ClusterPlan
 Manifest = dict[str, Any]
 
 NAMESPACE = "default"
-AGENT_ACCOUNT = "flotilla"
 AGENT_NAMESPACE = "kube-system"
 TOKEN_SECONDS = 30 * 24 * 3600
 
@@ -83,17 +82,6 @@ def secret(name: str, kubeconfig: str) -> Manifest:
 def service_account(name: str, namespace: str = NAMESPACE) -> Manifest:
     """A service account, by default in the joined namespace."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
-
-
-def agent_binding() -> Manifest:
-    """Lets the cluster's own agent and webhook do everything there."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": AGENT_ACCOUNT},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": AGENT_ACCOUNT, "namespace": AGENT_NAMESPACE}],
-    }
 
 
 def token_request() -> Manifest:

@@ -5,7 +5,17 @@ from pathlib import Path
 
 import yaml
 
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NODES, SERVICE_ACCOUNTS, Kind
+from agent.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    NODES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    Kind,
+)
+from agent.api.ownroles import Account, role_objects
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
 from agent.kube import config
 from agent.kube.client import Client
@@ -15,8 +25,9 @@ from agent.sandbox import manifests
 from agent.sandbox.plan import ClusterPlan
 
 REPOSITORY = Path(__file__).parents[2]
-CRD_FOLDER = REPOSITORY / "charts" / "flotilla" / "crds"
+CRD_FOLDER = REPOSITORY / "charts" / "flotilla" / "files" / "crds"
 
+_RBAC = {kind.name: kind for kind in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)}
 _NOT_READY = "node.kubernetes.io/not-ready"
 
 
@@ -42,14 +53,15 @@ async def apply_definitions(client: Client) -> None:
         await apply(client, CLUSTER_ROLES, role)
 
 
-async def agent_token(client: Client) -> str:
-    """A token of the account that the cluster's own agent and webhook work with, as they do when they run in pods.
+async def account_token(client: Client, account: Account) -> str:
+    """A token of the service account that the cluster's own agent or webhook works with, with the chart's rights.
 
     API servers remember tokens for a while; they verify a client certificate anew at every request.
     """
-    name, namespace = manifests.AGENT_ACCOUNT, manifests.AGENT_NAMESPACE
+    name, namespace = f"flotilla-{account.name}", manifests.AGENT_NAMESPACE
     await apply(client, SERVICE_ACCOUNTS, manifests.service_account(name, namespace))
-    await apply(client, CLUSTER_ROLE_BINDINGS, manifests.agent_binding())
+    for obj in role_objects(account, namespace):
+        await apply(client, _RBAC[obj["kind"]], obj)
     return await token(client, namespace, name)
 
 

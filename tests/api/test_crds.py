@@ -110,7 +110,9 @@ def test_the_summary_has_its_amounts_at_the_top() -> None:
 def test_the_chart_has_these_crds() -> None:
     done = subprocess.run([sys.executable, ROOT / "hack/crds", "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    in_chart = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "charts/flotilla/crds").glob("*.yaml"))]
+    in_chart = [
+        yaml.safe_load(path.read_text()) for path in sorted((ROOT / "charts/flotilla/files/crds").glob("*.yaml"))
+    ]
     assert in_chart == crds()
 
 

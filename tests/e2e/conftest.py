@@ -43,10 +43,22 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
         try:
             yield fleet
             await fleet.all_gone()
+            assert refusals(sandbox) == []
         finally:
             counting.cancel()
             await asyncio.gather(counting, return_exceptions=True)
             await fleet.close()
+
+
+def refusals(sandbox: Sandbox) -> list[str]:
+    """What API servers have refused to the agents and webhooks of their own clusters, which have the chart's roles."""
+    return [
+        f"{log.parent.name}/{log.name}: {line}"
+        for log in sorted(sandbox.directory.glob("*/*.log"))
+        if log.name in ("agent.log", "webhook.log")
+        for line in log.read_text(errors="replace").splitlines()
+        if "system:serviceaccount:kube-system:flotilla-" in line and " cannot " in line
+    ]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -1,14 +1,24 @@
-"""What the webhook may do in its cluster: it works with exactly this, and what is for comfort only may be missing."""
+"""What the webhook may do in its cluster: it works with exactly that, and what is for comfort only may be missing."""
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MUTATING_WEBHOOKS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    MUTATING_WEBHOOKS,
+    SERVICE_ACCOUNTS,
+    TARGETS,
+    VALIDATING_WEBHOOKS,
+)
+from agent.api.ownroles import WEBHOOK
+from agent.api.roles import Grant, rules
 from agent.kube.errors import NotFound
 from agent.model.proxypod import is_proxy
 from tests.controllers.targets import kubeconfig
@@ -20,18 +30,13 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 
 
-def rule(group: str, resources: list[str], *verbs: str) -> Raw:
-    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+ALL = [grant for grants in WEBHOOK.grants.values() for grant in grants]
+WITHOUT_VALIDATION = [grant for grant in ALL if grant.kind is not VALIDATING_WEBHOOKS]
 
 
-ADMISSION = "admissionregistration.k8s.io"
-KEEP = ("get", "list", "watch", "create", "patch")
-NEEDED = [
-    rule("", ["secrets"], *KEEP, "update"),
-    rule(ADMISSION, ["mutatingwebhookconfigurations"], *KEEP),
-    rule("multicluster.admiralty.io", ["targets", "clustertargets"], "list", "watch"),
-]
-FOR_VALIDATION = [rule(ADMISSION, ["validatingwebhookconfigurations"], *KEEP)]
+def rules_of(grants: list[Grant]) -> list[Raw]:
+    """The chart's rules, but for names: every test here has objects of its own."""
+    return rules([dataclasses.replace(grant, names=()) for grant in grants])
 
 
 @contextlib.asynccontextmanager
@@ -55,7 +60,7 @@ async def account_with(place: Place, rules: list[Raw], file: Path) -> AsyncItera
 
 async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:
     async with (
-        account_with(place, NEEDED + FOR_VALIDATION, tmp_path / "config") as flag,
+        account_with(place, rules_of(ALL), tmp_path / "config") as flag,
         place.replica(flag) as webhook,
     ):
         assert is_proxy(await place.create(elected(), dry_run=True))
@@ -70,7 +75,10 @@ async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:
 
 
 async def test_without_rights_to_validate_pods_are_mutated_all_the_same(place: Place, tmp_path: Path) -> None:
-    async with account_with(place, NEEDED, tmp_path / "config") as flag, place.replica(flag, ready=False) as webhook:
+    async with (
+        account_with(place, rules_of(WITHOUT_VALIDATION), tmp_path / "config") as flag,
+        place.replica(flag, ready=False) as webhook,
+    ):
         await until(lambda: place.is_ready(webhook), "replica ready")
         await until(place.mutates, "API server calls the webhook")
         with pytest.raises(NotFound):

@@ -1,0 +1,74 @@
+from collections import Counter
+
+import pytest
+
+from agent.api.kinds import CLUSTER_ROLES, SECRETS
+from agent.api.ownroles import ACCOUNTS, AGENT, CONFIGURATION, HOME, SOURCE, WEBHOOK, WEBHOOK_SECRET, Account, blocks
+from agent.api.ownroles import role_objects as objects
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
+from webhook.settings import parse
+
+EVERY = pytest.mark.parametrize("account", ACCOUNTS, ids=lambda account: account.name)
+
+
+@EVERY
+def test_no_verb_is_granted_twice(account: Account) -> None:
+    for grants in account.grants.values():
+        counts = Counter((str(grant.kind), grant.sub, grant.verb, grant.names) for grant in grants)
+        assert [key for key, count in counts.items() if count > 1] == []
+
+
+@EVERY
+def test_nobody_gets_everything(account: Account) -> None:
+    for role in objects(account, "here"):
+        for rule in role.get("rules", ()):
+            assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
+            assert not {"escalate", "impersonate", "deletecollection"} & set(rule["verbs"])
+
+
+def test_the_agent_may_hand_on_the_two_roles_of_sources_and_no_others() -> None:
+    (bind,) = (grant for grant in AGENT.grants[""] if grant.verb == "bind")
+    assert bind.kind is CLUSTER_ROLES
+    assert bind.names == (SOURCE_ROLE, CLUSTER_SUMMARY_VIEWER_ROLE)
+
+
+def test_the_webhook_writes_no_secret_but_its_own() -> None:
+    written = [
+        (scope, grant.verb, grant.names)
+        for scope, grants in WEBHOOK.grants.items()
+        for grant in grants
+        if grant.kind is SECRETS and grant.verb not in ("get", "list", "watch")
+    ]
+    assert written == [(HOME, "create", ()), (HOME, "patch", (WEBHOOK_SECRET,))]
+
+
+def test_roles_name_the_objects_that_the_webhook_calls_its_own() -> None:
+    settings = parse(["--url=https://127.0.0.1:1"], {})
+    assert (settings.configuration_name, settings.certificate_secret) == (CONFIGURATION, WEBHOOK_SECRET)
+
+
+def test_a_role_counts_where_its_process_runs_or_where_it_says() -> None:
+    found = {(each["kind"], each["metadata"].get("namespace")) for each in objects(AGENT, "here")}
+    assert found == {
+        ("ClusterRole", None),
+        ("ClusterRoleBinding", None),
+        ("Role", "here"),
+        ("RoleBinding", "here"),
+        ("Role", "kube-node-lease"),
+        ("RoleBinding", "kube-node-lease"),
+    }
+
+
+def test_a_feature_that_is_switched_off_takes_its_verbs_with_it() -> None:
+    (role, *_) = objects(AGENT, "here", without=[SOURCE])
+    assert not {"sources", "clusterroles", "rolebindings"} & {
+        name for rule in role["rules"] for name in rule["resources"]
+    }
+
+
+@EVERY
+def test_blocks_hold_every_verb(account: Account) -> None:
+    in_blocks = sum(
+        len(rule["verbs"]) for scope in blocks(account).values() for block in scope for rule in block["rules"]
+    )
+    assert in_blocks == sum(len(grants) for grants in account.grants.values())
