@@ -8,8 +8,9 @@ from agent.kube.config import load
 from agent.kube.session import Session
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.supervisor import Supervisor
+from webhook.given import GivenCertificate
 from webhook.handlers import application
-from webhook.keeper import Keeper
+from webhook.keeper import Certificates, Keeper
 from webhook.registration import Registration
 from webhook.rotation import Rotation
 from webhook.server import Server, Tls
@@ -28,14 +29,6 @@ class Webhook:
         tls = Tls(settings.client_ca)
         app = application(self.targets, Validator(client), settings.body_limit)
         self.server = Server(app, tls, settings.bind.host, settings.bind.port)
-        rotation = Rotation(
-            client,
-            settings.namespace,
-            settings.certificate_secret,
-            (settings.certificate_name,),
-            settings.lifetimes,
-            clock,
-        )
         registration = Registration(
             client,
             settings.configuration_name,
@@ -43,7 +36,9 @@ class Webhook:
             create=settings.register,
             reinvocation=settings.reinvocation_policy,
         )
-        self.keeper = Keeper(rotation, registration, tls, self.server, clock, settings.check_interval)
+        self.keeper = Keeper(
+            _certificates(settings, client, clock), registration, tls, self.server, clock, settings.check_interval
+        )
         self._wakers = self.keeper.watch(
             client,
             namespace=settings.namespace,
@@ -76,6 +71,13 @@ class Webhook:
         health.ready("targets", self.targets.problem)
         health.ready("process", lambda: "stopping" if self._stopping else None)
         return health
+
+
+def _certificates(settings: Settings, client: Client, clock: Clock) -> Certificates:
+    namespace, secret, name = settings.namespace, settings.certificate_secret, settings.certificate_name
+    if settings.certificates == "given":
+        return GivenCertificate(client, namespace, secret, name)
+    return Rotation(client, namespace, secret, (name,), settings.lifetimes, clock)
 
 
 async def run(settings: Settings) -> None:

@@ -107,6 +107,12 @@ def belongs(pair: Pair) -> bool:
     return _load(pair.certificate).public_key() == _load_key(pair.key).public_key()
 
 
+def fits(pair: Pair) -> bool:
+    """Whether a key of any kind is the key of its certificate. Raises ValueError when either is not PEM."""
+    key = serialization.load_pem_private_key(pair.key, password=None)
+    return key.public_key() == _load(pair.certificate).public_key()
+
+
 def split(bundle: bytes) -> list[bytes]:
     """The certificates of a PEM bundle, in order. Raises ValueError when one of them is not a certificate."""
     parts = [part.strip() + b"\n" + _PEM_END + b"\n" for part in bundle.split(_PEM_END)[:-1]]

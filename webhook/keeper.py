@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from prometheus_client import Gauge
 
@@ -15,8 +16,10 @@ from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from webhook import certificates
+from webhook.certificates import Pair
+from webhook.given import NoCertificate
 from webhook.registration import NotRegistered, Registration
-from webhook.rotation import ForeignSecret, Rotation
+from webhook.rotation import ForeignSecret
 from webhook.server import Server, Tls
 
 _EXPIRY = Gauge(
@@ -28,11 +31,35 @@ _EXPIRY = Gauge(
 _log = logging.getLogger(__name__)
 
 
+class Material(Protocol):
+    """What is to be served, and the CAs by which API servers are to trust it (PEM; none: somebody else tells them)."""
+
+    @property
+    def serving(self) -> Pair: ...
+
+    @property
+    def trusted(self) -> bytes: ...
+
+
+class Certificates(Protocol):
+    """Where the certificate comes from."""
+
+    async def refresh(self) -> Material:
+        """What to serve now."""
+        ...
+
+
 class Keeper:
     """Checks everything every `interval` seconds, and at once when somebody changes the Secret or the registration."""
 
     def __init__(
-        self, rotation: Rotation, registration: Registration, tls: Tls, server: Server, clock: Clock, interval: float
+        self,
+        rotation: Certificates,
+        registration: Registration,
+        tls: Tls,
+        server: Server,
+        clock: Clock,
+        interval: float,
     ) -> None:
         self._rotation = rotation
         self._registration = registration
@@ -59,7 +86,7 @@ class Keeper:
             self._changed.clear()
             try:
                 await self.check()
-            except (KubeError, ForeignSecret, NotRegistered) as error:
+            except (KubeError, ForeignSecret, NoCertificate, NotRegistered) as error:
                 self._failed(error)
                 await asyncio.sleep(self._backoff.next())
             else:

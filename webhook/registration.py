@@ -32,8 +32,12 @@ class Registration:
 
         What exists is made as we want it once, at our start; later only caBundle is kept: replicas with URLs of their
         own would otherwise take turns for ever. A validating one that is missing, and not ours to make, is not wanted.
+        Without a `ca_bundle` somebody else sees to trust, and nothing is written.
         Raises NotRegistered, or KubeError.
         """
+        if not ca_bundle:
+            await self._look()
+            return
         mutate = mutating(self._name, self._reach, ca_bundle, reinvocation=self._reinvocation)
         if not await self._ensure(MUTATING_WEBHOOKS, mutate, ca_bundle):
             self.done = False
@@ -43,6 +47,20 @@ class Registration:
         # Pods are mutated whatever becomes of the other one.
         self.done = True
         await self._ensure(VALIDATING_WEBHOOKS, validating(self._name, self._reach, ca_bundle), ca_bundle)
+
+    async def _look(self) -> None:
+        """Whether API servers trust whoever has signed our certificate."""
+        try:
+            found = await self._client.get(MUTATING_WEBHOOKS, self._name)
+        except NotFound:
+            found = {}
+        webhooks = found.get("webhooks") or []
+        self.done = bool(webhooks) and all(webhook["clientConfig"].get("caBundle") for webhook in webhooks)
+        if not self.done:
+            raise NotRegistered(
+                f"MutatingWebhookConfiguration {self._name} does not exist, or has no caBundle yet: install the chart,"
+                " and see that cert-manager's CA injector runs"
+            )
 
     async def _ensure(self, kind: Kind, want: Raw, ca_bundle: bytes) -> bool:
         """Whether the configuration is there and says what it should."""

@@ -22,11 +22,10 @@ class Tls:
 
     def __init__(self, client_ca: str | None = None) -> None:
         """`client_ca` is a file of CAs: only clients with a certificate of one of these are served. Raises OSError."""
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if client_ca is not None:
-            self.context.load_verify_locations(client_ca)
-            self.context.verify_mode = ssl.CERT_REQUIRED
+        self._client_ca = client_ca
+        self.context = self._new()
+        self.context.sni_callback = self._choose
+        self._chosen = self.context
         self.loaded: Pair | None = None
 
     def load(self, pair: Pair) -> bool:
@@ -38,11 +37,25 @@ class Tls:
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(pair.certificate + pair.key)
-            self.context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+            # A context of its own: one context serves an earlier certificate further where its key is of another kind.
+            fresh = self._new()
+            fresh.load_cert_chain(f"/proc/self/fd/{descriptor}")
         finally:
             os.close(descriptor)
-        self.loaded = pair
+        self._chosen, self.loaded = fresh, pair
         return True
+
+    def _new(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._client_ca is not None:
+            context.load_verify_locations(self._client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        """Called at every handshake, also of clients that name no server."""
+        connection.context = self._chosen
 
 
 class Server:

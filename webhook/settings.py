@@ -47,6 +47,7 @@ class Settings:
     configuration_name: str
     reinvocation_policy: str
     namespace: str
+    certificates: str
     certificate_secret: str
     lifetimes: Lifetimes
     client_ca: str | None
@@ -107,6 +108,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Setti
     values = {option.field: _value(parser, option, given[option.field], environ) for option in _OPTIONS}
     if bool(values["url"]) == bool(values["service"]):
         parser.error("give either --url (outside a cluster) or --service (inside): how does the API server reach us?")
+    if values["register"] and values["certificates"] == "given":
+        parser.error("--register makes configurations that trust our own CA: leave it out with --certificates=given")
     return _settings(values)
 
 
@@ -245,6 +248,10 @@ _OPTIONS = (
     _Option(
         "certificate-secret", "NAME", _text, "multicluster-scheduler-webhook-cert",
         "Secret in which replicas share CA and certificate",
+    ),
+    _Option(
+        "certificates", "own|given", _one_of("own", "given"), "own",
+        "who keeps certificate and caBundle: we, with a CA of our own, or somebody else, such as cert-manager",
     ),
     _Option("ca-lifetime", "DURATION", _positive, "1825d", "life of the CA; renewed when a third of it remains"),
     _Option("certificate-lifetime", "DURATION", _positive, "90d", "life of the certificate, renewed likewise"),
