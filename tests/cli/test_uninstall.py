@@ -1,0 +1,190 @@
+"""What is taken away, and what is refused, on a real API server; the namespace is the test's own."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_SUMMARIES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    ROLE_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    TARGETS,
+    Kind,
+)
+from agent.api.ownroles import CONFIGURATION, UNINSTALL
+from agent.cli.uninstall import Policy, Refused, Uninstaller
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
+from agent.sandbox.objects import account_token, apply, connect
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+Raw = dict[str, Any]
+OURS = names.finalizer("", "us")
+
+
+@pytest_asyncio.fixture
+async def client(sandbox: Sandbox, cluster: Cluster) -> AsyncIterator[Client]:
+    """With the rights of the chart's hook and no others."""
+    admin = connect(cluster.kubeconfig)
+    async with admin.session:
+        token = await account_token(admin, UNINSTALL)
+    authority = (sandbox.directory / cluster.name / "pki" / "ca.crt").read_bytes()
+    file = sandbox.directory / "uninstall.kubeconfig"
+    text = kubeconfig.render(cluster.name, cluster.server, authority, token=token)
+    await asyncio.to_thread(file.write_text, text)
+    client = connect(file)
+    async with client.session:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def admin(cluster: Cluster) -> AsyncIterator[Client]:
+    """All rights."""
+    client = connect(cluster.kubeconfig)
+    async with client.session:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def namespace(admin: Client) -> AsyncIterator[str]:
+    """A namespace that elects by default."""
+    name = "uninstall"
+    labels = {names.LABEL_ELECT_BY_DEFAULT: "true"}
+    await admin.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+    await account(admin, name)
+    yield name
+    for pod in await admin.list(PODS, name):
+        await admin.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, name)
+    await admin.delete(NAMESPACES, name)
+    while True:
+        try:
+            await admin.get(NAMESPACES, name)
+        except NotFound:
+            return
+        await asyncio.sleep(0.1)
+
+
+async def account(admin: Client, namespace: str) -> None:
+    """A namespace takes pods from the moment on that it has this."""
+    await apply(admin, SERVICE_ACCOUNTS, manifests.service_account("default", namespace))
+
+
+async def proxy(admin: Client, namespace: str, name: str, *finalizers: str) -> Raw:
+    spec = {"schedulerName": names.SCHEDULER_PROXY, "containers": [{"name": "main", "image": "x"}]}
+    metadata = {"name": name, "finalizers": [OURS, *finalizers]}
+    return await admin.create(PODS, {"metadata": metadata, "spec": spec}, namespace)
+
+
+async def furnish(admin: Client, namespace: str) -> None:
+    """What agents leave in a cluster that has had one target and one source."""
+    held = {"finalizers": [names.FINALIZER_DRAIN]}
+    target = {
+        "apiVersion": TARGETS.api_version,
+        "kind": "Target",
+        "metadata": {"name": "us", **held},
+        "spec": {"self": True},
+    }
+    await admin.create(TARGETS, target, namespace)
+    secret = {"metadata": {"name": "us", "labels": {names.LABEL_TARGET_SECRET: "true"}, **held}}
+    await admin.create(SECRETS, secret, namespace)
+    node = {"metadata": {"name": "admiralty-us", "labels": {names.PROVIDER_KEY: names.PROVIDER_VALUE}}}
+    await admin.create(NODES, node)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    binding = {"metadata": {"name": "admiralty-source-cd", "labels": {names.LABEL_SOURCE: "cd"}}, "roleRef": reference}
+    await admin.create(ROLE_BINDINGS, binding, namespace)
+    summary = {
+        "apiVersion": CLUSTER_SUMMARIES.api_version,
+        "kind": "ClusterSummary",
+        "metadata": {"name": names.SUMMARY_NAME},
+    }
+    await admin.create(CLUSTER_SUMMARIES, summary)
+
+
+async def exists(admin: Client, kind: Kind, name: str, namespace: str | None = None) -> bool:
+    try:
+        await admin.get(kind, name, namespace)
+    except NotFound:
+        return False
+    return True
+
+
+def uninstaller(client: Client, policy: Policy, namespace: str, seconds: float = 30) -> Uninstaller:
+    return Uninstaller(client, policy, "kube-system", "flotilla", seconds, lambda text: None)
+
+
+async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
+    admin: Client, client: Client, namespace: str
+) -> None:
+    await furnish(admin, namespace)
+    await proxy(admin, namespace, "web")
+    with pytest.raises(Refused, match=r"1 proxy pod of this cluster \(uninstall/web\).*uninstall\.policy=delete"):
+        await uninstaller(client, Policy.REFUSE, namespace).run()
+    assert (await admin.get(TARGETS, "us", namespace))["metadata"]["finalizers"] == [names.FINALIZER_DRAIN]
+    assert await exists(admin, NODES, "admiralty-us")
+
+    # Orphans keep what others want of them, and nothing of ours holds them.
+    await proxy(admin, namespace, "held", "example.test/other")
+    await uninstaller(client, Policy.ORPHAN, namespace).run()
+    assert "finalizers" not in (await admin.get(PODS, "web", namespace))["metadata"]
+    assert (await admin.get(PODS, "held", namespace))["metadata"]["finalizers"] == ["example.test/other"]
+    assert "finalizers" not in (await admin.get(TARGETS, "us", namespace))["metadata"]
+    secret = (await admin.get(SECRETS, "us", namespace))["metadata"]
+    assert "finalizers" not in secret
+    assert names.LABEL_TARGET_SECRET not in (secret.get("labels") or {})
+    assert names.LABEL_ELECT_BY_DEFAULT not in (await admin.get(NAMESPACES, namespace))["metadata"]["labels"]
+    assert not await exists(admin, NODES, "admiralty-us")
+    assert not await exists(admin, ROLE_BINDINGS, "admiralty-source-cd", namespace)
+    assert not await exists(admin, CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+
+
+async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Client, namespace: str) -> None:
+    metadata = {"name": "web-1", "labels": {names.LABEL_PARENT_CLUSTER_NAME: "cd"}}
+    chaperon = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": metadata}
+    await admin.create(CHAPERONS, chaperon, namespace)
+    with pytest.raises(Refused, match=r"1 pod of cd \(uninstall/web-1\)"):
+        await uninstaller(client, Policy.REFUSE, namespace).run()
+    await uninstaller(client, Policy.DELETE, namespace).run()
+    assert not await exists(admin, CHAPERONS, "web-1", namespace)
+
+
+async def test_policy_delete_ends_election_first_and_waits_for_the_agent(
+    admin: Client, client: Client, namespace: str
+) -> None:
+    await admin.create(MUTATING_WEBHOOKS, {"metadata": {"name": CONFIGURATION}})
+    await proxy(admin, namespace, "web")
+    with pytest.raises(Refused, match=r"proxy pods are still there after 0\.5 s: uninstall/web.*force-remove"):
+        await uninstaller(client, Policy.DELETE, namespace, seconds=0.5).run()
+    assert not await exists(admin, MUTATING_WEBHOOKS, CONFIGURATION)
+    assert "deletionTimestamp" in (await admin.get(PODS, "web", namespace))["metadata"]
+
+    async def play_the_agent() -> None:
+        await asyncio.sleep(0.5)
+        await admin.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
+
+    await asyncio.gather(uninstaller(client, Policy.DELETE, namespace).run(), play_the_agent())
+    assert not await exists(admin, PODS, "web", namespace)
+
+
+async def test_the_command_says_why_it_refuses(admin: Client, cluster: Cluster, namespace: str) -> None:
+    await proxy(admin, namespace, "web")
+    flags = (f"--kubeconfig={cluster.kubeconfig}", "--namespace=kube-system")
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "agent.cli", "uninstall", *flags)
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    output, errors = await process.communicate()
+    assert process.returncode == 1
+    assert output == b""
+    assert errors.startswith(b"flotilla: nothing was changed: 1 proxy pod of this cluster")
