@@ -1,0 +1,28 @@
+# syntax=docker/dockerfile:1
+# One image for agent, webhook and the command line.
+#   docker build -t flotilla .
+#   docker buildx build --platform linux/amd64,linux/arm64 -t flotilla .
+
+FROM python:3.11-slim AS build
+WORKDIR /src
+RUN python -m venv --without-pip /venv
+# Dependencies first: they are a layer that changes less often than the code.
+COPY pyproject.toml README.md LICENSE ./
+RUN mkdir -p agent webhook && touch agent/__init__.py webhook/__init__.py agent/py.typed \
+    && pip --python /venv/bin/python install --no-cache-dir '.[cli]' \
+    && pip --python /venv/bin/python uninstall --yes flotilla
+COPY agent agent
+COPY webhook webhook
+RUN pip --python /venv/bin/python install --no-cache-dir --no-deps . \
+    && python -m compileall -q /venv/lib
+
+FROM python:3.11-slim
+LABEL org.opencontainers.image.title="flotilla" \
+    org.opencontainers.image.description="Many Kubernetes clusters that work as one" \
+    org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# A number, so that runAsNonRoot can tell. It has no home, and nothing in the image is its own.
+USER 65532:65532
+ENTRYPOINT ["python", "-m"]
+CMD ["agent"]

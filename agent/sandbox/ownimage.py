@@ -1,0 +1,156 @@
+"""The file tree of our own image, made here without Docker: what the Dockerfile makes, of this machine's Python.
+
+Interpreter, standard library, the packages that `flotilla[cli]` needs, and the shared libraries of all of these.
+"""
+
+import importlib.metadata
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.sandbox.errors import SandboxError
+from agent.sandbox.objects import REPOSITORY
+
+ENTRYPOINT = ("python", "-m")
+COMMAND = ("agent",)
+USER = "65532:65532"
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/bin",
+    # All libraries are in one folder, wherever the interpreter was built to look for them.
+    "LD_LIBRARY_PATH": "/usr/local/lib",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+_DISTRIBUTION = "flotilla"
+_EXTRAS = {"cli"}
+_NOT_NEEDED = shutil.ignore_patterns(
+    "__pycache__", "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
+    "lib2to3", "config-*", "*.a",
+)  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]*")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_PASSWD = "root:x:0:0:root:/:/bin/false\nflotilla:x:65532:65532:flotilla:/tmp:/bin/false\n"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where things go in the tree."""
+
+    root: Path
+
+    @property
+    def programs(self) -> Path:
+        return self.root / "usr/local/bin"
+
+    @property
+    def libraries(self) -> Path:
+        return self.root / "usr/local/lib"
+
+    @property
+    def python(self) -> Path:
+        return self.libraries / f"python{_version()}"
+
+    @property
+    def packages(self) -> Path:
+        return self.python / "site-packages"
+
+
+def write_tree(folder: Path) -> Path:
+    """Make the tree in an empty or missing folder. Raises SandboxError when something of it cannot be found."""
+    place = _Place(folder)
+    try:
+        for path in (place.programs, place.libraries, folder / "etc", folder / "tmp"):
+            path.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        (folder / "tmp").chmod(0o1777)
+        (folder / "etc/passwd").write_text(_PASSWD)
+        shutil.copytree(sysconfig.get_path("stdlib"), place.python, ignore=_NOT_NEEDED)
+        _write_packages(place)
+        _write_programs(place)
+        _write_libraries(place)
+    except (OSError, subprocess.CalledProcessError, importlib.metadata.PackageNotFoundError) as error:
+        raise SandboxError(f"our own image cannot be made: {error}") from error
+    return folder
+
+
+def distributions() -> list[str]:
+    """Names of the packages that our own needs, its own apart, as they are installed here."""
+    found: dict[str, None] = {}
+    waiting = list(_requirements(_DISTRIBUTION, _EXTRAS))
+    while waiting:
+        name = waiting.pop()
+        try:
+            installed = importlib.metadata.distribution(name).metadata["Name"]
+        except importlib.metadata.PackageNotFoundError:
+            continue  # For another platform or another Python.
+        if installed not in found:
+            found[installed] = None
+            waiting += _requirements(installed, set())
+    return sorted(found)
+
+
+def _requirements(distribution: str, extras: set[str]) -> Iterator[str]:
+    for requirement in importlib.metadata.requires(distribution) or ():
+        extra = _EXTRA.search(requirement)
+        name = _NAME.match(requirement)
+        if name and (extra is None or extra[1] in extras):
+            yield name[0]
+
+
+def _write_packages(place: _Place) -> None:
+    place.packages.mkdir()
+    for name in distributions():
+        distribution = importlib.metadata.distribution(name)
+        for file in distribution.files or ():
+            # Programs of packages are beside site-packages; nobody here calls them.
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                target = place.packages / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(distribution.locate_file(file)), target)
+    for package in ("agent", "webhook"):
+        shutil.copytree(REPOSITORY / package, place.packages / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _write_programs(place: _Place) -> None:
+    interpreter = f"python{_version()}"
+    shutil.copy2(Path(sys.executable).resolve(), place.programs / interpreter)
+    for name in ("python3", "python"):
+        (place.programs / name).symlink_to(interpreter)
+    command = place.programs / "flotilla"
+    command.write_text(f"#!/usr/local/bin/{interpreter}\nfrom agent.cli import main\n\nmain()\n")
+    command.chmod(0o755)
+
+
+def _write_libraries(place: _Place) -> None:
+    binaries = [place.programs / f"python{_version()}", *place.python.rglob("*.so*")]
+    for library in _needed(binaries):
+        if Path(library).name.startswith("ld-"):
+            # Programs name the loader by its whole path.
+            target = place.root / library.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            target = place.libraries / Path(library).name
+        shutil.copy2(Path(library).resolve(), target)
+
+
+def _needed(binaries: Iterable[Path]) -> set[str]:
+    """Shared libraries, but those that come with a package of ours already."""
+    found: set[str] = set()
+    for binary in binaries:
+        listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
+        found |= {path for path in _LIBRARY.findall(listed) if "site-packages" not in path}
+    if not any(Path(path).name.startswith("ld-") for path in found):
+        raise SandboxError(f"ldd finds no shared libraries of {sys.executable} (on {platform.machine()})")
+    return found
+
+
+def _version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,60 @@
+"""The tree of our own image: it runs with nothing but itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import ownimage
+from agent.sandbox.objects import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ownimage.write_tree(tmp_path_factory.mktemp("image"))
+
+
+def test_packages_for_development_stay_outside() -> None:
+    names = ownimage.distributions()
+    assert {"aiohttp", "cryptography", "msgspec", "typer"} <= set(names)
+    assert not {"pytest", "mypy", "ruff", "hypothesis", "pip", "flotilla"} & set(names)
+
+
+def test_nothing_of_this_machine_is_in_it(tree: Path) -> None:
+    links = [path for path in tree.rglob("*") if path.is_symlink()]
+    assert [link for link in links if not link.exists() or link.readlink().is_absolute()] == []
+    assert str(REPOSITORY) not in "".join(path.read_text() for path in (tree / "usr/local/bin").glob("flotilla"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("python", "-m", "agent", "--help"), "--cluster-name"),
+        (("python", "-m", "webhook", "--help"), "--certificates"),
+        (("python", "-m", "agent.cli", "uninstall", "--help"), "--policy"),
+        (("flotilla", "--help"), "uninstall"),
+        (("python", "-c", "import kubernetes_asyncio, ssl, socket, re2; print('all there')"), "all there"),
+    ],
+)
+def test_everything_starts_in_it_as_the_users_number(tree: Path, command: tuple[str, ...], expected: str) -> None:
+    userspec = f"--userspec={ownimage.USER}"
+    done = subprocess.run(
+        ["/usr/sbin/chroot", userspec, str(tree), *command],
+        env=ownimage.ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
+
+
+def test_the_dockerfile_says_the_same() -> None:
+    text = (REPOSITORY / "Dockerfile").read_text()
+    assert f"USER {ownimage.USER}\n" in text
+    assert 'ENTRYPOINT ["python", "-m"]\nCMD ["agent"]\n' in text
+    assert text.count(f"FROM python:{sys.version_info.major}.") == 2
+    assert "'.[cli]'" in text
