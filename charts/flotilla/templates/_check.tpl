@@ -1,0 +1,85 @@
+{{- /* Values that contradict each other, or mean nothing here; and what is in the way in the cluster. */ -}}
+{{- define "flotilla.check" -}}
+{{- $values := .Values -}}
+{{- $agent := include "flotilla.agent" . | fromYaml -}}
+
+{{- /* 1. Names of Admiralty's chart that mean nothing here. */ -}}
+{{- range $name, $instead := dict
+      "restarter" "remove it: the agent takes up new Targets and credentials without a restart"
+      "postDeleteJob" "remove it: see uninstall.policy and uninstall.resources"
+      "debug" "remove it: see agent.logLevel and webhook.logLevel" -}}
+{{- if get $values $name -}}
+{{- fail (printf "%s means something in Admiralty's chart only: %s" $name $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey $values.controllerManager "image" -}}
+{{- fail "controllerManager.image names an image of Admiralty: remove it, and set image.repository and image.tag where Flotilla's image is elsewhere" -}}
+{{- end -}}
+{{- if hasKey $values.controllerManager "certificateSignerName" -}}
+{{- fail "controllerManager.certificateSignerName: remove it, and give the signer with agent.settings, if this version has a setting for it" -}}
+{{- end -}}
+{{- range $name, $_ := omit $values.scheduler "resources" -}}
+{{- fail (printf "scheduler.%s means something in Admiralty's chart only: remove it. The proxy scheduler is part of the agent (agent.%s), the candidate scheduler runs beside it (candidateScheduler)" $name $name) -}}
+{{- end -}}
+
+{{- /* 2. Contradictions. */ -}}
+{{- if and $values.certificates.issuerRef (ne $values.certificates.provider "cert-manager") -}}
+{{- fail "certificates.issuerRef needs certificates.provider=cert-manager: the built-in CA has no issuer" -}}
+{{- end -}}
+{{- if and $values.candidateScheduler.enabled (not $values.candidateScheduler.image.repository) -}}
+{{- fail "candidateScheduler.enabled needs candidateScheduler.image.repository: where this cluster gets its own kube-scheduler from (kubectl -n kube-system get pods -o jsonpath='{..image}' may show it)" -}}
+{{- end -}}
+{{- $hold := get $agent.settings "hold" -}}
+{{- if and $values.candidateScheduler.enabled $hold (ge (float64 $hold) (float64 $values.candidateScheduler.bindTimeout)) -}}
+{{- fail (printf "agent.settings.hold (%v s) must be shorter than candidateScheduler.bindTimeout (%v s): a bind that the scheduler gives up reserves nothing" $hold $values.candidateScheduler.bindTimeout) -}}
+{{- end -}}
+{{- range $name, $where := dict
+      "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
+      "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties"
+      "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "health-address" "nothing: it is the chart's"
+      "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
+{{- if hasKey $agent.settings $name -}}
+{{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $where := dict
+      "log-level" "webhook.logLevel" "log-json" "webhook.logJson" "reinvocation-policy" "webhook.reinvocationPolicy" "certificates" "certificates.provider"
+      "register" "nothing: the chart makes the configurations" "bind" "nothing: it is the chart's" "service" "nothing: it is the chart's" "url" "nothing: the chart has a Service"
+      "health-address" "nothing: it is the chart's" "configuration-name" "nothing: it is fixed" "certificate-secret" "nothing: it is fixed"
+      "kubeconfig" "nothing: the webhook uses its service account" "namespace" "nothing: it is the release's" -}}
+{{- if hasKey $values.webhook.settings $name -}}
+{{- fail (printf "webhook.settings.%s: use %s" $name $where) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not $values.crds.install) (not $values.crds.keep) -}}
+{{- fail "crds.keep=false with crds.install=false: CRDs that the chart does not install it cannot remove" -}}
+{{- end -}}
+
+{{- /* 3. What is in the cluster already. (helm template and a client-side dry run look at no cluster.) */ -}}
+{{- $mine := printf "%s/%s" .Release.Namespace .Release.Name -}}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items -}}
+{{- if eq .metadata.name "multicluster-scheduler-source" -}}
+{{- $notes := default (dict) .metadata.annotations -}}
+{{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
+{{- if and (ne $owner "/") (ne $owner $mine) -}}
+{{- fail (printf "this cluster has one already: release %s (namespace/name). There is one agent per cluster: helm upgrade that one, or uninstall it first" $owner) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $values.crds.install -}}
+{{- range (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "").items -}}
+{{- if hasSuffix ".multicluster.admiralty.io" .metadata.name -}}
+{{- $notes := default (dict) .metadata.annotations -}}
+{{- $chart := get (default (dict) .metadata.labels) "helm.sh/chart" -}}
+{{- $release := get $notes "meta.helm.sh/release-name" -}}
+{{- if or (hasPrefix "admiralty-" $chart) (hasPrefix "multicluster-scheduler-" $chart) -}}
+{{- fail (printf "CustomResourceDefinition %s belongs to Admiralty (chart %s, release %s): both cannot run in one cluster, since they act on the same objects. Uninstall Admiralty first; to keep its Targets and Sources, save them before (kubectl get targets,clustertargets,sources,clustersources -A -o yaml) and apply them afterwards" .metadata.name $chart (default "unknown" $release)) -}}
+{{- end -}}
+{{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") $release -}}
+{{- if ne $owner $mine -}}
+{{- fail (printf "CustomResourceDefinition %s is there and not of this release (%s): let this release have all of them (kubectl get crd -o name | grep multicluster.admiralty.io | xargs -I{} kubectl annotate --overwrite {} meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s, and the same with kubectl label --overwrite {} app.kubernetes.io/managed-by=Helm), or leave them to whoever installed them with crds.install=false" .metadata.name (ternary "made without Helm, or kept" (printf "release %s" $owner) (eq $owner "/")) $.Release.Name $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

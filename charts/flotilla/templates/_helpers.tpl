@@ -1,0 +1,131 @@
+{{- define "flotilla.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- /* 49 characters leave room for the longest suffix in a name of 63. */ -}}
+{{- define "flotilla.fullname" -}}
+{{- $name := include "flotilla.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 49 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 49 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 49 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "flotilla.selector" -}}
+app.kubernetes.io/name: flotilla
+app.kubernetes.io/instance: {{ .root.Release.Name | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "flotilla.labels" -}}
+app.kubernetes.io/name: flotilla
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: flotilla
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* metadata of an object: (dict "root" $ "name" "agent" "annotations" (dict) "cluster" true "labels" (dict)) */ -}}
+{{- define "flotilla.metadata" -}}
+{{- $annotations := merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations -}}
+name: {{ .name }}
+{{- if not .cluster }}
+namespace: {{ default .root.Release.Namespace .namespace }}
+{{- end }}
+labels:
+  {{- include "flotilla.labels" .root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "flotilla.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "flotilla.pullSecrets" -}}
+{{- $names := .Values.imagePullSecrets -}}
+{{- with .Values.imagePullSecretName }}{{ $names = append $names . }}{{ end -}}
+{{- with $names }}
+imagePullSecrets:
+{{- range uniq . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Values of the agent, with those that Admiralty calls controllerManager over them. */ -}}
+{{- define "flotilla.agent" -}}
+{{- mergeOverwrite (deepCopy .Values.agent) .Values.controllerManager | toYaml -}}
+{{- end -}}
+
+{{- define "flotilla.podSecurity" -}}
+{{- $own := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- mergeOverwrite $own . | toYaml -}}
+{{- end -}}
+
+{{- define "flotilla.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- /* What places pods: (dict "root" $ "component" "agent" "values" $values) */ -}}
+{{- define "flotilla.placement" -}}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+{{- if .values.topologySpreadConstraints }}
+  {{- toYaml .values.topologySpreadConstraints | nindent 2 }}
+{{- else }}
+{{- $selector := include "flotilla.selector" . | fromYaml }}
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{ toYaml $selector | nindent 8 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Flags of a map of settings, true and false as --name and --no-name. */ -}}
+{{- define "flotilla.flags" -}}
+{{- range $name, $value := . }}
+{{- if kindIs "bool" $value }}
+- --{{ if not $value }}no-{{ end }}{{ $name }}
+{{- else if kindIs "float64" $value }}
+- {{ printf "--%s=%s" $name (toString (ternary (int64 $value) $value (eq (floor $value) $value))) | quote }}
+{{- else }}
+- {{ printf "--%s=%s" $name (toString $value) | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}

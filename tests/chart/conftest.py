@@ -1,0 +1,70 @@
+"""A cluster of its own: charts own what is cluster-wide."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import CLUSTER_ROLES, CRDS, NAMESPACES
+from agent.kube.client import Client
+from agent.sandbox import Cluster, Sandbox
+from agent.sandbox.objects import connect
+from tests.chart.helm import NAMESPACE, Raw
+
+OTHERS = {
+    "cert-manager.io/v1": ("Issuer", "Certificate"),
+    "monitoring.coreos.com/v1": ("ServiceMonitor",),
+}
+"""Kinds of others that the chart may use, by group and version."""
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chart_sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+    """One real cluster with fake nodes that have nothing of ours but what the chart brings."""
+    async with Sandbox(tmp_path_factory.mktemp("chart") / "one", ["chart"], "kwok:2", agents=False) as sandbox:
+        client = connect(sandbox["chart"].kubeconfig)
+        async with client.session:
+            for crd in await client.list(CRDS):
+                await client.delete(CRDS, crd["metadata"]["name"])
+            for role in await client.list(CLUSTER_ROLES):
+                if role["metadata"]["name"].startswith("multicluster-scheduler-"):
+                    await client.delete(CLUSTER_ROLES, role["metadata"]["name"])
+            for version, names in OTHERS.items():
+                for name in names:
+                    await client.create(CRDS, _open(version, name))
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        yield sandbox
+
+
+@pytest.fixture
+def cluster(chart_sandbox: Sandbox) -> Cluster:
+    """The cluster for charts."""
+    return chart_sandbox["chart"]
+
+
+@pytest_asyncio.fixture
+async def client(cluster: Cluster) -> AsyncIterator[Client]:
+    """All rights there."""
+    client = connect(cluster.kubeconfig)
+    async with client.session:
+        yield client
+
+
+def _open(version: str, name: str) -> Raw:
+    """A CRD that takes everything."""
+    group, _, number = version.partition("/")
+    plural = f"{name.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.name,
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": name, "plural": plural, "singular": name.lower()},
+            "versions": [
+                {"name": number, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}},
+            ],
+        },
+    }

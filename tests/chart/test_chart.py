@@ -1,0 +1,329 @@
+"""The chart as Helm renders it: what is in it, and what it refuses."""
+
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from agent.api.crds import crds
+from agent.api.ownroles import AGENT, UNINSTALL, WEBHOOK, Account, role_objects
+from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
+from agent.settings import Settings
+from agent.settings import parse as parse_agent
+from tests.chart import helm
+from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template
+from webhook.configurations import Service, by_service, mutating, validating
+from webhook.settings import parse as parse_webhook
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+
+CANDIDATES = ("candidateScheduler.enabled=true", "candidateScheduler.image.repository=example.test/kube-scheduler")
+"""Settings of an installation with candidate schedulers."""
+
+MATRIX = (
+    (),
+    ("clusterName=cd", "sourceController.enabled=false", "webhook.checkSecrets=false"),
+    ("certificates.provider=cert-manager",),
+    ("certificates.provider=cert-manager", "certificates.issuerRef.name=ca", "certificates.issuerRef.kind=Issuer"),
+    ("crds.install=false", "networkPolicy.enabled=false", "podDisruptionBudget.enabled=false", "priorityClassName="),
+    ("crds.keep=false", "uninstall.policy=delete", "uninstall.timeout=600"),
+    ("serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus", "uninstall.policy=orphan"),
+    CANDIDATES,
+    (*CANDIDATES, "candidateScheduler.image.tag=v1.36.3", "scheduler.resources.requests.cpu=1"),
+    (
+        "controllerManager.replicas=3",
+        "controllerManager.resources.limits.memory=2Gi",
+        "controllerManager.nodeSelector.pool=infra",
+        "imagePullSecretName=regcred",
+        "imagePullSecrets={regcred,other}",
+        "webhook.reinvocationPolicy=IfNeeded",
+        "fullnameOverride=multicluster-scheduler",
+    ),
+    (
+        "agent.settings.probe-interval=2.5",
+        "agent.settings.max-in-flight=128",
+        "agent.clusterProperties.example\\.com/tier=gold",
+        "agent.logJson=true",
+        "agent.targetPlugins=true",
+        "webhook.settings.certificate-lifetime=30d",
+        "commonLabels.team=platform",
+        "commonAnnotations.note=x",
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+    ),
+)  # fmt: skip
+EVERY = pytest.mark.parametrize("settings", MATRIX, ids=lambda settings: " ".join(settings)[:60] or "defaults")
+
+
+def test_helm_finds_nothing_to_complain_of() -> None:
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART))
+
+
+@EVERY
+def test_every_object_is_there_once_with_namespace_and_labels(settings: tuple[str, ...]) -> None:
+    objects = template(*settings)
+    keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
+    assert len(keys) == len(set(keys))
+    for each in objects:
+        where = each["metadata"].get("namespace")
+        assert where in ((NAMESPACE, "kube-node-lease") if helm.is_namespaced(each) else (None,))
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == "flotilla"
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert len(each["metadata"]["name"]) <= 63
+
+
+@EVERY
+def test_pods_run_without_rights_on_their_node(settings: tuple[str, ...]) -> None:
+    found = dict(pods(template(*settings)))
+    assert len(found) == 3
+    for template_of in found.values():
+        spec = template_of["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "runAsNonRoot": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert container["resources"]["limits"].keys() == {"memory"}
+        assert all("hostPath" not in volume for volume in spec["volumes"])
+
+
+@EVERY
+def test_agent_and_webhook_understand_their_flags(settings: tuple[str, ...]) -> None:
+    found = dict(pods(template(*settings)))
+    for name, spec in found.items():
+        main = spec["spec"]["containers"][0]
+        if main["command"] == ["python", "-m", "agent"]:
+            flags = main["args"]
+            if not hasattr(Settings(), "extender_address"):
+                flags = [flag for flag in flags if not flag.startswith("--extender-address=")]
+            assert parse_agent(flags).kubelet_port == 10250, name
+        elif main["command"] == ["python", "-m", "webhook"]:
+            assert parse_webhook(main["args"], {}).service is not None, name
+
+
+def test_settings_reach_the_processes() -> None:
+    objects = template(
+        "clusterName=cd",
+        "agent.settings.probe-interval=2.5",
+        "agent.settings.max-in-flight=128",
+        "agent.clusterProperties.example\\.com/tier=gold",
+        "agent.logLevel=DEBUG",
+        "sourceController.enabled=false",
+        "webhook.settings.overlap=20m",
+        "webhook.reinvocationPolicy=IfNeeded",
+    )
+    found = dict(pods(objects))
+    agent = parse_agent(found["flotilla-agent"]["spec"]["containers"][0]["args"])
+    assert (agent.cluster_name, agent.probe_interval, agent.max_in_flight) == ("cd", 2.5, 128)
+    assert (agent.cluster_property, agent.log_level) == (("example.com/tier=gold",), "DEBUG")
+    assert agent.source_controller is False
+    webhook = parse_webhook(found["flotilla-webhook"]["spec"]["containers"][0]["args"], {})
+    assert webhook.lifetimes.overlap.total_seconds() == 1200
+    assert webhook.reinvocation_policy == "IfNeeded"
+    assert webhook.service == Service(NAMESPACE, "flotilla-webhook", 443)
+    assert webhook.register is False
+
+
+@pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
+def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
+    without = {"it registers itself"}
+    rendered = roles_of(template("uninstall.policy=delete"), account.name)
+    assert rendered == granted(role_objects(account, NAMESPACE, without=without))
+
+
+def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
+    plain = template(
+        "sourceController.enabled=false", "webhook.checkSecrets=false", "certificates.provider=cert-manager"
+    )
+    assert not {"sources", "clusterroles", "rolebindings"} & {
+        resource for _, resource, *_ in roles_of(plain, "agent")[""]
+    }
+    webhook = roles_of(plain, "webhook")
+    assert {verb for _, _, verb, _ in webhook[NAMESPACE]} == {"get", "list", "watch"}
+    assert not [rule for rule in webhook[""] if rule[1] == "secrets"]
+    assert not [rule for rule in webhook[""] if rule[2] == "patch"]
+
+
+def test_the_roles_of_admiraltys_walkthrough_are_there() -> None:
+    objects = template()
+    for role in (source_cluster_role(), cluster_summary_viewer_role()):
+        assert of(objects, "ClusterRole", role["metadata"]["name"])["rules"] == role["rules"]
+
+
+def test_the_crds_are_those_of_the_code_and_stay_unless_told() -> None:
+    found = {each["metadata"]["name"]: each for each in template() if each["kind"] == "CustomResourceDefinition"}
+    assert {name: each["spec"] for name, each in found.items()} == {
+        each["metadata"]["name"]: each["spec"] for each in crds()
+    }
+    for each in found.values():
+        assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    for each in template("crds.keep=false"):
+        assert "helm.sh/resource-policy" not in (each["metadata"].get("annotations") or {})
+    assert not [each for each in template("crds.install=false") if each["kind"] == "CustomResourceDefinition"]
+
+
+def test_the_webhooks_are_those_of_the_code_and_leave_trust_to_the_webhook() -> None:
+    objects = template()
+    reach = by_service(Service(NAMESPACE, "flotilla-webhook", 443))
+    for want in (mutating("multicluster-scheduler", reach, b""), validating("multicluster-scheduler", reach, b"")):
+        for webhook in want["webhooks"]:
+            del webhook["clientConfig"]["caBundle"]
+        found = of(objects, want["kind"])
+        assert found["metadata"]["name"] == want["metadata"]["name"]
+        assert found["webhooks"] == want["webhooks"]
+
+
+def test_cert_manager_makes_the_certificate_and_injects_its_ca() -> None:
+    objects = template("certificates.provider=cert-manager")
+    certificate = of(objects, "Certificate")
+    assert certificate["spec"]["issuerRef"]["name"] == of(objects, "Issuer")["metadata"]["name"]
+    assert f"flotilla-webhook.{NAMESPACE}.svc" in certificate["spec"]["dnsNames"]
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        annotations = of(objects, kind)["metadata"]["annotations"]
+        assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{certificate['metadata']['name']}"}
+    webhook = dict(pods(objects))["flotilla-webhook"]["spec"]["containers"][0]
+    settings = parse_webhook(webhook["args"], {})
+    assert settings.certificates == "given"
+    assert settings.certificate_secret == certificate["spec"]["secretName"]
+    assert settings.certificate_name in certificate["spec"]["dnsNames"]
+
+
+def test_the_candidate_scheduler_asks_the_agent_beside_it_and_nobody_else() -> None:
+    objects = template(*CANDIDATES)
+    agent, scheduler = dict(pods(objects))["flotilla-agent"]["spec"]["containers"]
+    config = yaml.safe_load(of(objects, "ConfigMap")["data"]["candidate-scheduler.yaml"])
+    (extender,) = config["extenders"]
+    assert f"--extender-address={extender['urlPrefix'].removeprefix('http://')}" in agent["args"]
+    assert extender["urlPrefix"].startswith("http://127.0.0.1:")
+    assert config["profiles"] == [{"schedulerName": "admiralty-candidate"}]
+    assert scheduler["image"] == "example.test/kube-scheduler:v1.36.3"
+    assert config["leaderElection"]["resourceNamespace"] == NAMESPACE
+
+
+def test_admiraltys_names_mean_the_same() -> None:
+    objects = template(
+        "controllerManager.replicas=3",
+        "controllerManager.resources.limits.memory=2Gi",
+        "controllerManager.nodeSelector.pool=infra",
+        "imagePullSecretName=regcred",
+        "fullnameOverride=multicluster-scheduler",
+    )
+    agent = of(objects, "Deployment", "multicluster-scheduler-agent")
+    assert agent["spec"]["replicas"] == 3
+    spec = agent["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"pool": "infra"}
+    assert spec["imagePullSecrets"] == [{"name": "regcred"}]
+    assert spec["containers"][0]["resources"]["limits"] == {"memory": "2Gi"}
+    assert spec["containers"][0]["resources"]["requests"] == VALUES["agent"]["resources"]["requests"]
+
+
+def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() -> None:
+    for each in template():
+        if each["kind"] == "Deployment":
+            assert "app.kubernetes.io/version" not in each["spec"]["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("restarter.replicas=2",), "restarter means something in Admiralty's chart only: remove it"),
+        (("debug.controllerManager=true",), "see agent.logLevel"),
+        (("postDeleteJob.image.tag=1",), "see uninstall.policy"),
+        (("controllerManager.image.repository=x",), "set image.repository"),
+        (("controllerManager.certificateSignerName=x/y",), "certificateSignerName"),
+        (("scheduler.replicas=2",), "scheduler.replicas means something in Admiralty's chart only"),
+        (("certificates.issuerRef.name=ca",), "certificates.issuerRef needs certificates.provider=cert-manager"),
+        (("candidateScheduler.enabled=true",), "candidateScheduler.enabled needs candidateScheduler.image.repository"),
+        ((*CANDIDATES, "agent.settings.hold=300"), "must be shorter than candidateScheduler.bindTimeout"),
+        (("agent.settings.cluster-name=x",), "agent.settings.cluster-name: use clusterName"),
+        (("webhook.settings.register=true",), "webhook.settings.register: use nothing"),
+        (("crds.install=false", "crds.keep=false"), "crds.keep=false with crds.install=false"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused_with_the_remedy(settings: tuple[str, ...], message: str) -> None:
+    with pytest.raises(helm.Failed, match=re.escape(message)):
+        template(*settings)
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("agent.replica=2", "replica"),
+        ("agent.replicas=0", "replicas"),
+        ("agent.logLevel=LOUD", "logLevel"),
+        ("uninstall.policy=destroy", "policy"),
+        ("certificates.provider=vault", "provider"),
+        ("clusterName=-cd", "clusterName"),
+        ("webhook.reinvocationPolicy=Always", "reinvocationPolicy"),
+        ("agent.settings.Probe=1", "Probe"),
+        ("image.digest=sha256:abc", "digest"),
+        ("tolerations=x", "tolerations"),
+    ],
+)
+def test_the_schema_refuses_a_value_and_names_it(setting: str, field: str) -> None:
+    with pytest.raises(helm.Failed, match=field) as caught:
+        template(setting)
+    assert "values don't meet the specifications of the schema" in str(caught.value)
+
+
+def test_kubernetes_before_1_30_is_refused() -> None:
+    with pytest.raises(helm.Failed, match=r"kubeVersion: >=1\.30"):
+        template(kubernetes="1.29.9")
+
+
+def test_the_schema_knows_every_value_and_describes_it() -> None:
+    for path, node in walk(SCHEMA):
+        assert node.get("description"), path
+        if node.get("properties") and path not in (".scheduler",):
+            assert node["additionalProperties"] is False, path
+    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+
+
+def walk(schema: Raw, path: str = "") -> list[tuple[str, Raw]]:
+    """Every described property."""
+    found = [(path, schema)]
+    for name, inner in schema.get("properties", {}).items():
+        found += walk(inner, f"{path}.{name}")
+    return found
+
+
+Rule = tuple[str, str, str, tuple[str, ...]]
+
+
+def granted(objects: list[Raw]) -> dict[str, list[Rule]]:
+    """Every single verb by namespace (empty: everywhere)."""
+    found: dict[str, list[Rule]] = {}
+    for each in objects:
+        if each["kind"] in ("Role", "ClusterRole"):
+            rules = found.setdefault(each["metadata"].get("namespace", ""), [])
+            for rule in each["rules"]:
+                parts: Any = itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+                rules += [(*part, tuple(rule.get("resourceNames", ()))) for part in parts]
+            rules.sort()
+    return found
+
+
+def roles_of(objects: list[Raw], account: str) -> dict[str, list[Rule]]:
+    """What the bindings of a service account give it."""
+    bound = [
+        (each["roleRef"]["kind"], each["metadata"].get("namespace"), each["roleRef"]["name"])
+        for each in objects
+        if each["kind"].endswith("Binding") and each["subjects"][0]["name"] == f"flotilla-{account}"
+    ]
+    return granted(
+        [
+            each
+            for each in objects
+            if (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) in bound
+        ]
+    )

@@ -1,0 +1,159 @@
+"""The chart on a real API server: what it takes, what Helm does with it, and what is left of it."""
+
+import asyncio
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import (
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    PODS,
+    ROLES,
+    SECRETS,
+    SERVICES,
+    TARGETS,
+    Kind,
+)
+from agent.cli.uninstall import Policy, Uninstaller
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.sandbox import Cluster
+from tests.chart import helm
+from tests.chart.helm import CHART, NAMESPACE
+from tests.chart.test_chart import CANDIDATES, EVERY
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+FLAGS = (str(CHART), "-n", NAMESPACE)
+OWNED = "app.kubernetes.io/part-of=flotilla"
+
+
+async def call(cluster: Cluster, *arguments: str) -> str:
+    return await asyncio.to_thread(helm.run, *arguments, kubeconfig=cluster.kubeconfig)
+
+
+async def left(client: Client) -> list[str]:
+    """What there is of the chart, CRDs apart."""
+    kinds = (CLUSTER_ROLES, DEPLOYMENTS, MUTATING_WEBHOOKS, ROLES, SECRETS, SERVICES)
+    found = [await client.list(kind, labels=OWNED) for kind in kinds]
+    return [f"{each['kind']} {each['metadata']['name']}" for objects in found for each in objects]
+
+
+@EVERY
+async def test_the_api_server_takes_every_object(cluster: Cluster, client: Client, settings: tuple[str, ...]) -> None:
+    for obj in await asyncio.to_thread(helm.template, *settings):
+        group, _, version = obj["apiVersion"].rpartition("/")
+        kind = Kind(group, version, plural(obj["kind"]), obj["kind"], helm.is_namespaced(obj))
+        path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
+        await client.session.request(
+            "PATCH",
+            path,
+            params={"dryRun": "All", "fieldManager": "test", "fieldValidation": "Strict", "force": "true"},
+            body=json.dumps(obj).encode(),
+            content_type="application/apply-patch+yaml",
+        )
+
+
+def plural(kind: str) -> str:
+    """How a kind is called in paths."""
+    name = kind.lower()
+    return name[:-1] + "ies" if name.endswith("y") else name + "s"
+
+
+async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing_else(
+    cluster: Cluster, client: Client
+) -> None:
+    text = await call(cluster, "install", "flotilla", *FLAGS, "--wait", "--set", "clusterName=cd")
+    assert f"kubectl -n {NAMESPACE} rollout status deployment/flotilla-agent" in text
+    assert "flotilla join" in text
+    before = await uids(client)
+    assert len(before) == 4
+
+    with pytest.raises(helm.Failed, match=f"this cluster has one already: release {NAMESPACE}/flotilla"):
+        await call(cluster, "install", "again", *FLAGS)
+
+    # What the webhook has written is nobody else's: an upgrade leaves it, and every pod, as it is.
+    await trust(client)
+    await call(cluster, "upgrade", "flotilla", *FLAGS, "--reuse-values", "--set", "uninstall.policy=orphan", "--wait")
+    assert await uids(client) == before
+    found = await client.get(MUTATING_WEBHOOKS, "multicluster-scheduler")
+    assert {each["clientConfig"]["caBundle"] for each in found["webhooks"]} == {"Q0E="}
+
+    await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
+    assert await left(client) == []
+    assert len([crd for crd in await client.list(CRDS) if crd["spec"]["group"] == TARGETS.group]) == 6
+
+    with pytest.raises(
+        helm.Failed, match=r"(?s)belongs to release|is there and not of this release.*crds\.install=false"
+    ):
+        await call(cluster, "install", "other", *FLAGS)
+    await call(cluster, "install", "flotilla", *FLAGS, "--set", "crds.keep=false")
+    await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
+    assert not [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == TARGETS.group]
+
+
+async def test_where_admiralty_is_installed_it_says_what_to_do(cluster: Cluster, client: Client) -> None:
+    rendered = await asyncio.to_thread(helm.template)
+    crd = helm.of(rendered, "CustomResourceDefinition", "targets.multicluster.admiralty.io")
+    metadata = {
+        "name": crd["metadata"]["name"],
+        "labels": {"helm.sh/chart": "admiralty-0.17.0", "app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "admiralty", "meta.helm.sh/release-namespace": "admiralty"},
+    }
+    await client.create(CRDS, {**crd, "metadata": metadata})
+    try:
+        with pytest.raises(helm.Failed, match=r"belongs to Admiralty \(chart admiralty-0\.17\.0, release admiralty\)"):
+            await call(cluster, "install", "flotilla", *FLAGS)
+    finally:
+        await client.delete(CRDS, metadata["name"])
+        await until_gone(functools.partial(client.get, CRDS, metadata["name"]))
+
+
+async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, client: Client) -> None:
+    flags = [flag for setting in CANDIDATES for flag in ("--set", setting)]
+    await call(cluster, "install", "flotilla", *FLAGS, "--wait", *flags)
+    try:
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.name,
+            "metadata": {"name": "admiralty-controller-manager"},
+        }
+        await client.create(LEASES, lease, NAMESPACE)
+        said: list[str] = []
+        await Uninstaller(client, Policy.REFUSE, NAMESPACE, "flotilla", say=said.append).run()
+        assert said[:2] == ["stopping flotilla-webhook", "stopping flotilla-agent"]
+        assert await client.list(PODS, NAMESPACE, labels="app.kubernetes.io/name=flotilla") == []
+        with pytest.raises(NotFound):
+            await client.get(LEASES, "admiralty-controller-manager", NAMESPACE)
+    finally:
+        await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--no-hooks")
+
+
+async def uids(client: Client) -> set[str]:
+    """Pods of agent and webhook."""
+    pods = await client.list(PODS, NAMESPACE, labels="app.kubernetes.io/component in (agent,webhook)")
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+async def trust(client: Client) -> None:
+    """Write caBundle as the webhook does."""
+    found = await client.get(MUTATING_WEBHOOKS, "multicluster-scheduler")
+    webhooks = [{"name": each["name"], "clientConfig": {"caBundle": "Q0E="}} for each in found["webhooks"]]
+    await client.patch(MUTATING_WEBHOOKS, "multicluster-scheduler", {"webhooks": webhooks}, style="strategic")
+
+
+async def until_gone(read: Callable[[], Any]) -> None:
+    """Wait until an object cannot be read any more; the test's own timeout is the limit."""
+    while True:
+        try:
+            await read()
+        except NotFound:
+            return
+        await asyncio.sleep(0.1)
