@@ -107,6 +107,9 @@ def _apiserver(context: Context) -> list[str]:
     ]
     if cluster.nodes.kind == "real":
         arguments.append("--enable-admission-plugins=NodeRestriction")
+    if context.plan.audit:
+        arguments.append(f"--audit-policy-file={Path(__file__).with_name('audit.yaml')}")
+        arguments.append(f"--audit-log-path={context.file('audit.log')}")
     # The API server refuses to publish a loopback address as the endpoint of the service `kubernetes`.
     return arguments if cluster.namespace else [*arguments, "--endpoint-reconciler-type=none"]
 

@@ -28,6 +28,7 @@ class Request:
     webhook_flags: tuple[str, ...]
     network: Network
     candidate_scheduler: bool = False
+    audit: bool = False
 
 
 async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
@@ -51,6 +52,7 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
         agent_flags=request.agent_flags,
         webhook_flags=request.webhook_flags,
         candidate_scheduler=request.candidate_scheduler,
+        audit=request.audit,
     )
     if not separate:
         return dataclasses.replace(plan, clusters=_on_loopback(name, request))

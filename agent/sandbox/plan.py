@@ -101,6 +101,7 @@ class Plan:
     agent_flags: tuple[str, ...] = ()
     webhook_flags: tuple[str, ...] = ()
     candidate_scheduler: bool = False
+    audit: bool = False
 
     @property
     def real_nodes(self) -> bool:

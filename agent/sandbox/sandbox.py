@@ -61,6 +61,7 @@ class Sandbox:
 
     `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` or `real:1`. `regions`: `CLUSTER=REGION` pairs.
     `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
+    `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
 
@@ -78,6 +79,7 @@ class Sandbox:
         node_memory: str = "256Gi",
         pods_per_node: int = 110,
         candidate_scheduler: bool = False,
+        audit: bool = False,
         network: Network = "auto",
         progress: Progress | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class Sandbox:
             webhook_flags=tuple(webhook_flags),
             network=network,
             candidate_scheduler=candidate_scheduler,
+            audit=audit,
         )
         self._progress = progress or Silent()
         self._plan: Plan | None = None

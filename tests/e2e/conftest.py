@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from agent.sandbox import Sandbox
 from tests.e2e.fleet import Fleet
+from tests.e2e.rights import refused
 
 AGENT_FLAGS = (
     "--lease-duration=5",
@@ -43,28 +44,17 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
         try:
             yield fleet
             await fleet.all_gone()
-            assert refusals(sandbox) == []
+            assert refused(sandbox.directory) == []
         finally:
             counting.cancel()
             await asyncio.gather(counting, return_exceptions=True)
             await fleet.close()
 
 
-def refusals(sandbox: Sandbox) -> list[str]:
-    """What API servers have refused to the agents and webhooks of their own clusters, which have the chart's roles."""
-    return [
-        f"{log.parent.name}/{log.name}: {line}"
-        for log in sorted(sandbox.directory.glob("*/*.log"))
-        if log.name in ("agent.log", "webhook.log")
-        for line in log.read_text(errors="replace").splitlines()
-        if "system:serviceaccount:kube-system:flotilla-" in line and " cannot " in line
-    ]
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """Source cd, targets us and eu; agents that notice within seconds what takes others minutes."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "one", ("cd", "us", "eu"), agent_flags=AGENT_FLAGS)
+    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "one", ("cd", "us", "eu"), agent_flags=AGENT_FLAGS, audit=True)
     async with fleet_of(sandbox) as fleet:
         yield fleet
 
