@@ -26,6 +26,7 @@ from agent.api.kinds import (
     NAMESPACES,
     NODES,
     PODS,
+    RESOURCE_QUOTAS,
     ROLE_BINDINGS,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -52,7 +53,6 @@ TARGET = "targets, their conditions and credentials"
 VIRTUAL_NODES = "virtual nodes"
 NODE_LEASES = "virtual nodes stay alive"
 DELEGATES = "delegates of other clusters"
-CANDIDATES = "candidates reserve nodes"
 TELL = "events"
 SUMMARY = "what other clusters are told of this one"
 PROPERTIES = "properties of this cluster"
@@ -126,6 +126,7 @@ AGENT = Account(
             *_grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, CLUSTER_SUMMARY_VIEWER_ROLE)),
             *_grants(CHAPERONS, "create delete", SELF_TARGETS),
             *_grants(EVENTS, "list watch", SELF_TARGETS),
+            *_grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
             *_grants(CONFIGMAPS, "get list watch", FOLLOW),
         ),
         HOME: (

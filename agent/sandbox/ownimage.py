@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.objects import REPOSITORY
+from agent.sandbox.realnode import images
 
 ENTRYPOINT = ("python", "-m")
 COMMAND = ("agent",)
@@ -79,6 +81,30 @@ def write_tree(folder: Path) -> Path:
     except (OSError, subprocess.CalledProcessError, importlib.metadata.PackageNotFoundError) as error:
         raise SandboxError(f"our own image cannot be made: {error}") from error
     return folder
+
+
+def build(file: Path, name: str) -> Path:
+    """Our own image in a file that nodes import. Raises SandboxError."""
+    start = images.Start(ENTRYPOINT, COMMAND, ENVIRONMENT, user=USER)
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        return images.build(write_tree(Path(folder)), file, name, start)
+
+
+def build_program(program: Path, file: Path, name: str) -> Path:
+    """An image of one static program, such as a kube-scheduler, called by its own name. Raises SandboxError."""
+    start = images.Start((program.name,), environment={"PATH": "/usr/local/bin"}, user=USER)
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        tree = Path(folder)
+        tree.chmod(0o755)
+        (tree / "tmp").mkdir()
+        (tree / "tmp").chmod(0o1777)
+        target = tree / "usr/local/bin" / program.name
+        target.parent.mkdir(parents=True)
+        try:
+            shutil.copy2(program.resolve(), target)
+        except OSError as error:
+            raise SandboxError(f"the image of {program.name} cannot be made: {error}") from error
+        return images.build(tree, file, name, start)
 
 
 def distributions() -> list[str]:

@@ -22,18 +22,23 @@ OTHERS = {
 async def chart_sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     """One real cluster with fake nodes that have nothing of ours but what the chart brings."""
     async with Sandbox(tmp_path_factory.mktemp("chart") / "one", ["chart"], "kwok:2", agents=False) as sandbox:
-        client = connect(sandbox["chart"].kubeconfig)
-        async with client.session:
-            for crd in await client.list(CRDS):
-                await client.delete(CRDS, crd["metadata"]["name"])
-            for role in await client.list(CLUSTER_ROLES):
-                if role["metadata"]["name"].startswith("multicluster-scheduler-"):
-                    await client.delete(CLUSTER_ROLES, role["metadata"]["name"])
-            for version, names in OTHERS.items():
-                for name in names:
-                    await client.create(CRDS, _open(version, name))
-            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        await clear(sandbox["chart"])
         yield sandbox
+
+
+async def clear(cluster: Cluster) -> None:
+    """Take from a cluster what is the chart's to bring; add the namespace for it, and kinds of others."""
+    client = connect(cluster.kubeconfig)
+    async with client.session:
+        for crd in await client.list(CRDS):
+            await client.delete(CRDS, crd["metadata"]["name"])
+        for role in await client.list(CLUSTER_ROLES):
+            if role["metadata"]["name"].startswith("multicluster-scheduler-"):
+                await client.delete(CLUSTER_ROLES, role["metadata"]["name"])
+        for version, names in OTHERS.items():
+            for name in names:
+                await client.create(CRDS, _open(version, name))
+        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import yaml
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, UNINSTALL, WEBHOOK, Account, role_objects
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
-from agent.settings import Settings
 from agent.settings import parse as parse_agent
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template
@@ -103,10 +102,7 @@ def test_agent_and_webhook_understand_their_flags(settings: tuple[str, ...]) -> 
     for name, spec in found.items():
         main = spec["spec"]["containers"][0]
         if main["command"] == ["python", "-m", "agent"]:
-            flags = main["args"]
-            if not hasattr(Settings(), "extender_address"):
-                flags = [flag for flag in flags if not flag.startswith("--extender-address=")]
-            assert parse_agent(flags).kubelet_port == 10250, name
+            assert parse_agent(main["args"]).kubelet_port == 10250, name
         elif main["command"] == ["python", "-m", "webhook"]:
             assert parse_webhook(main["args"], {}).service is not None, name
 
@@ -132,6 +128,17 @@ def test_settings_reach_the_processes() -> None:
     assert webhook.reinvocation_policy == "IfNeeded"
     assert webhook.service == Service(NAMESPACE, "flotilla-webhook", 443)
     assert webhook.register is False
+
+
+SCORE = "5:addonplacementscores.v1alpha1.cluster.open-cluster-management.io:resource-usage-score:cpuNodeAvailable"
+
+
+def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
+    objects = template(f"agent.extraScores={{{SCORE}}}", "agent.scheduling=reserve")
+    settings = parse_agent(dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"])
+    assert (settings.extra_score, settings.scheduling) == ((SCORE,), "reserve")
+    watched = ("cluster.open-cluster-management.io", "addonplacementscores", "watch", ())
+    assert watched in roles_of(objects, "agent")[""]
 
 
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
