@@ -25,6 +25,7 @@ from agent.api.kinds import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RESOURCE_QUOTAS,
     ROLE_BINDINGS,
@@ -59,6 +60,7 @@ PROPERTIES = "properties of this cluster"
 SOURCE = "rights of other clusters"
 SELF_TARGETS = "this cluster as a target of its own"
 FOLLOW = "config maps and secrets follow pods"
+FOLLOW_CLAIMS = "volume claims follow pods"
 
 CERTIFICATE = "its own CA and certificate"
 SERVE = "the certificate it serves"
@@ -127,7 +129,8 @@ AGENT = Account(
             *_grants(CHAPERONS, "create delete", SELF_TARGETS),
             *_grants(EVENTS, "list watch", SELF_TARGETS),
             *_grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
-            *_grants(CONFIGMAPS, "get list watch", FOLLOW),
+            *_grants(CONFIGMAPS, "get list watch patch", FOLLOW),
+            *_grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
         ),
         HOME: (
             *_grants(LEASES, "create", LEADER),
