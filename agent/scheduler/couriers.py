@@ -60,6 +60,10 @@ class Couriers(Controller[Send | Drop]):
         self._under_way: dict[str, set[str]] = {}
         self._resting: dict[str, dict[str, _Rest]] = {}
 
+    def order(self, key: Send | Drop) -> int:
+        """Pods wait for candidates; nobody waits for losers to go."""
+        return int(isinstance(key, Drop))
+
     def run_errand(self, errand: Send | Drop) -> None:
         """Have it done."""
         if isinstance(errand, Send):

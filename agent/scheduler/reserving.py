@@ -124,6 +124,8 @@ class Reserving:
             "resourceVersion": pod.version,
             "finalizers": [*kept, target.finalizer],
             "annotations": {names.ANNOTATION_CLAIM: node, names.ANNOTATION_CLAIM_UID: uid},
+            # As in mode `ranked`: tracking field owners costs the API server at each later write.
+            **({} if pod.applied else {"managedFields": [{}]}),
         }
         self._scene.world.assume(pod, node)
         try:

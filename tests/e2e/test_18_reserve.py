@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, NODES, PODS, TARGETS
+from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
 from agent.sandbox.faults import Drop
 from tests.e2e import manifests
@@ -72,6 +72,7 @@ async def test_a_deployment_spreads_over_both_targets_and_nothing_of_the_losers_
     for pod in await fleet.pods(namespace):
         assert CLAIM_UID in notes(pod)
         assert len([name for name in pod["metadata"]["finalizers"] if name.startswith(names.PREFIX)]) == 1
+    assert await fleet.source.list(EVENTS, namespace, fields="type=Warning") == []
     lines = (await fleet.kubectl("us", "get", "podchaperons", f"--namespace={namespace}")).splitlines()
     assert lines[0].split()[:3] == ["NAME", "RESERVED", "ALLOWED"]
     assert {tuple(line.split()[1:3]) for line in lines[1:]} == {("true", "true")}

@@ -70,6 +70,9 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         proxy = self._proxies.store.get((known.parent_namespace or chaperon.namespace, known.parent_name))
         if proxy is None or proxy.uid != chaperon.labels.get(names.LABEL_PARENT_UID):
             return None
+        if proxy.known.claim_uid not in ("", chaperon.uid):
+            # A candidate that has lost is refused and deleted: nothing is wrong.
+            return None
         return proxy
 
     def _attached(self, target: Target) -> None:
