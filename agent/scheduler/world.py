@@ -22,6 +22,8 @@ from agent.scheduling.holdings import Holdings
 SETTLED_SECONDS = 2.0
 """A summary that arrives so long after a delegate got its node knows of it: they are written at most once a second."""
 FLIGHT_SECONDS = 10.0
+_LEFT_SECONDS = 0.2
+"""Pods that end together wake those that wait once."""
 
 
 class _Flight(NamedTuple):
@@ -54,6 +56,7 @@ class World:
         self._bound: set[str] = set()
         self._flights: OrderedDict[str, _Flight] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.TimerHandle | None = None
         proxies.subscribe(self._proxy_changed)
         chaperons.subscribe(self._chaperon_changed)
         targets.on_attach(self._attached)
@@ -149,7 +152,15 @@ class World:
     def _forget(self, uid: str) -> None:
         self._flights.pop(uid, None)
         self._bound.discard(uid)
-        self.holdings.remove(uid)
+        if self.holdings.get(uid) is not None:
+            self.holdings.remove(uid)
+            if self._leaving is None:
+                self._leaving = asyncio.get_running_loop().call_later(_LEFT_SECONDS, self._left)
+
+    def _left(self) -> None:
+        """Pods have gone. Limits, spread and affinity to pods depend on what we hold, which no summary tells."""
+        self._leaving = None
+        self._changed()
 
     def _attached(self, target: Target) -> None:
         node = target.node_name

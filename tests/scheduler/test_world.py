@@ -1,5 +1,6 @@
 """What of ours each target holds, told by events as the watches bring them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from agent.model.proxypod import proxy_pod
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.gather import Demands
 from agent.scheduler.world import FLIGHT_SECONDS, SETTLED_SECONDS, World
+from tests.waiting import until
 
 NOWHERE = Connection("http://127.0.0.1:1")
 
@@ -204,3 +206,14 @@ async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: Scen
     assert resident is not None
     assert resident.deleting
     assert scene.found(scene.eu) == (1, 1, 1)
+
+
+async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: Scene) -> None:
+    for uid in ("u1", "u2"):
+        scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}")
+    before = scene.changes
+    for uid in ("u1", "u2"):
+        scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}", phase="Succeeded")
+    await until(lambda: scene.changes > before)
+    await asyncio.sleep(0.5)
+    assert scene.changes == before + 1
