@@ -31,6 +31,7 @@ class Discovered:
         self._changed = changed
         self._lost = lost
         self._informer: Informer | None = None
+        self._again = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._cancel = cluster.supervisor.spawn(f"discover {kind}", self._run)
 
@@ -39,6 +40,11 @@ class Discovered:
         """All objects of the kind, once they have been read."""
         informer = self._informer
         return informer.store if informer is not None and informer.synced.is_set() else None
+
+    def look(self) -> None:
+        """It may be served by now: find out at once, unless that is known."""
+        if self._informer is None:
+            self._again.set()
 
     def stop(self) -> None:
         """Watch no longer."""
@@ -61,7 +67,12 @@ class Discovered:
                 else:
                     self._informer = self._cluster.informer(self._kind, self._namespace)
                     self._unsubscribe = self._informer.subscribe(self._changed)
-            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._again.wait()
+            except TimeoutError:
+                pass
+            self._again.clear()
 
     async def _read(self) -> None:
         path = self._kind.path(self._namespace)

@@ -46,7 +46,7 @@ class ExtraScores:
         interval: float,
         changed: Callable[[str | None], None],
     ) -> None:
-        self._wanted = [(score, Kind(score.group, score.version, score.resource, "")) for score in wanted]
+        self._wanted = [(score, kind_of(score)) for score in wanted]
         self._clock = clock
         self._changed = changed
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -65,7 +65,7 @@ class ExtraScores:
         for score, kind in self._wanted:
             store = self._watched[kind].store
             obj = store.get((target, score.object)) if store is not None else None
-            extra = _read(obj, score.score) if obj is not None else None
+            extra = read_score(obj, score.score) if obj is not None else None
             if extra is not None and (extra.until is None or extra.until > now):
                 found[score.name] = extra
         ends = [extra.until for extra in found.values() if extra.until is not None]
@@ -87,7 +87,13 @@ class ExtraScores:
                 return
 
 
-def _read(obj: Object, name: str) -> Extra | None:
+def kind_of(score: ExtraScore) -> Kind:
+    """The kind of the object that has a score."""
+    return Kind(score.group, score.version, score.resource, "")
+
+
+def read_score(obj: Object, name: str) -> Extra | None:
+    """One of an object's scores, which may have expired; None when it says nothing of this name."""
     try:
         status = _decoder.decode(obj.raw).status
     except msgspec.ValidationError:

@@ -2,22 +2,27 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, RESOURCE_QUOTAS, TARGETS
+from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.deps import Deps
-from agent.clusters.target import Target
+from agent.clusters.target import Record, State, Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.quantity import InvalidQuantity
 from agent.scheduler.discovered import Discovered
 from agent.scheduler.extrascores import ExtraScores
+from agent.scheduler.hearsay import hearsay, unconnected
 from agent.scheduler.summaries import common_labels, quota, shapes
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Amounts, Extra, Place, Quota, amounts
 
 Quotas = Mapping[str, tuple[Quota, ...]]
+
+SETTLE_SECONDS = 5.0
+"""A target that is connecting for longer is worth telling, as in its conditions."""
 
 
 class Places:
@@ -30,6 +35,7 @@ class Places:
         self._targets = deps.targets
         self._nodes = nodes
         self._changed = changed
+        self._clock = deps.clock
         self._interval = deps.settings.discovery_interval
         self._cache: dict[Key, Place] = {}
         self._lists: dict[str, tuple[Place, ...]] = {}
@@ -41,7 +47,7 @@ class Places:
         for informer in self._objects.values():
             informer.subscribe(self._object_changed)
         deps.targets.on_attach(self._attached)
-        deps.targets.on_change(self._forget)
+        deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
 
     def serving(self, namespace: str) -> tuple[Place, ...]:
@@ -49,8 +55,31 @@ class Places:
         known = self._lists.get(namespace)
         if known is None:
             found = [self._place(target) for target in self._targets.serving(namespace)]
+            found += [make_place(unconnected(hearsay(obj)), None, None, obj) for obj in self._unconnected(namespace)]
             known = self._lists[namespace] = tuple(found)
         return known
+
+    def settled(self, namespace: str) -> bool:
+        """Whether every target of a namespace is either connected or known not to be.
+
+        It is not for a moment after a start: what is said then of targets is news to nobody.
+        """
+        connecting = any(
+            target.record.state is State.CONNECTING
+            and (self._clock.now() - target.record.since).total_seconds() < SETTLE_SECONDS
+            for target in self._targets.serving(namespace)
+        )
+        told = [hearsay(obj) for obj in self._unconnected(namespace)]
+        return not connecting and all(each.known and not each.ready for each in told)
+
+    def _unconnected(self, namespace: str) -> list[Object]:
+        """Targets that cannot be connected, or not yet."""
+        return [
+            obj
+            for informer in self._objects.values()
+            for obj in informer.store
+            if obj.namespace in ("", namespace) and self._targets.get(obj.key) is None
+        ]
 
     def _place(self, target: Target) -> Place:
         place = self._cache.get(target.key)
@@ -84,6 +113,13 @@ class Places:
             discovered.stop()
         self._forget(target)
 
+    def _target_changed(self, target: Target) -> None:
+        discovered = self._quotas.get(target.key)
+        if discovered is not None and target.ready:
+            # A Source's rights come together: what was refused before may be granted now.
+            discovered.look()
+        self._forget(target)
+
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         node = new or old
         target = self._targets.by_node(node.name) if node is not None else None
@@ -95,6 +131,9 @@ class Places:
         target = self._targets.get(obj.key) if obj is not None else None
         if target is not None:
             self._forget(target)
+        elif obj is not None:
+            self._lists.clear()
+            self._changed()
 
     def _scored(self, name: str | None) -> None:
         for target in self._targets:
@@ -140,8 +179,27 @@ def _left(change: tuple[Quota, Quota | None]) -> bool:
     )
 
 
+class Health(Protocol):
+    """What a `Place` has of a target itself: the agent's connection to it knows, and its Target's conditions tell."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def record(self) -> Record: ...
+    @property
+    def agent(self) -> AgentRecord | None: ...
+    @property
+    def slow(self) -> bool: ...
+
+
 def make_place(
-    target: Target,
+    target: Health,
     node: Object | None,
     summary: Object | None,
     obj: Object | None = None,

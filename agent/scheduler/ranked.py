@@ -21,6 +21,7 @@ REFUSED_RETRY_SECONDS = 30.0
 _TARGET_GONE_SECONDS = 0.1
 _CROWDED_SECONDS = 0.1
 _MOVING_SECONDS = 1.0
+_UNSETTLED_SECONDS = 1.0
 
 WAITING = -1.0
 """Returned for a pod that waits for the world to change, and has no time of its own to look again."""
@@ -114,6 +115,8 @@ class Ranked:
                 await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
+                    if not self._scene.settled(pod.namespace):
+                        return _UNSETTLED_SECONDS
                     await self._tell(proxy, view, message)
                     return WAITING if seconds is None else seconds
             case _:

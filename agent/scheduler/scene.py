@@ -41,3 +41,7 @@ class Scene:
         ranking = rank(demand, places, self.world.holdings, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return demand, ranking
+
+    def settled(self, namespace: str) -> bool:
+        """Whether all targets of a namespace are known well enough to tell why a pod waits."""
+        return self._places.settled(namespace)

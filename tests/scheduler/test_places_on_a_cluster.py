@@ -157,3 +157,24 @@ async def test_a_kind_of_scores_that_nobody_serves_is_no_matter(
             assert Watched(deps, namespace).place.extra == {}
         assert all(informer.kind.plural != "nothing" for informer in deps.local.informers)
     assert await client.get(NAMESPACES, namespace)
+
+
+async def test_a_target_that_cannot_be_connected_counts_and_says_why(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster) as deps:
+        places = Places(deps, deps.local.informer(NODES), lambda: None)
+        spec = {"kubeconfigSecret": {"name": "none"}}
+        await client.create(TARGETS, {"metadata": {"name": "eu"}, "spec": spec}, namespace)
+        await until(lambda: len(places.serving(namespace)) == 1)
+        assert not places.settled(namespace), "nobody has tried to connect it"
+        since = "2026-01-01T12:03:00Z"
+        ready = {"type": "Ready", "status": "False", "reason": "SecretNotFound", "message": "Secret none is missing"}
+        body = {"status": {"conditions": [ready | {"lastTransitionTime": since}]}}
+        await client.patch(TARGETS, "eu", body, namespace, sub="status")
+        await until(lambda: places.settled(namespace))
+        (place,) = places.serving(namespace)
+        assert (place.title, place.ready, place.state) == ("eu", False, "Secret none is missing (since 12:03)")
+        await client.delete(TARGETS, "eu", namespace)
+        await until(lambda: places.serving(namespace) == ())
+        assert places.settled(namespace)

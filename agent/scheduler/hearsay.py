@@ -1,0 +1,58 @@
+"""A target as its Target tells of it: for those that this process has no connection to."""
+
+from dataclasses import dataclass, replace
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.base.clock import parse
+from agent.clusters.target import Record, State
+from agent.kube.store import Key, Object
+
+
+@dataclass(frozen=True)
+class Hearsay:
+    """What the conditions of a Target say, in the agent's own types."""
+
+    key: Key
+    ready: bool
+    record: Record
+    slow: bool
+    known: bool
+    """Whether the Target says anything of this."""
+    agent: None = None
+    """What the Target says of being ready takes its agent into account."""
+
+    @property
+    def namespace(self) -> str:
+        """The only namespace it serves, empty for all."""
+        return self.key[0]
+
+    @property
+    def title(self) -> str:
+        """How a user calls it."""
+        return self.key[1]
+
+    @property
+    def node_name(self) -> str:
+        """Its virtual node."""
+        return names.virtual_node(*self.key)
+
+
+def hearsay(obj: Object) -> Hearsay:
+    """What a Target or ClusterTarget tells of itself."""
+    target = obj.decode()
+    conditions = (target.get("status") or {}).get("conditions")
+    ready = find_condition(conditions, "Ready") or {}
+    message = ready.get("message") or "no agent of this cluster has said anything about this Target"
+    is_ready = ready.get("status") == "True"
+    since = parse(ready.get("lastTransitionTime") or target["metadata"]["creationTimestamp"])
+    slow = (find_condition(conditions, "Responsive") or {}).get("status") == "False"
+    record = Record(State.READY if is_ready else State.UNREACHABLE, message, since)
+    return Hearsay(obj.key, is_ready, record, slow, known=bool(ready))
+
+
+def unconnected(told: Hearsay) -> Hearsay:
+    """The same for an agent without connection to the target: it counts as not ready, whatever its Target said."""
+    if told.known and not told.ready:
+        return told
+    return replace(told, ready=False, record=replace(told.record, message="not connected yet"))
