@@ -48,7 +48,8 @@ class ProxyScheduler(Controller[Key]):
         self._namespaces = deps.local.informer(NAMESPACES, labels=enabled)
         self.watch(self._namespaces, lambda namespace: ())
         self.watch(self._scene.nodes, lambda node: ())
-        self.watch(self._scene.proxies, self._wants_target)
+        self.watch(self._scene.proxies, _wants_target)
+        self._scene.proxies.subscribe(self._note)
         deps.chaperons.subscribe(self._chaperon_changed)
 
     async def run(self) -> None:
@@ -62,17 +63,20 @@ class ProxyScheduler(Controller[Key]):
         pod = self._scene.proxies.store.get(key)
         return (-pod.priority if pod is not None else 0, key in self._woken)
 
-    def _wants_target(self, pod: Object) -> tuple[Key, ...]:
-        group = group_of(pod)
-        if is_open(pod):
-            self._writes.stopwatch.begin(pod.uid)
-        else:
-            self._writes.forget(pod.uid)
-            self._ranked.forget(pod.uid)
-            self._reserving.forget(pod.uid)
-            if group is None:
-                return ()
-        return (group or pod.key,)
+    def _note(self, old: Object | None, new: Object | None) -> None:
+        """What is known of a pod is forgotten as soon as it needs no target any more, or is gone."""
+        if new is not None and is_open(new):
+            if not new.gated:
+                self._writes.stopwatch.begin(new.uid)
+        elif new is not None:
+            self._forget(new.uid)
+        if old is not None and (new is None or new.uid != old.uid):
+            self._forget(old.uid)
+
+    def _forget(self, uid: str) -> None:
+        self._writes.forget(uid)
+        self._ranked.forget(uid)
+        self._reserving.forget(uid)
 
     def _world_changed(self) -> None:
         waiting, self._waiting = self._waiting, set()
@@ -101,3 +105,10 @@ class ProxyScheduler(Controller[Key]):
             return None
         mode = mode_of(pod, self._namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserving.step(pod) if mode == "reserve" else self._ranked.step(pod))
+
+
+def _wants_target(pod: Object) -> tuple[Key, ...]:
+    group = group_of(pod)
+    if group is not None:
+        return (group,)
+    return (pod.key,) if is_open(pod) else ()

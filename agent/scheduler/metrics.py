@@ -9,8 +9,10 @@ from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 
 PHASE = Histogram(
     "flotilla_scheduling_phase_seconds",
-    "Seconds of each phase of a pod: queue (until it is looked at), rank, candidate (until its chaperon is sent),"
-    " reserve (until a reservation is claimed), bind (from then until it is bound).",
+    "Seconds of each phase of a pod. queue: from the moment on that it wants a target, or that one has refused it,"
+    " until it is claimed (mode ranked) or its first candidate is made (reserve); rank: one ranking; candidate: until"
+    " its first chaperon is in a target; reserve: from there until a reservation is claimed; bind: from there, or from"
+    " the chaperon, until it is bound.",
     ("phase",),
     buckets=LATENCY_BUCKETS,
     registry=REGISTRY,
@@ -27,29 +29,39 @@ REFUSALS = Counter(
     ("reason",),
     registry=REGISTRY,
 )
-IN_FLIGHT = Gauge("flotilla_scheduling_pods_in_flight", "Pods that are not bound yet.", registry=REGISTRY)
+IN_FLIGHT = Gauge(
+    "flotilla_scheduling_pods_in_flight", "Pods that want a target and are not bound yet.", registry=REGISTRY
+)
 
 Phase = Literal["queue", "candidate", "reserve", "bind"]
+_ORDER: tuple[Phase, ...] = ("queue", "candidate", "reserve", "bind")
 
 
 class Stopwatch:
     """Times the phases of pods by UID; a phase lasts from the end of the one before."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, float] = {}
+        self._marks: dict[str, tuple[float, int]] = {}
+        """When the last phase ended, and its number; -1 for none."""
         IN_FLIGHT.set_function(lambda: len(self._marks))
 
     def begin(self, uid: str) -> None:
         """The pod was seen first."""
-        self._marks.setdefault(uid, time.monotonic())
+        self._marks.setdefault(uid, (time.monotonic(), -1))
+
+    def again(self, uid: str) -> None:
+        """A target has refused the pod: it is in the queue again."""
+        if uid in self._marks:
+            self._marks[uid] = (time.monotonic(), -1)
 
     def lap(self, uid: str, phase: Phase) -> None:
-        """A phase ends."""
+        """A phase ends; one that the pod has been through already, as by a second candidate, does not count."""
         now = time.monotonic()
-        before = self._marks.get(uid)
-        if before is not None:
-            PHASE.labels(phase).observe(now - before)
-            self._marks[uid] = now
+        number = _ORDER.index(phase)
+        since, before = self._marks.get(uid, (now, number))
+        if before < number:
+            PHASE.labels(phase).observe(now - since)
+            self._marks[uid] = (now, number)
 
     def end(self, uid: str) -> None:
         """The pod needs nothing more."""

@@ -86,6 +86,7 @@ class Writes:
             cluster_uid=self._deps.cluster_uid,
             reserve=reserve,
         )
+        self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
         self._sending[target.node_name] += 1
         try:
             await self._deps.provisions.ensure(proxy, target)
@@ -122,6 +123,7 @@ class Writes:
     async def remember(self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode) -> None:
         """Note on the pod why a target could not take it; the pod, not the process, keeps the memory."""
         ATTEMPTS.labels(mode, "refused").inc()
+        self.stopwatch.again(proxy["metadata"]["uid"])
         value = with_attempt(attempts_of(proxy), node_name, reason, self._deps.clock.now())
         await self.patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
