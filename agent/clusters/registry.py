@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from agent.base.clock import Clock
+from agent.clusters import metrics
 from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
@@ -101,6 +102,7 @@ class Targets:
         for listener in self._detach:
             listener(target)
         self._changed(target)
+        metrics.forget(target)
         if not target.is_self:
             self._closing.add(target.cluster)
             await self._close(target.cluster)
@@ -125,5 +127,6 @@ class Targets:
         self._closing.discard(cluster)
 
     def _changed(self, target: Target) -> None:
+        metrics.note(target)
         for listener in self._change:
             listener(target)

@@ -1,0 +1,129 @@
+"""A target behind a slow or silent link costs pods that can go elsewhere nothing."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import NODES, PODS, TARGETS
+from agent.base.metrics import REGISTRY
+from agent.clusters.target import Target
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.target.controller import TargetRoom
+from agent.kube.client import Client
+from agent.kube.config import load
+from agent.sandbox import Cluster
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.rooms import running
+from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.kube.relay import Relay
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+ALL = (Chaperon, Feedback, ProxyScheduler)
+LINK = "flotilla.test/link"
+
+
+def is_post(method: str, path: str) -> bool:
+    return method == "POST" and path.endswith("/podchaperons")
+
+
+def gauge(target: Target) -> float | None:
+    return REGISTRY.get_sample_value("flotilla_target_slow", {"target": "/".join(target.key)})
+
+
+async def bound(client: Client, namespace: str, prefix: str, count: int) -> set[str]:
+    """Virtual nodes of so many Running pods, once they all are."""
+    pods = [await pod_where(client, namespace, f"{prefix}-{number}", phase="Running") for number in range(count)]
+    return {pod["spec"]["nodeName"] for pod in pods}
+
+
+def pinned(name: str, namespace: str, link: str) -> dict[str, Any]:
+    """A pod that may go to one target only."""
+    pod = elected(name, namespace)
+    constraints = f"nodeSelector: {{{LINK}: {link}}}"
+    pod["metadata"]["annotations"][names.PREFIX + names.PROXY_CONSTRAINTS] = constraints
+    return pod
+
+
+async def test_a_target_known_to_be_slow_gets_no_pod_that_can_go_elsewhere_until_it_is_prompt(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, far=relay.connection, near=None) as targets,
+    ):
+        far, near = targets["far"], targets["near"]
+        await until(lambda: gauge(far) == 0)
+        relay.delay(1.0)
+        await until(lambda: far.slow)
+        assert gauge(far) == 1
+        asked = len(relay.requests)
+        for number in range(20):
+            await create(client, elected(f"away-{number}", namespace), [*targets.values()])
+        assert await bound(client, namespace, "away", 20) == {near.node_name}
+        assert not [request for request in relay.requests[asked:] if is_post(*request)]
+        relay.delay(0.0)
+        await until(lambda: not far.slow)
+        assert gauge(far) == 0
+        for number in range(10):
+            await create(client, elected(f"back-{number}", namespace), [*targets.values()])
+        assert await bound(client, namespace, "back", 10) == {near.node_name, far.node_name}
+    assert gauge(far) is None
+
+
+async def test_pods_that_wait_for_a_target_that_went_silent_leave_workers_to_the_others(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL, max_in_flight=8) as deps,
+        connected(deps, client, namespace, far=relay.connection, near=None) as targets,
+    ):
+        for name, target in targets.items():
+            await client.patch(NODES, target.node_name, {"metadata": {"labels": {LINK: name}}})
+        far, near = targets["far"], targets["near"]
+        # Reads are answered, so that it is not taken for unreachable.
+        relay.freeze(is_post)
+        for number in range(30):
+            await create(client, pinned(f"stuck-{number}", namespace, "far"), [*targets.values()])
+        await until(lambda: sum(is_post(*request) for request in relay.requests) >= 2)
+        await until(lambda: far.slow)
+        for number in range(20):
+            await create(client, elected(f"free-{number}", namespace), [*targets.values()])
+        assert await bound(client, namespace, "free", 20) == {near.node_name}
+        waiting = [pod for pod in await client.list(PODS, namespace) if pod["metadata"]["name"].startswith("stuck")]
+        assert not any(pod["spec"].get("nodeName") for pod in waiting)
+        relay.mend()
+        assert await bound(client, namespace, "stuck", 30) == {far.node_name}
+        parents = [each["metadata"]["labels"][names.LABEL_PARENT_UID] for each in await chaperons(client, namespace)]
+        assert len(parents) == len(set(parents)) == 50
+
+
+async def test_the_target_says_that_it_is_slow_and_that_it_is_prompt_again(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, TargetRoom):
+        try:
+            await add(client, namespace, "far", kubeconfig(cluster, server=relay.connection.server, user={}))
+            await condition(client, namespace, "far", "Ready", "True")
+            await asyncio.sleep(0.5)
+            target = await client.get(TARGETS, "far", namespace)
+            assert find_condition(target["status"]["conditions"], "Responsive") is None
+            relay.delay(1.0)
+            told = await condition(client, namespace, "far", "Responsive", "False", "Slow")
+            assert "go to other targets" in told["message"]
+            target = await client.get(TARGETS, "far", namespace)
+            ready = find_condition(target["status"]["conditions"], "Ready")
+            assert ready is not None
+            assert ready["status"] == "True"
+            relay.delay(0.0)
+            await condition(client, namespace, "far", "Responsive", "True", "Prompt")
+        finally:
+            await tear_away(client, namespace)
