@@ -8,6 +8,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
+from agent.api.names import SCHEDULING_MODES
 from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
@@ -15,6 +16,7 @@ from hack.benchmarks import report
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.idle import idle
+from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.place import PODS, place
 
 Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
@@ -43,11 +45,14 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     if options.benchmark == "place":
         return place(options.pods)
     progress = default()
-    work: Work = (
-        burst(options.pods, profile=options.profile, progress=progress)
-        if options.benchmark == "burst"
-        else idle(progress)
-    )
+    work: Work
+    match options.benchmark:
+        case "burst":
+            work = burst(options.pods, profile=options.profile, progress=progress, mode=options.mode)
+        case "mixed":
+            work = mixed(options.pods, options.big, progress=progress)
+        case _:
+            work = idle(progress)
     return asyncio.run(_until_signal(work))
 
 
@@ -58,10 +63,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     bursts = benchmarks.add_parser("burst", help="N pods at once, plain in one cluster and elected over two targets")
     bursts.add_argument("--pods", type=_count, default=200, metavar="N", help="how many pods (default 200)")
     bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
+    bursts.add_argument("--mode", choices=SCHEDULING_MODES, default="ranked", help="how elected pods are scheduled")
+    mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
+    mixes.add_argument("--pods", type=_count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")
+    mixes.add_argument(
+        "--big", type=_count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})"
+    )
     idles = benchmarks.add_parser("idle", help="what an agent with 20 targets costs while nothing happens")
     places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
     places.add_argument("--pods", type=_count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
-    for parser_ in (bursts, idles, places):
+    for parser_ in (bursts, mixes, idles, places):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -12,6 +12,7 @@ from agent.api.kinds import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from agent.kube.client import encode
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.progress import Progress
+from agent.settings import Mode
 from hack.benchmarks import profiled, report
 from hack.benchmarks.budgets import burst_budgets, ratios
 from hack.benchmarks.lab import Lab, open_lab, until
@@ -27,14 +28,17 @@ WARM_UP_PODS = 20
 _SPARE = 1.2
 
 
-async def burst(pods: int, *, profile: bool, progress: Progress) -> tuple[list[str], dict[str, Any]]:
+async def burst(
+    pods: int, *, profile: bool, progress: Progress, mode: Mode = "ranked"
+) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
-    async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(pods), progress) as lab:
-        await _prepare(lab, profile=profile)
+    reserve = mode == "reserve"
+    async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(pods), progress, candidate_scheduler=reserve) as lab:
+        await prepare(lab, profile=profile, mode=mode)
         plain = await run(lab, Load("plain", PLAIN, pods, elected=False))
-        elected = await run(lab, Load("elected", NAMESPACE, pods, elected=True))
+        elected = await run(lab, Load("elected", NAMESPACE, pods, elected=True, mode=mode))
         latency = await measure(lab, NAMESPACE)
-        budgets = burst_budgets(plain, elected, latency, CLUSTERS[0])
+        budgets = burst_budgets(plain, elected, latency, CLUSTERS[0], mode)
         ratio = ratios(plain, elected)
         lines = [
             *report.comparison(plain, elected, ratio),
@@ -49,6 +53,7 @@ async def burst(pods: int, *, profile: bool, progress: Progress) -> tuple[list[s
     figures = {
         "benchmark": "burst",
         "pods": pods,
+        "mode": mode,
         "profiled": profile,
         "plain": report.run_figures(plain),
         "elected": report.run_figures(elected),
@@ -64,7 +69,8 @@ def pods_per_node(pods: int) -> int:
     return max(110, math.ceil(pods * _SPARE / NODES_EACH))
 
 
-async def _prepare(lab: Lab, *, profile: bool) -> None:
+async def prepare(lab: Lab, *, profile: bool = False, mode: Mode = "ranked") -> None:
+    """Join the clusters, and run some pods in both ways before anything is measured."""
     await lab.source.create(NAMESPACES, namespace(PLAIN))
     await lab.sandbox.join()
     if profile:
@@ -73,7 +79,7 @@ async def _prepare(lab: Lab, *, profile: bool) -> None:
     await until("the webhook elects pods", lambda: _elects(lab))
     await until("pods can be created in the plain namespace", lambda: _is_usable(lab))
     for name, where, elected in (("warm-up-plain", PLAIN, False), ("warm-up-elected", NAMESPACE, True)):
-        await run(lab, Load(name, where, WARM_UP_PODS, elected), settle=0.0)
+        await run(lab, Load(name, where, WARM_UP_PODS, elected, mode), settle=0.0)
 
 
 async def takes_pods(lab: Lab, count: int) -> bool:

@@ -122,10 +122,19 @@ def phase(before: Sample, after: Sample) -> Phase:
 
 
 @contextlib.asynccontextmanager
-async def open_lab(clusters: Sequence[str], nodes: int, pods_per_node: int, progress: Progress) -> AsyncIterator[Lab]:
+async def open_lab(
+    clusters: Sequence[str], nodes: int, pods_per_node: int, progress: Progress, *, candidate_scheduler: bool = False
+) -> AsyncIterator[Lab]:
     """A sandbox of its own in a temporary directory, taken down in the end, whatever happens."""
     directory = Path(tempfile.mkdtemp(prefix="flotilla-bench-"))
-    sandbox = Sandbox(directory, clusters, f"kwok:{nodes}", pods_per_node=pods_per_node, progress=progress)
+    sandbox = Sandbox(
+        directory,
+        clusters,
+        f"kwok:{nodes}",
+        pods_per_node=pods_per_node,
+        candidate_scheduler=candidate_scheduler,
+        progress=progress,
+    )
     try:
         async with sandbox:
             lab = Lab(sandbox, progress)

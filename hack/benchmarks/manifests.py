@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.api.kinds import Kind
-from agent.api.names import ELECT, PREFIX
+from agent.api.names import ELECT, PREFIX, SCHEDULING
 from agent.sandbox.manifests import Manifest
 
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
@@ -13,16 +13,23 @@ APP = "app"
 """Label of every pod of a benchmark; its value is the Deployment's name."""
 
 
-def pod_template(app: str, *, elected: bool) -> Manifest:
-    """A busybox pod without requests, so that only the number of pods matters; elected by its annotation."""
+def pod_template(app: str, *, elected: bool, mode: str = "", cpu: str = "") -> Manifest:
+    """A busybox pod, elected by its annotation, in the mode that the agent chooses unless one is given.
+
+    Without `cpu` it requests nothing, so that only the number of pods matters.
+    """
     metadata: dict[str, Any] = {"labels": {APP: app}}
     if elected:
         metadata["annotations"] = {PREFIX + ELECT: ""}
-    container = {"name": "main", "image": "busybox", "command": ["sleep", "infinity"]}
+    if elected and mode:
+        metadata["annotations"][PREFIX + SCHEDULING] = mode
+    container: dict[str, Any] = {"name": "main", "image": "busybox", "command": ["sleep", "infinity"]}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
     return {"metadata": metadata, "spec": {"containers": [container]}}
 
 
-def deployment(name: str, namespace: str, replicas: int, *, elected: bool) -> Manifest:
+def deployment(name: str, namespace: str, replicas: int, *, elected: bool, mode: str = "", cpu: str = "") -> Manifest:
     """A Deployment of such pods."""
     return {
         "apiVersion": "apps/v1",
@@ -31,7 +38,7 @@ def deployment(name: str, namespace: str, replicas: int, *, elected: bool) -> Ma
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": {APP: name}},
-            "template": pod_template(name, elected=elected),
+            "template": pod_template(name, elected=elected, mode=mode, cpu=cpu),
         },
     }
 

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS, PODS, Kind
 from agent.api.names import SCHEDULER_PROXY
 from agent.kube.client import Client
+from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
 from hack.benchmarks import stats
 from hack.benchmarks.errors import BenchError
@@ -30,6 +31,10 @@ class Load:
     namespace: str
     pods: int
     elected: bool
+    mode: str = ""
+    """How elected pods are to be scheduled; empty: as the agent chooses."""
+    cpu: str = ""
+    """What each requests, empty for nothing."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,8 @@ async def run(lab: Lab, load: Load, *, settle: float = SETTLE_SECONDS) -> Run:
 
 async def _create(lab: Lab, load: Load, times: PodTimes) -> float:
     began = times.last_change = time.monotonic()
-    await lab.source.create(DEPLOYMENTS, deployment(load.name, load.namespace, load.pods, elected=load.elected))
+    manifest = deployment(load.name, load.namespace, load.pods, elected=load.elected, mode=load.mode, cpu=load.cpu)
+    await lab.source.create(DEPLOYMENTS, manifest)
     await _progress(lab, times, load, "pods Running", lambda: len(times.running))
     return max(times.running.values()) - began
 
@@ -117,7 +123,7 @@ async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
     strangers = [pod.name for pod in times.informer.store if pod.scheduler_name != SCHEDULER_PROXY]
     if strangers:
         raise BenchError(f"{len(strangers)} pods were not elected, {strangers[0]} among them: did the webhook answer?")
-    places = {target.name: len((await target.list_raw(PODS, load.namespace))[1]) for target in lab.targets}
+    places = {target.name: await _count(target, PODS, load) for target in lab.targets}
     if sum(places.values()) != load.pods:
         raise BenchError(f"{load.pods} elected pods are Running, but the targets hold {places} delegates")
     return places
@@ -132,4 +138,10 @@ async def _is_empty(lab: Lab, load: Load) -> bool:
 
 
 async def _is_target_empty(target: Client, load: Load) -> bool:
-    return not any([(await target.list_raw(kind, load.namespace))[1] for kind in (CHAPERONS, PODS)])
+    return not any([await _count(target, kind, load) for kind in (CHAPERONS, PODS)])
+
+
+async def _count(target: Client, kind: Kind, load: Load) -> int:
+    """Chaperons and delegates are named after their proxy pods, and those after their Deployment."""
+    _, items = await target.list_raw(kind, load.namespace)
+    return sum(Object(kind, bytes(item)).name.startswith(f"{load.name}-") for item in items)

@@ -14,7 +14,9 @@ from hack.benchmarks.__main__ import INTERRUPTED, parse
 from hack.benchmarks.burst import NODES_EACH, pods_per_node
 
 
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["burst", "--pods", "0"], ["burst", "--pods", "many"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["nothing"], ["burst", "--pods", "0"], ["burst", "--mode", "x"], ["mixed", "--big", "0"]]
+)
 def test_what_makes_no_sense_is_refused_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         parse(arguments)

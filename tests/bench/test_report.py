@@ -6,7 +6,16 @@ from collections.abc import Callable
 import pytest
 
 from hack.benchmarks import report
-from hack.benchmarks.budgets import Budget, burst_budgets, idle_budgets, per_pod, python_cpu, ratios, total_cpu
+from hack.benchmarks.budgets import (
+    Budget,
+    burst_budgets,
+    idle_budgets,
+    mixed_budgets,
+    per_pod,
+    python_cpu,
+    ratios,
+    total_cpu,
+)
 from hack.benchmarks.lab import Phase
 from hack.benchmarks.latency import Latency
 from hack.benchmarks.procfs import Usage
@@ -89,6 +98,19 @@ def test_writes_per_pod_are_without_events_and_leases_but_with_those_refused() -
 def test_every_budget_of_a_burst_gets_its_verdict(name: str, measured: float, kept: bool) -> None:
     budget = by_name(burst_budgets(PLAIN, ELECTED, LATENCY, "cd"))[name]
     assert budget.measured == pytest.approx(measured)
+    assert budget.kept is kept
+
+
+def test_of_mode_reserve_only_the_speed_is_promised() -> None:
+    budgets = by_name(burst_budgets(PLAIN, make(4.0, 1.0, 9.0, 5.0), LATENCY, "cd", "reserve"))
+    assert budgets["pods/s to Running, elected / plain"].kept
+    assert not [name for name in budgets if "p99 creation" in name or "writes" in name]
+
+
+@pytest.mark.parametrize(("p99", "kept"), [(1.2, True), (1.3, False)])
+def test_what_pods_that_fit_nowhere_may_cost_the_others(p99: float, kept: bool) -> None:
+    (budget,) = mixed_budgets([make(1.0, 0.5, 0.9, 2.0), make(1.0, 0.5, 1.1, 2.0)], [make(1.0, 0.5, p99, 2.0)] * 2)
+    assert budget.measured == pytest.approx(p99)
     assert budget.kept is kept
 
 
