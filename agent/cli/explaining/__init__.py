@@ -1,0 +1,1 @@
+"""What `flotilla explain` reads (`facts`), what it concludes (`account`), and how it is written (`written`)."""

@@ -1,0 +1,250 @@
+"""Everything that bears on where one pod goes, read once, with the user's own rights. Nothing is ever written.
+
+A target is asked itself where the user may read its kubeconfig Secret and reaches it; otherwise what its Target and its
+virtual node tell has to do, and a note says so. Whether a target is ready is always what its Target says: the agent's
+word counts, wherever the user is.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_SUMMARIES,
+    CLUSTER_TARGETS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    TARGETS,
+    Kind,
+)
+from agent.base.clock import parse
+from agent.clusters.agenthealth import Lease
+from agent.controllers.target import gather
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.errors import Forbidden, KubeError, NotFound
+from agent.kube.session import Session
+from agent.kube.store import Object
+from agent.scheduler.extrascores import kind_of, read_score
+from agent.scheduler.hearsay import Hearsay, hearsay
+from agent.scheduler.places import make_place, quotas_of
+from agent.scheduling.extrascore import ExtraScore
+from agent.scheduling.snapshot import Extra, Place, amounts
+from agent.settings import Settings
+
+REQUEST_SECONDS = 5.0
+_SILENT = timedelta(seconds=60)
+"""Agents renew their lease every few seconds; what is more than the clocks of two machines may differ by."""
+
+_PROXIES = f"spec.schedulerName={names.SCHEDULER_PROXY}"
+
+
+class Unexplained(Exception):
+    """There is nothing to explain; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One target, and what was read there."""
+
+    place: Place
+    chaperons: tuple[Object, ...] | None = None
+    """All of the pod's namespace; None when it could not be read."""
+    delegate: Object | None = None
+    """The pod's."""
+    unread: str = ""
+    """Why the target itself was not asked."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of it."""
+
+    pod: Object
+    namespace: Object | None
+    proxies: tuple[Object, ...] = ()
+    """Proxy pods of this cluster, those of all namespaces if the user may list them."""
+    targets: tuple[Seen, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    """What could not be read, and what follows."""
+
+
+@contextlib.asynccontextmanager
+async def opened(connection: Connection, name: str) -> AsyncIterator[Client]:
+    """A client of a cluster."""
+    async with Session(connection, name=name, timeout=REQUEST_SECONDS) as session:
+        yield Client(session)
+
+
+async def read_pod(source: Client, namespace: str, name: str) -> Object:
+    """The pod. Raises Unexplained when there is none."""
+    try:
+        return Object(PODS, await source.get_raw(PODS, name, namespace))
+    except NotFound:
+        raise Unexplained(f"there is no pod {namespace}/{name} in this cluster") from None
+
+
+async def read_namespace(source: Client, name: str) -> Object | None:
+    """A namespace, None when it cannot be read."""
+    with contextlib.suppress(Forbidden, NotFound):
+        return Object(NAMESPACES, await source.get_raw(NAMESPACES, name))
+    return None
+
+
+async def read(source: Client, pod: Object, settings: Settings, now: datetime) -> Facts:
+    """All that bears on a proxy pod. Raises Unexplained, KubeError."""
+    notes: list[str] = []
+    objects = [
+        *await _targets(source, TARGETS, pod.namespace, notes),
+        *await _targets(source, CLUSTER_TARGETS, None, notes),
+    ]
+    nodes = await _nodes(source, notes)
+    scores = [ExtraScore.parse(text) for text in settings.extra_score]
+    found = await asyncio.gather(
+        *(_seen(source, obj, nodes.get(hearsay(obj).node_name), pod, scores) for obj in objects)
+    )
+    notes += [f"target {seen.place.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
+    proxies = await _proxies(source, pod.namespace, notes)
+    if not pod.node_name:
+        notes += await _about_agent(source, now)
+    return Facts(pod, await read_namespace(source, pod.namespace), proxies, tuple(found), notes)
+
+
+async def _targets(source: Client, kind: Kind, namespace: str | None, notes: list[str]) -> list[Object]:
+    try:
+        _, items = await source.list_raw(kind, namespace)
+    except NotFound:
+        raise Unexplained(
+            f"this cluster does not serve {kind}: choose the source cluster by --context, or install Flotilla in it"
+        ) from None
+    except Forbidden as error:
+        notes.append(f"{kind.plural} are left out: {error}")
+        return []
+    return [Object(kind, bytes(item)) for item in items]
+
+
+async def _nodes(source: Client, notes: list[str]) -> dict[str, Object]:
+    try:
+        _, items = await source.list_raw(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+    except Forbidden as error:
+        raise Unexplained(f"without virtual nodes nothing can be said: {error}") from None
+    return {node.name: node for node in (Object(NODES, bytes(item)) for item in items)}
+
+
+async def _proxies(source: Client, namespace: str, notes: list[str]) -> tuple[Object, ...]:
+    try:
+        _, items = await source.list_raw(PODS, fields=_PROXIES)
+    except Forbidden as error:
+        notes.append(f"proxy pods of other namespaces are not counted: {error}")
+        _, items = await source.list_raw(PODS, namespace, fields=_PROXIES)
+    return tuple(Object(PODS, bytes(item)) for item in items)
+
+
+async def _about_agent(source: Client, now: datetime) -> list[str]:
+    """A note where no agent leads in this cluster: then nothing happens to the pod."""
+    try:
+        _, items = await source.list_raw(LEASES, fields=f"metadata.name={names.LEASE_CONTROLLERS}")
+    except KubeError:
+        return []
+    renewed = [msgspec.json.decode(item, type=Lease).spec.renew_time for item in items]
+    times = [parse(text) for text in renewed if text]
+    if not times:
+        return [
+            f"no agent has ever led in this cluster (there is no lease {names.LEASE_CONTROLLERS}): is it installed?"
+        ]
+    if now - max(times) > _SILENT:
+        return [f"the agent of this cluster has been silent since {max(times):%Y-%m-%d %H:%M:%S} UTC: see that it runs"]
+    return []
+
+
+async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, scores: list[ExtraScore]) -> Seen:
+    """One target, asked itself if that is possible."""
+    told = hearsay(obj)
+    extra = await _extra(source, told.title, scores)
+    place = make_place(told, node, None, obj, extra=extra)
+    if node is not None:
+        # Without a summary these sums are all there is.
+        place = replace(place, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
+    try:
+        connection = await _connection(source, obj)
+    except (gather.Problem, KubeError) as error:
+        return Seen(place, unread=str(error))
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            client = source
+            if connection is not None:
+                client = await stack.enter_async_context(opened(connection, told.title))
+            return await _asked(client, Seen(place), told, node, obj, pod)
+    except KubeError as error:
+        return Seen(place, unread=str(error))
+
+
+async def _connection(source: Client, obj: Object) -> Connection | None:
+    """How to reach a target, None for this cluster itself. Raises Problem, KubeError.
+
+    Credential plugins of a Secret are somebody else's programs, and are not run.
+    """
+    target = obj.decode()
+    gather.check(target)
+    place = gather.reference(target)
+    if place is None:
+        return None
+    secret = Object(SECRETS, await source.get_raw(SECRETS, place.secret[1], place.secret[0]))
+    return gather.connection(place, gather.kubeconfig(place, secret), plugins=False)
+
+
+async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None, obj: Object, pod: Object) -> Seen:
+    _, items = await client.list_raw(CHAPERONS, pod.namespace, labels=names.LABEL_PARENT_UID)
+    chaperons = tuple(Object(CHAPERONS, bytes(item)) for item in items)
+    place = seen.place
+    with contextlib.suppress(Forbidden, NotFound):
+        summary = Object(CLUSTER_SUMMARIES, await client.get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
+        quotas = await _quotas(client, pod.namespace)
+        place = make_place(told, node, summary, obj, quotas=quotas_of(quotas), extra=place.extra)
+    delegate = None
+    if any(is_of(chaperon, pod) for chaperon in chaperons):
+        with contextlib.suppress(Forbidden):
+            selector = f"{names.LABEL_PARENT_UID}={pod.uid}"
+            _, items = await client.list_raw(PODS, pod.namespace, labels=selector)
+            delegate = next((Object(PODS, bytes(item)) for item in items), None)
+    return replace(seen, place=place, chaperons=chaperons, delegate=delegate)
+
+
+async def _quotas(client: Client, namespace: str) -> list[Object]:
+    """None where they may not be read, as the agent does."""
+    with contextlib.suppress(Forbidden):
+        _, items = await client.list_raw(RESOURCE_QUOTAS, namespace)
+        return [Object(RESOURCE_QUOTAS, bytes(item)) for item in items]
+    return []
+
+
+async def _extra(source: Client, title: str, scores: list[ExtraScore]) -> dict[str, Extra]:
+    found: dict[str, Extra] = {}
+    for score in scores:
+        kind = kind_of(score)
+        with contextlib.suppress(Forbidden, NotFound):
+            extra = read_score(Object(kind, await source.get_raw(kind, score.object, title)), score.score)
+            if extra is not None:
+                found[score.name] = extra
+    return found
+
+
+def is_of(chaperon: Object, pod: Object) -> bool:
+    """Whether a chaperon stands for a pod."""
+    return chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+
+
+def status_of(obj: Object | None) -> dict[str, Any]:
+    """The status of an object, {} for none."""
+    return (obj.decode().get("status") or {}) if obj is not None else {}

@@ -1,0 +1,109 @@
+"""An account as text: tables of rich on a terminal, plain columns elsewhere."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import yaml
+
+from agent.cli.explaining.account import Account, Bound
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Heads of the columns, and rows."""
+
+
+def as_json(account: Account) -> str:
+    """One JSON object."""
+    return json.dumps(msgspec.to_builtins(account), indent=2)
+
+
+def as_yaml(account: Account) -> str:
+    """One YAML document."""
+    return str(yaml.safe_dump(msgspec.to_builtins(account), sort_keys=False, allow_unicode=True, width=1000)).rstrip()
+
+
+def as_text(account: Account, *, terminal: bool) -> str:
+    """For people."""
+    blocks = ["\n".join(_facts(account))]
+    for title, table in _tables(account):
+        blocks.append(f"{title}\n{_rich(table) if terminal else _plain(table)}")
+    if account.notes:
+        blocks.append("\n".join(f"Note: {note}" for note in account.notes))
+    return "\n\n".join(blocks)
+
+
+def _facts(account: Account) -> Iterator[str]:
+    yield f"Pod {account.namespace}/{account.name}"
+    pairs = [
+        ("Phase", account.phase),
+        ("Mode", account.mode),
+        ("Group", account.group),
+        ("Claimed by", account.claim),
+        ("Bound to", _bound(account.bound) if account.bound else ""),
+        ("Waits for", account.waits_for),
+        ("It says", account.told if account.told not in account.waits_for else ""),
+    ]
+    for name, value in pairs:
+        if value:
+            yield f"  {name + ':':<12}{value}"
+
+
+def _bound(bound: Bound) -> str:
+    if not bound.target:
+        return f"node {bound.node}"
+    where = f"{bound.target} (virtual node {bound.node})"
+    if not bound.delegate:
+        return f"{where}; its delegate cannot be seen"
+    node = bound.delegate_node or "no node yet"
+    return f"{where}; delegate {bound.delegate} on {node}, {bound.delegate_phase or 'no phase yet'}"
+
+
+def _tables(account: Account) -> Iterator[tuple[str, Table]]:
+    if account.targets:
+        scores = sorted({name for line in account.targets for name in line.scores})
+        heads = ["TARGET", "MAY TAKE IT", *(name.upper().replace("_", " ") for name in scores), "TOTAL", "CANDIDATE"]
+        rows = [
+            [
+                line.target,
+                f"no, {line.verdict}" if line.verdict else "yes",
+                *(_number(line.scores.get(name)) for name in scores),
+                _number(line.total),
+                line.candidate or "-",
+            ]
+            for line in account.targets
+        ]
+        yield "Targets, as they are tried, scores from 0 to 100:", (heads, rows)
+    if account.attempts:
+        rows = [[tried.target, str(tried.count), tried.at or "?", tried.reason] for tried in account.attempts]
+        yield "Attempts:", (["TARGET", "TIMES", "LAST", "REASON"], rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _plain(table: Table) -> str:
+    heads, rows = table
+    found = [list(heads), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in found) for column in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in found
+    )
+
+
+def _rich(table: Table) -> str:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    heads, rows = table
+    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+    for head in heads:
+        drawn.add_column(head, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    console = Console(force_terminal=True)
+    with console.capture() as captured:
+        console.print(drawn)
+    return captured.get().rstrip("\n")

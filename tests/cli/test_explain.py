@@ -1,0 +1,239 @@
+"""`flotilla explain pod`, as it is typed, on a real cluster that is source and target, with rooms at work."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, PODS, SERVICE_ACCOUNTS, TARGETS
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.cleanup import CleanupRoom
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.summary import SummaryRoom
+from agent.controllers.target import TargetRoom
+from agent.controllers.virtualnode import VirtualNodeRoom
+from agent.kube.client import Client
+from agent.model.proxypod import proxy_pod
+from agent.sandbox import Cluster
+from agent.sandbox.objects import token
+from agent.scheduler.controller import ProxyScheduler
+from tests.controllers.proxies import elected, pod_where
+from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+Raw = dict[str, Any]
+
+ROOMS = (TargetRoom, VirtualNodeRoom, SummaryRoom, Chaperon, Feedback, CleanupRoom, ProxyScheduler)
+READER = [
+    {"apiGroups": [""], "resources": ["pods", "nodes", "namespaces"], "verbs": ["get", "list"]},
+    {"apiGroups": [names.GROUP], "resources": ["targets", "clustertargets"], "verbs": ["get", "list"]},
+]
+
+
+class Command:
+    """`flotilla explain pod` in one namespace."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self.kubeconfig = kubeconfig
+        self.namespace = namespace
+
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit status, output and errors."""
+        pipe = asyncio.subprocess.PIPE
+        base = (sys.executable, "-m", "agent.cli", "explain", "pod", "-n", self.namespace)
+        where = ("--kubeconfig", str(self.kubeconfig))
+        process = await asyncio.create_subprocess_exec(*base, *where, *arguments, stdout=pipe, stderr=pipe)
+        output, errors = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, output.decode(), errors.decode()
+
+    async def read(self, name: str) -> Raw:
+        """The account of a pod."""
+        code, output, errors = await self.run(name, "-o", "json")
+        assert (code, errors) == (0, "")
+        account: Raw = json.loads(output)
+        return account
+
+    async def refused(self, name: str) -> str:
+        """What is said of a pod of which there is nothing to explain."""
+        code, output, errors = await self.run(name)
+        assert (code, output) == (1, "")
+        assert len(errors.splitlines()) == 1
+        return errors
+
+
+@contextlib.asynccontextmanager
+async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Command]:
+    """Targets `me`, the cluster itself, and `far`, the same by its kubeconfig; both ready."""
+    async with running(cluster, *ROOMS):
+        try:
+            await client.create(TARGETS, target("me", namespace, self=True))
+            await add(client, namespace, "far", kubeconfig(cluster))
+            for name in ("me", "far"):
+                await condition(client, namespace, name, "Ready", "True")
+                await eventually(lambda name=name: _has_room(client, names.virtual_node(namespace, name)))
+            yield Command(cluster.kubeconfig, namespace)
+        finally:
+            await tear_away(client, namespace)
+            for name in ("me", "far"):
+                await gone(lambda name=name: client.get(NODES, names.virtual_node(namespace, name)))
+
+
+async def _has_room(client: Client, node: str) -> bool:
+    return bool((await client.get(NODES, node))["status"].get("allocatable"))
+
+
+async def create(client: Client, pod: Raw) -> None:
+    """As the webhook would."""
+    namespace = pod["metadata"]["namespace"]
+    finalizers = [names.finalizer(namespace, name) for name in ("me", "far")]
+    await client.create(PODS, proxy_pod(pod, finalizers))
+
+
+def huge(name: str, namespace: str, **spec: Any) -> Raw:
+    """A pod that fits on no node."""
+    containers = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1000"}}}]
+    return elected(name, namespace, containers=containers, **spec)
+
+
+async def waits(client: Client, namespace: str, name: str) -> None:
+    """Wait until its one candidate has been refused, and it says so."""
+
+    async def probe() -> bool:
+        conditions = (await client.get(PODS, name, namespace))["status"].get("conditions", [])
+        return any("nodes are available" in each.get("message", "") for each in conditions)
+
+    await eventually(probe)
+
+
+async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Client, namespace: str) -> None:
+    async with fleet(cluster, client, namespace) as command:
+        await create(client, elected("web", namespace))
+        await create(client, huge("huge", namespace))
+        await create(client, elected("gated", namespace, schedulingGates=[{"name": "flotilla.test/gate"}]))
+        web = await pod_where(client, namespace, "web", phase="Running")
+        await waits(client, namespace, "huge")
+        before = {pod["metadata"]["name"]: pod for pod in await client.list(PODS, namespace)}
+
+        account = await command.read("web")
+        where = account["bound"]
+        assert (account["phase"], where["node"]) == ("Running", web["spec"]["nodeName"])
+        assert (where["delegate_node"], where["delegate_phase"]) == ("test-node-0", "Running")
+        assert where["delegate"].startswith("web-")
+        assert account["targets"] == []
+
+        account = await command.read("huge")
+        assert account["mode"] == "ranked"
+        assert "one candidate is left in" in account["waits_for"]
+        assert account["claim"] in ("me", "far")
+        assert {line["target"]: line["reason"] for line in account["targets"]} == {"me": "TooBig", "far": "TooBig"}
+        assert all(line["verdict"].startswith("insufficient cpu on every node") for line in account["targets"])
+        (candidate,) = [line for line in account["targets"] if line["candidate"].startswith("unschedulable")]
+        assert account["told"].startswith("0/2 targets are available")
+        assert candidate["total"] is not None
+
+        account = await command.read("gated")
+        assert account["waits_for"] == "its scheduling gates to be removed: flotilla.test/gate"
+        assert [line["verdict"] for line in account["targets"]] == ["", ""]
+        assert all(line["scores"].keys() >= {"capacity"} for line in account["targets"])
+
+        code, text, _ = await command.run("huge")
+        assert code == 0
+        assert text.splitlines()[0] == f"Pod {namespace}/huge"
+        assert "TARGET  MAY TAKE IT" in text
+        assert "\x1b" not in text
+        code, text, _ = await command.run("gated", "-o", "yaml", "--agent-flag=--placement-strategy=most")
+        assert yaml.safe_load(text)["phase"] == "Pending"
+
+        delegate = where["delegate"]
+        assert "is a delegate" in await command.refused(delegate)
+        after = {pod["metadata"]["name"]: pod for pod in await client.list(PODS, namespace)}
+        assert before == after
+
+
+async def test_pods_that_are_not_ours_get_the_remedy(cluster: Cluster, client: Client, namespace: str) -> None:
+    command = Command(cluster.kubeconfig, namespace)
+    plain = elected("plain", namespace)
+    plain["metadata"]["annotations"] = {}
+    await client.create(PODS, plain)
+    await client.create(PODS, elected("early", namespace))
+    told = await command.refused("plain")
+    assert f"kubectl label namespace {namespace} multicluster-scheduler=enabled" in told
+    assert "annotate it multicluster.admiralty.io/elect" in told
+    assert "its namespace was not enabled when it was created" in await command.refused("early")
+    assert await command.refused("none") == f"flotilla: there is no pod {namespace}/none in this cluster\n"
+
+
+async def test_a_user_who_may_not_read_secrets_is_told_what_that_leaves_out(
+    cluster: Cluster, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    async with fleet(cluster, client, namespace) as command:
+        await create(client, huge("huge", namespace))
+        await waits(client, namespace, "huge")
+        await _allow_to_read(client, namespace)
+        user = {"token": await token(client, namespace, "reader")}
+        command.kubeconfig = tmp_path / "kubeconfig"
+        command.kubeconfig.write_text(kubeconfig(cluster, user=user))
+        try:
+            account = await command.read("huge")
+        finally:
+            for kind in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):
+                await client.delete(kind, namespace)
+        notes = "\n".join(account["notes"])
+        assert "target far was not asked itself" in notes
+        assert "secrets" in notes
+        assert {line["target"]: line["reason"] for line in account["targets"]} == {"me": "TooBig", "far": "TooBig"}
+        assert {line["candidate"] for line in account["targets"]} == {"?"}
+
+
+async def _allow_to_read(client: Client, namespace: str) -> None:
+    """An account that may read what it must, and neither Secrets nor PodChaperons; it may write nothing."""
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "reader"}}, namespace)
+    await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": READER})
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace}
+    await client.create(
+        CLUSTER_ROLE_BINDINGS, {"metadata": {"name": namespace}, "roleRef": role, "subjects": [subject]}
+    )
+
+
+async def test_without_an_agent_the_account_says_that_none_leads(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await client.create(TARGETS, target("me", namespace, self=True))
+    await create(client, elected("web", namespace))
+    try:
+        account = await Command(cluster.kubeconfig, namespace).read("web")
+    finally:
+        await tear_away(client, namespace)
+    (line,) = account["targets"]
+    assert "no agent of this cluster has said anything about this Target" in line["verdict"]
+    assert any("no agent has ever led" in note or "silent since" in note for note in account["notes"])
+    assert not await client.list(CHAPERONS, namespace)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want_code", "want_message"),
+    [
+        ((), 2, "Missing argument"),
+        (("web", "-o", "xml"), 2, "xml"),
+        (("web", "--agent-flag=--dwell=0"), 2, "--dwell"),
+        (("web", "--context", "nowhere"), 1, "nowhere"),
+        (("web", "--kubeconfig", "/no/such/file"), 1, "/no/such/file"),
+    ],
+)
+async def test_mistakes_are_told(
+    cluster: Cluster, arguments: tuple[str, ...], want_code: int, want_message: str
+) -> None:
+    code, output, errors = await Command(cluster.kubeconfig, "default").run(*arguments)
+    assert (code, output) == (want_code, "")
+    assert want_message in errors

@@ -1,0 +1,193 @@
+"""What the facts about a pod come to, and how it is written; without clusters."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
+from agent.cli.explaining import written
+from agent.cli.explaining.account import Account, account
+from agent.cli.explaining.facts import Facts, Seen, Unexplained
+from agent.cli.explaining.stranger import remedy
+from agent.kube.store import Object
+from agent.model.proxypod import proxy_pod
+from agent.settings import Settings
+from tests.scheduling.places import free, place, telling
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+CREATED = "2026-01-01T11:00:00Z"
+EU, US = (f"admiralty-default-{name}" for name in ("eu", "us"))
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5 nodes"}
+Raw = dict[str, Any]
+
+
+def proxy(cpu: str = "1", finalizers: tuple[str, ...] = (), name: str = "web", **annotations: str) -> Object:
+    """A proxy pod; a dash in a key of `multicluster/` is an underscore here."""
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    pod = proxy_pod(
+        {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}, finalizers
+    )
+    pod["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": CREATED}
+    pod["metadata"]["annotations"] |= {names.SHORT_PREFIX + k.replace("_", "-"): v for k, v in annotations.items()}
+    pod["status"] = {"phase": "Pending"}
+    return Object(PODS, msgspec.json.encode(pod))
+
+
+def chaperon(uid: str, status: Raw, **annotations: str) -> Object:
+    metadata = {
+        "name": "web-1",
+        "namespace": "default",
+        "uid": uid,
+        "resourceVersion": "1",
+        "labels": {names.LABEL_PARENT_UID: "uid-web"},
+        "annotations": {names.PREFIX + k.replace("_", "-"): v for k, v in annotations.items()},
+    }
+    return Object(CHAPERONS, msgspec.json.encode({"metadata": metadata, "status": status}))
+
+
+def seen(name: str, *chaperons: Object, cpu: str = "4", **changes: Any) -> Seen:
+    """A target with one node that has so much cpu left."""
+    labels = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
+    return Seen(place(name, shapes=(telling(free(cpu), cpu="32"),), labels=labels, **changes), chaperons)
+
+
+def explained(pod: Object, *targets: Seen, others: tuple[Object, ...] = ()) -> Account:
+    return account(Facts(pod, None, (pod, *others), targets), Settings(), NOW)
+
+
+def test_a_pod_that_nothing_has_been_done_for_waits_for_the_agent() -> None:
+    found = explained(proxy(), seen("eu"), seen("us", weight=50))
+    assert found.waits_for == "the agent, which sends it to us next"
+    assert [line.target for line in found.targets] == ["us", "eu"]
+    assert found.targets[0].total is not None
+
+
+def test_what_others_of_ours_were_promised_is_counted() -> None:
+    young = proxy("3", name="young", claim=EU)
+    raw = young.decode()
+    raw["metadata"]["creationTimestamp"] = "2026-01-01T11:59:55Z"
+    found = explained(proxy("3"), seen("eu"), others=(Object(PODS, msgspec.json.encode(raw)),))
+    (line,) = found.targets
+    assert line.reason == "NoRoom"
+
+
+def test_the_one_candidate_that_is_left_is_told() -> None:
+    pod = proxy("8", (names.PREFIX + "default-eu",), claim=EU)
+    candidate = chaperon("c1", {"phase": "Pending", "conditions": [UNSCHEDULABLE]})
+    found = explained(pod, seen("eu", candidate), seen("us", cpu="2"))
+    assert found.claim == "eu"
+    assert found.waits_for.startswith("room: one candidate is left in eu")
+    assert {line.target: line.candidate for line in found.targets} == {"eu": "unschedulable: 0/5 nodes", "us": ""}
+
+
+def test_attempts_are_told_in_the_order_of_time() -> None:
+    attempts = {US: {"reason": "taint", "at": "2026-01-01T11:30:00Z"}, EU: {"reason": "full", "at": "", "count": 2}}
+    found = explained(proxy(attempts=json.dumps(attempts)), seen("eu"), seen("us"))
+    assert [(tried.target, tried.reason, tried.count) for tried in found.attempts] == [
+        ("eu", "full", 2),
+        ("us", "taint", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "annotations", "want"),
+    [
+        ({"phase": "Pending"}, {}, "a reservation in eu"),
+        ({"phase": "Pending"}, {"is_reserved": "node-1"}, "the agent, which claims a reservation in eu"),
+        ({"phase": "Pending", "conditions": [UNSCHEDULABLE]}, {}, "a target that can take it: 0/1"),
+    ],
+    ids=["pending", "reserved", "refused"],
+)
+def test_in_mode_reserve_the_state_of_candidates_decides(status: Raw, annotations: dict[str, str], want: str) -> None:
+    found = explained(proxy(scheduling="reserve"), seen("eu", chaperon("c1", status, **annotations)))
+    assert found.mode == "reserve"
+    assert found.waits_for.startswith(want)
+
+
+def test_a_claimed_candidate_waits_for_leave_then_to_be_bound() -> None:
+    pod = proxy(scheduling="reserve", claim=EU, claim_uid="c1")
+    reserved = chaperon("c1", {"phase": "Pending"}, is_reserved="n1")
+    allowed = chaperon("c1", {"phase": "Pending"}, is_reserved="n1", is_allowed="true")
+    assert explained(pod, seen("eu", reserved)).waits_for == "leave for its candidate in eu"
+    assert explained(pod, seen("eu", allowed)).waits_for == "its delegate in eu to be bound"
+
+
+def test_a_member_of_a_group_waits_for_the_others() -> None:
+    group = {"group": "train", "group_size": "4"}
+    found = explained(proxy(**group), seen("eu"), others=(proxy(name="other", **group), proxy(name="single")))
+    assert found.group == "train: 2 of 4 pods are there"
+    assert found.waits_for == "its group: train: 2 of 4 pods are there"
+
+
+def test_a_claim_whose_target_was_not_asked_is_no_reason_to_guess() -> None:
+    pod = proxy(finalizers=(names.PREFIX + "default-eu",), claim=EU)
+    found = explained(pod, Seen(place("eu"), unread="secrets are forbidden"))
+    assert found.waits_for == "eu, which it is claimed by and which was not asked"
+    assert [line.candidate for line in found.targets] == ["?"]
+
+
+def test_a_manifest_that_is_unusable_is_said_to_be() -> None:
+    raw = proxy().decode()
+    del raw["metadata"]["annotations"][names.ANNOTATION_MANIFEST]
+    with pytest.raises(Unexplained, match="cannot be placed"):
+        explained(Object(PODS, msgspec.json.encode(raw)), seen("eu"))
+
+
+def pod(labels: dict[str, str] | None = None, owner: str = "", elected: bool = False) -> Object:
+    metadata: Raw = {"name": "web", "namespace": "default", "labels": labels or {}}
+    if owner:
+        api = f"{names.GROUP}/{names.VERSION}" if owner == "PodChaperon" else "apps/v1"
+        metadata["ownerReferences"] = [
+            {"apiVersion": api, "kind": owner, "name": "web-1", "uid": "u", "controller": True}
+        ]
+    if elected:
+        metadata["annotations"] = {names.PREFIX + names.ELECT: ""}
+    return Object(PODS, msgspec.json.encode({"metadata": metadata, "spec": {"schedulerName": "default-scheduler"}}))
+
+
+def namespace(**labels: str) -> Object:
+    found = {key.replace("_", "-"): value for key, value in labels.items()}
+    return Object(NAMESPACES, msgspec.json.encode({"metadata": {"name": "default", "labels": found}}))
+
+
+ENABLED = namespace(multicluster_scheduler="enabled")
+
+
+@pytest.mark.parametrize(
+    ("stranger", "where", "want"),
+    [
+        (pod(), namespace(), "kubectl label namespace default multicluster-scheduler=enabled"),
+        (pod(), ENABLED, "was not elected, so it runs in this cluster (scheduler default-scheduler); annotate it"),
+        (pod(elected=True), namespace(), "its namespace was not enabled when it was created: run `kubectl label"),
+        (pod(elected=True), ENABLED, "there was no webhook when it was created: see that the webhook runs"),
+        (
+            pod({names.LABEL_PARENT_CLUSTER_NAME: "cd"}, "PodChaperon"),
+            None,
+            "is a delegate, made by PodChaperon web-1: explain the proxy pod that it stands for, in cluster cd",
+        ),
+        (proxy(), None, ""),
+    ],
+    ids=["plain", "plain, enabled", "too early", "no webhook", "delegate", "ours"],
+)
+def test_pods_of_others_get_the_remedy(stranger: Object, where: Object | None, want: str) -> None:
+    told = remedy(stranger, where)
+    assert want in told
+    assert bool(told) == bool(want)
+
+
+def test_the_three_formats_say_the_same() -> None:
+    attempts = {US: {"reason": "0/5 nodes", "at": "2026-01-01T11:30:00Z"}}
+    found = explained(proxy("8", attempts=json.dumps(attempts)), seen("eu"), seen("us", cpu="16", weight=50))
+    assert json.loads(written.as_json(found)) == yaml.safe_load(written.as_yaml(found))
+    plain = written.as_text(found, terminal=False)
+    drawn = written.as_text(found, terminal=True)
+    for text in (plain, drawn):
+        for word in ("Pod default/web", "WEIGHT", "insufficient", "yes", "Attempts:"):
+            assert word in text
+    assert "\x1b" not in plain
+    assert plain.splitlines()[-1].endswith("2026-01-01T11:30:00Z  0/5 nodes")
