@@ -19,6 +19,7 @@ AGENT_FLAGS = (
     "--probe-interval=1",
     "--probe-timeout=1",
     "--release-after=3",
+    "--dwell=2",
 )
 RESERVING_NODES, RESERVING_CPU = 3, 4
 TIMEOUT_SECONDS = 240

@@ -1,0 +1,103 @@
+"""A metrics API (metrics.k8s.io) that says what a test wants: real nodes have a kubelet to ask, fake ones do not."""
+
+import contextlib
+import datetime
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+from agent.api.kinds import PODS, SERVICES, Kind
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.sandbox.certificates import Authority
+from tests.e2e.fleet import Fleet
+from tests.webhook.replica import host_facing
+
+API_SERVICES = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
+_NAME = "v1beta1.metrics.k8s.io"
+_PATH = "/apis/metrics.k8s.io/v1beta1"
+
+
+class Metrics:
+    """Every pod uses as much as `cpu` says."""
+
+    def __init__(self, client: Client) -> None:
+        self.cpu = "0"
+        self._client = client
+
+    async def discovery(self, request: web.Request) -> web.Response:
+        """What the group serves."""
+        pods = {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]}
+        answer = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _PATH.removeprefix("/apis/")}
+        return web.json_response(answer | {"resources": [pods]})
+
+    async def pods(self, request: web.Request) -> web.Response:
+        """PodMetrics of all pods that a selector chooses."""
+        chosen = await self._client.list(
+            PODS, request.match_info["namespace"], labels=request.query.get("labelSelector", "")
+        )
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        items = [
+            {
+                "metadata": {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]},
+                "timestamp": now,
+                "window": "1s",
+                "containers": [{"name": "main", "usage": {"cpu": self.cpu, "memory": "1Mi"}}],
+            }
+            for pod in chosen
+        ]
+        answer: dict[str, Any] = {"kind": "PodMetricsList", "apiVersion": _PATH.removeprefix("/apis/"), "metadata": {}}
+        return web.json_response(answer | {"items": items})
+
+
+@contextlib.asynccontextmanager
+async def metrics_api(fleet: Fleet, namespace: str) -> AsyncIterator[Metrics]:
+    """Served by this process and registered in the source cluster."""
+    host = host_facing(fleet.sandbox[fleet.names[0]])
+    metrics = Metrics(fleet.source)
+    app = web.Application()
+    app.router.add_get(_PATH, metrics.discovery)
+    app.router.add_get(_PATH + "/namespaces/{namespace}/pods", metrics.pods)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, 0, ssl_context=_serving(host)).start()
+        await _register(fleet, namespace, host, runner.addresses[0][1])
+        yield metrics
+    finally:
+        with contextlib.suppress(NotFound):
+            await fleet.source.delete(API_SERVICES, _NAME)
+        await runner.cleanup()
+
+
+async def _register(fleet: Fleet, namespace: str, host: str, port: int) -> None:
+    service = {"metadata": {"name": "metrics"}, "spec": {"type": "ExternalName", "externalName": host}}
+    await fleet.source.create(SERVICES, service, namespace)
+    spec = {
+        "group": "metrics.k8s.io",
+        "version": "v1beta1",
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "insecureSkipTLSVerify": True,
+        "service": {"name": "metrics", "namespace": namespace, "port": port},
+    }
+    await fleet.source.create(API_SERVICES, {"metadata": {"name": _NAME}, "spec": spec})
+
+    async def is_served() -> bool:
+        answer = await fleet.source.session.request("GET", f"{_PATH}/namespaces/{namespace}/pods")
+        return b"PodMetricsList" in answer
+
+    await fleet.until("the metrics API is served", is_served, about=namespace)
+
+
+def _serving(host: str) -> ssl.SSLContext:
+    pair = Authority("metrics", datetime.datetime.now(datetime.UTC)).serving([host])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
