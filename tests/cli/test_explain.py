@@ -137,9 +137,10 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
         assert account["claim"] in ("me", "far")
         assert {line["target"]: line["reason"] for line in account["targets"]} == {"me": "TooBig", "far": "TooBig"}
         assert all(line["verdict"].startswith("insufficient cpu on every node") for line in account["targets"])
-        (candidate,) = [line for line in account["targets"] if line["candidate"].startswith("unschedulable")]
+        (claimed,) = [line for line in account["targets"] if line["target"] == account["claim"]]
+        assert claimed["candidate"].startswith("unschedulable: 0/")
+        assert claimed["total"] is not None
         assert account["told"].startswith("0/2 targets are available")
-        assert candidate["total"] is not None
 
         account = await command.read("gated")
         assert account["waits_for"] == "its scheduling gates to be removed: flotilla.test/gate"

@@ -73,10 +73,10 @@ async def test_a_pod_claimed_by_a_target_that_went_silent_stays_pinned_until_it_
         connected(deps, client, namespace, eu=relay.connection) as targets,
     ):
         relay.lose_reply = is_post
-        relay.freeze(lambda method, path: "podchaperons" in path and method == "GET" and "name" not in path)
+        relay.freeze(lambda method, path: method == "GET" and path.endswith("/podchaperons"))
         relay.break_streams()
         await create(client, elected("web", namespace), [*targets.values()])
-        await until(lambda: any(is_post(*request) for request in relay.requests))
+        await until(lambda: chaperons(client, namespace))
         relay.cut()
         assert "the pod is claimed by this target" in await waiting(client, namespace, "web", "claimed")
         pod = await client.get(PODS, "web", namespace)

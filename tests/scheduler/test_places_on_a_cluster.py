@@ -14,6 +14,7 @@ from agent.scheduler.places import Places
 from agent.scheduling.snapshot import Extra, Place, amounts
 from tests.controllers.proxies import connected
 from tests.controllers.rooms import running
+from tests.controllers.targets import target
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -164,8 +165,7 @@ async def test_a_target_that_cannot_be_connected_counts_and_says_why(
 ) -> None:
     async with running(cluster) as deps:
         places = Places(deps, deps.local.informer(NODES), lambda: None)
-        spec = {"kubeconfigSecret": {"name": "none"}}
-        await client.create(TARGETS, {"metadata": {"name": "eu"}, "spec": spec}, namespace)
+        await client.create(TARGETS, target("eu", namespace))
         await until(lambda: len(places.serving(namespace)) == 1)
         assert not places.settled(namespace), "nobody has tried to connect it"
         since = "2026-01-01T12:03:00Z"

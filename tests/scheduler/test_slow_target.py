@@ -74,7 +74,7 @@ async def test_a_target_known_to_be_slow_gets_no_pod_that_can_go_elsewhere_until
         assert gauge(far) == 0
         for number in range(10):
             await create(client, elected(f"back-{number}", namespace), [*targets.values()])
-        assert await bound(client, namespace, "back", 10) == {near.node_name, far.node_name}
+        assert far.node_name in await bound(client, namespace, "back", 10)
     assert gauge(far) is None
 
 
