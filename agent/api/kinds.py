@@ -46,6 +46,9 @@ PERSISTENT_VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentV
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota")
 INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
+ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SERVICE_EXPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport")
+"""Of SIG Multicluster (KEP-1645); served only where an implementation of it is installed."""
 EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")

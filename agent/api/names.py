@@ -87,6 +87,33 @@ STORAGE_CLASSES = "storage-classes"
 sign is the target's default class."""
 ANNOTATION_VOLUME_IN = SHORT_PREFIX + "volume-in"
 """On claims: virtual node of the target that has the volume."""
+# Services and Ingresses that several clusters share
+GLOBAL = "global"
+"""Annotation of a Service (suffix): `true` shares it with the other clusters, `false` leaves it alone."""
+ANNOTATION_GLOBAL = PREFIX + GLOBAL
+ANNOTATION_CILIUM_V1 = "io.cilium/global-service"
+ANNOTATION_CILIUM = "service.cilium.io/global"
+ANNOTATION_IS_DELEGATE = PREFIX + "is-delegate"
+"""On copies of Services and Ingresses: they are not shared any further."""
+ANNOTATION_ORIGINAL_SELECTOR = PREFIX + "original-selector"
+ANNOTATION_MARKS = SHORT_PREFIX + "marks"
+"""On originals that are shared: JSON list of the annotations that we added, and take away when it is undone."""
+ANNOTATION_COPIED_KEYS = SHORT_PREFIX + "copied-keys"
+"""On copies: JSON list of the keys of labels and annotations that are the original's; others belong to the target."""
+LABEL_GLOBAL = SHORT_PREFIX + "global"
+"""On Services that are shared, so that their EndpointSlices, which inherit it, can be asked for."""
+LABEL_INGRESS_SECRET = SHORT_PREFIX + "ingress-secret-of"
+"""On copies of Secrets that Ingresses name: UID of the source's kube-system namespace."""
+LABEL_ORIGIN = SHORT_PREFIX + "origin"
+"""On EndpointSlices of ours: the cluster in which the endpoints are."""
+COPY_LOAD_BALANCER = "copy-load-balancer"
+"""Annotation of a Service (suffix): `true` has its copies be of type LoadBalancer, too."""
+NETWORK_DRIVER = "network-driver"
+"""Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
+NETWORK_DRIVERS = ("endpointslices", "cilium", "mcs", "none")
+LABEL_SERVICE_NAME = "kubernetes.io/service-name"
+LABEL_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+SLICE_MANAGER = "endpointslice-controller.flotilla"
 
 WEIGHT = "weight"
 """Annotation of a Target (suffix): -100 to 100, how much it is preferred over others."""
@@ -167,6 +194,18 @@ def finalizer(target_namespace: str, target_name: str) -> str:
 def source_label(source_namespace: str, source_name: str) -> str:
     """Label value that names a Source, or a ClusterSource when the namespace is empty."""
     return join(SHORT_LIMIT, (source_namespace, source_name), optional=(0,))
+
+
+def origin(target_namespace: str, target_name: str) -> str:
+    """Label value that names the cluster of a Target, or of a ClusterTarget when the namespace is empty."""
+    return join(SHORT_LIMIT, (target_namespace, target_name), optional=(0,))
+
+
+def mirror(slice_name: str, origin: str, part: int = 0) -> str:
+    """Name of the EndpointSlice that tells other clusters of one in `origin`, or of a part of it."""
+    digest = hashlib.sha256(origin.encode()).hexdigest()[:_HASH_LENGTH]
+    base = slice_name[: LONG_LIMIT - _HASH_LENGTH - 6].rstrip("-.")
+    return f"{base}-{digest}" + (f"-{part}" if part else "")
 
 
 def source_binding(name: str) -> str:

@@ -1,0 +1,104 @@
+"""EndpointSlices that tell a cluster of endpoints in another one: *mirrors* (design.md, ruling 12).
+
+A mirror has the addresses, ports, conditions, host names and zones of what it mirrors. It has no node and no pod, which
+mean nothing elsewhere, and belongs to the Service of the cluster that it is in.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+
+Raw = dict[str, Any]
+
+ENDPOINTS_LIMIT = 100
+_HEADLESS = "service.kubernetes.io/headless"
+_COPIED = ("addresses", "hostname", "zone")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where mirrors go: the Service of one cluster."""
+
+    namespace: str
+    service: str
+    uid: str
+    labels: tuple[tuple[str, str], ...] = ()
+    """Whatever it takes for the mirrors to be found there."""
+
+
+def is_mirror(labels: Mapping[str, str]) -> bool:
+    """Whether an EndpointSlice is one of ours."""
+    return labels.get(names.LABEL_SLICE_MANAGED_BY) == names.SLICE_MANAGER
+
+
+def mirrors(slice: Mapping[str, Any], origin: str, shelf: Shelf, away: Collection[str] = ()) -> list[Raw]:
+    """The mirrors of one EndpointSlice of `origin`, without the endpoints on nodes that are `away`.
+
+    None where that leaves no endpoint; several where it has more than 100 of them.
+    """
+    endpoints = [_mirrored(each) for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
+    headless = (slice["metadata"].get("labels") or {}).get(_HEADLESS)
+    labels = {
+        **dict(shelf.labels),
+        names.LABEL_SERVICE_NAME: shelf.service,
+        names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER,
+        names.LABEL_ORIGIN: origin,
+        **({_HEADLESS: headless} if headless is not None else {}),
+    }
+    owner = {
+        "apiVersion": SERVICES.api_version,
+        "kind": SERVICES.name,
+        "name": shelf.service,
+        "uid": shelf.uid,
+        "controller": True,
+    }
+    return [
+        {
+            "apiVersion": ENDPOINT_SLICES.api_version,
+            "kind": ENDPOINT_SLICES.name,
+            "metadata": {
+                "name": names.mirror(slice["metadata"]["name"], origin, part),
+                "namespace": shelf.namespace,
+                "labels": labels,
+                "ownerReferences": [owner],
+            },
+            "addressType": slice["addressType"],
+            "ports": slice.get("ports") or [],
+            "endpoints": endpoints[start : start + ENDPOINTS_LIMIT],
+        }
+        for part, start in enumerate(range(0, len(endpoints), ENDPOINTS_LIMIT))
+    ]
+
+
+def silenced(mirror: Mapping[str, Any]) -> Raw:
+    """The mirror of endpoints in a cluster that has gone silent: none of them is ready, as on a node that is lost."""
+    return {
+        **mirror,
+        "endpoints": [
+            {**each, "conditions": {**(each.get("conditions") or {}), "ready": False, "serving": False}}
+            for each in mirror.get("endpoints") or ()
+        ],
+    }
+
+
+def ready(slice: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Addresses of ready endpoints by node name, empty for none. A condition that is not told counts as true."""
+    found: dict[str, list[str]] = {}
+    for each in slice.get("endpoints") or ():
+        if (each.get("conditions") or {}).get("ready") is not False:
+            found.setdefault(each.get("nodeName") or "", []).extend(each["addresses"])
+    return found
+
+
+def _mirrored(endpoint: Mapping[str, Any]) -> Raw:
+    result = {field: endpoint[field] for field in _COPIED if endpoint.get(field)}
+    conditions = {key: value for key, value in (endpoint.get("conditions") or {}).items() if value is not None}
+    if conditions:
+        result["conditions"] = conditions
+    zones = (endpoint.get("hints") or {}).get("forZones")
+    if zones:
+        result["hints"] = {"forZones": zones}
+    return result

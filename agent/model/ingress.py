@@ -1,0 +1,23 @@
+"""What an Ingress names (specs, section 7.2)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def services(ingress: Mapping[str, Any]) -> set[str]:
+    """Names of the Services that an Ingress sends traffic to, its default backend included.
+
+    Rules without `http`, and backends that are other resources, name none.
+    """
+    spec = ingress.get("spec") or {}
+    backends = [spec.get("defaultBackend")]
+    for rule in spec.get("rules") or ():
+        backends += [path.get("backend") for path in (rule.get("http") or {}).get("paths") or ()]
+    found = (((backend or {}).get("service") or {}).get("name") for backend in backends)
+    return {name for name in found if name}
+
+
+def secrets(ingress: Mapping[str, Any]) -> set[str]:
+    """Names of the Secrets with its certificates."""
+    found = (each.get("secretName") for each in (ingress.get("spec") or {}).get("tls") or ())
+    return {name for name in found if name}

@@ -1,0 +1,189 @@
+"""Services behind which pods of several clusters stand: which they are, and how they are rerouted (specs, section 7.1).
+
+A Service that selects proxy pods is *rerouted*: its selector is rewritten as the labels of delegates are. What its user
+wrote is kept in an annotation. A *shared* Service has copies in the other clusters: every rerouted one, and every one
+that its user annotated as global.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model.relabel import relabel
+
+Raw = dict[str, Any]
+Selector = dict[str, str]
+
+GLOBAL_KEYS = (
+    names.PREFIX + names.GLOBAL,
+    names.SHORT_PREFIX + names.GLOBAL,
+    names.ANNOTATION_CILIUM,
+    names.ANNOTATION_CILIUM_V1,
+)
+_MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
+
+
+class InvalidService(ValueError):
+    """A Service that cannot be rerouted: which field, why, and what to do about it."""
+
+
+def is_copy(annotations: Mapping[str, str] | None) -> bool:
+    """Whether an object is another cluster's, and is not to be shared any further."""
+    return names.ANNOTATION_IS_DELEGATE in (annotations or {})
+
+
+def is_left_alone(annotations: Mapping[str, str] | None) -> bool:
+    """Whether a user wants a Service neither rerouted nor copied."""
+    return (names.annotation(annotations, names.GLOBAL) or "").lower() == "false"
+
+
+def is_shared(annotations: Mapping[str, str] | None) -> bool:
+    """Whether a Service has copies in the other clusters."""
+    found = annotations or {}
+    if is_copy(found) or is_left_alone(found):
+        return False
+    return names.ANNOTATION_ORIGINAL_SELECTOR in found or any(
+        found.get(key, "").lower() == "true" for key in GLOBAL_KEYS
+    )
+
+
+def format_selector(selector: Mapping[str, str]) -> str:
+    """As the annotation original-selector has it: `a=b,c=d`, sorted."""
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+
+
+def parse_selector(text: str) -> Selector:
+    """The selector that an annotation original-selector stands for.
+
+    :raises InvalidService: if it stands for none
+    """
+    pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    if not pairs or not all(key and separator for key, separator, _ in pairs):
+        raise InvalidService(
+            f"annotation {names.ANNOTATION_ORIGINAL_SELECTOR}: {text[:100]!r} is no selector; apply the Service as"
+            " it was at first, and it is written anew"
+        )
+    return {key: value for key, _, value in pairs}
+
+
+def users_selector(service: Mapping[str, Any]) -> Selector:
+    """The selector as the Service's user wrote it; empty where there is none for pods of the user's own.
+
+    What is rewritten stands beside what a user applies again, for tools merge: then the user's keys count, all of them
+    and nothing else. A selector that its user wrote for delegates, with our prefix, is nothing to reroute.
+
+    :raises InvalidService: if the annotation that keeps it cannot be read
+    :raises InvalidPattern: if the regexp of labels that keep their key is none
+    """
+    live: Selector = (service.get("spec") or {}).get("selector") or {}
+    plain = _plain(live)
+    annotations = _annotations(service)
+    kept = annotations.get(names.ANNOTATION_ORIGINAL_SELECTOR)
+    if kept is None:
+        return live if plain else {}
+    original = parse_selector(kept)
+    ours = relabel(original, regexp(annotations))
+    unchanged = plain == _plain(original) or all(ours.get(key) == value for key, value in plain.items())
+    return original if live and unchanged else plain
+
+
+def regexp(annotations: Mapping[str, str] | None) -> str | None:
+    """The user's expression for labels that keep their key."""
+    return names.annotation(annotations, names.NO_PREFIX_REGEXP)
+
+
+def can_be_rerouted(service: Mapping[str, Any]) -> bool:
+    """Whether it sends traffic to pods, and nobody wants it to be left alone."""
+    annotations = _annotations(service)
+    external = service["spec"].get("type") == "ExternalName"
+    return not external and not is_copy(annotations) and not is_left_alone(annotations)
+
+
+def is_switched(service: Mapping[str, Any]) -> bool:
+    """Whether the selector is the one for delegates, and nothing else.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    original = users_selector(service)
+    return bool(original) and service["spec"]["selector"] == relabel(original, regexp(_annotations(service)))
+
+
+def rerouted(service: Mapping[str, Any], *, switch: bool) -> Raw:
+    """The Service with everything that tells its being rerouted; its selector selects delegates only with `switch`.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    original = users_selector(service)
+    annotations = _annotations(service)
+    selector = relabel(original, regexp(annotations)) if switch else original
+    added = [key for key in _MARKS if key not in annotations]
+    marks = {
+        names.ANNOTATION_ORIGINAL_SELECTOR: format_selector(original),
+        names.ANNOTATION_MARKS: _list(_added(annotations) | set(added)),
+        **dict.fromkeys(added, "true"),
+    }
+    return _changed(service, {**annotations, **marks}, selector=selector, label=True)
+
+
+def restored(service: Mapping[str, Any]) -> Raw:
+    """The Service as its user wants it: nothing of ours but, where it is shared, the label.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    annotations = _annotations(service)
+    if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
+        return _changed(service, annotations, selector=None, label=is_shared(annotations))
+    original = users_selector(service)
+    ours = {*_added(annotations), names.ANNOTATION_ORIGINAL_SELECTOR, names.ANNOTATION_MARKS}
+    rest = {key: value for key, value in annotations.items() if key not in ours}
+    return _changed(service, rest, selector=original or None, label=is_shared(rest))
+
+
+def selector_of_copy(service: Mapping[str, Any]) -> Selector | None:
+    """What the copies of a shared Service select: delegates, if it is rerouted.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    annotations = _annotations(service)
+    if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
+        return (service.get("spec") or {}).get("selector")
+    return relabel(users_selector(service), regexp(annotations))
+
+
+def _plain(selector: Selector) -> Selector:
+    return {key: value for key, value in selector.items() if not key.startswith(names.PREFIX)}
+
+
+def _added(annotations: Mapping[str, str]) -> set[str]:
+    """Annotations that we have added. Admiralty, which keeps no list, has added all that there are."""
+    if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
+        return set()
+    text = annotations.get(names.ANNOTATION_MARKS)
+    if text is None:
+        return {key for key in _MARKS if key in annotations}
+    try:
+        return set(msgspec.json.decode(text, type=list[str])) & set(_MARKS)
+    except msgspec.DecodeError:
+        return set()
+
+
+def _changed(service: Mapping[str, Any], annotations: dict[str, str], *, selector: Selector | None, label: bool) -> Raw:
+    metadata = service["metadata"]
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != names.LABEL_GLOBAL}
+    if label:
+        labels[names.LABEL_GLOBAL] = "true"
+    spec = dict(service["spec"])
+    if selector is not None:
+        spec["selector"] = selector
+    changed = {**metadata, "annotations": annotations or None, "labels": labels or None}
+    return {**service, "metadata": changed, "spec": spec}
+
+
+def _annotations(service: Mapping[str, Any]) -> dict[str, str]:
+    return service["metadata"].get("annotations") or {}
+
+
+def _list(keys: set[str]) -> str:
+    return msgspec.json.encode(sorted(keys)).decode()

@@ -1,0 +1,152 @@
+"""Copies of Services, Ingresses and the Secrets these name in the other clusters of a federation (specs, section 7).
+
+What is decided by a cluster for itself is not copied: addresses, node ports, load balancers. Labels and annotations
+that the other cluster adds to a copy are its own business and stay.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import INGRESSES, SECRETS, SERVICES
+from agent.model import copies
+from agent.model.copies import Raw
+from agent.model.service import selector_of_copy
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_CLUSTERS_OWN = frozenset(
+    (
+        "allocateLoadBalancerNodePorts",
+        "clusterIP",
+        "clusterIPs",
+        "externalIPs",
+        "healthCheckNodePort",
+        "ipFamilies",
+        "loadBalancerClass",
+        "loadBalancerIP",
+    )
+)
+_FROM_OUTSIDE = frozenset(("externalTrafficPolicy", "loadBalancerSourceRanges"))
+_KEPT_IN_COPY = ("clusterIP", "clusterIPs", "ipFamilies", "healthCheckNodePort", "loadBalancerClass")
+_FROM_NODES = ("NodePort", "LoadBalancer")
+
+
+def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy of a Service.
+
+    It selects what is behind the original; it has an address, and with type NodePort ports, of its own. Type
+    LoadBalancer becomes ClusterIP unless the annotation copy-load-balancer is `true`.
+
+    :raises InvalidService, InvalidPattern: if what it selects cannot be told
+    """
+    annotations = original["metadata"].get("annotations") or {}
+    copy = copies.copy_of(SERVICES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    marks = {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"}
+    if names.ANNOTATION_ORIGINAL_SELECTOR in annotations:
+        marks[names.ANNOTATION_ORIGINAL_SELECTOR] = annotations[names.ANNOTATION_ORIGINAL_SELECTOR]
+    spec = {key: value for key, value in original["spec"].items() if key not in _CLUSTERS_OWN}
+    if original["spec"].get("clusterIP") == "None":
+        spec |= {"clusterIP": "None"}
+    if spec.get("type") == "LoadBalancer" and names.annotation(annotations, names.COPY_LOAD_BALANCER) != "true":
+        spec["type"] = "ClusterIP"
+    if spec.get("type") not in _FROM_NODES:
+        spec = {key: value for key, value in spec.items() if key not in _FROM_OUTSIDE}
+    if spec.get("ipFamilyPolicy") == "RequireDualStack":
+        spec["ipFamilyPolicy"] = "PreferDualStack"
+    if spec.get("ports"):
+        spec["ports"] = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec["ports"]]
+    spec["selector"] = selector_of_copy(original)
+    return _marked({**copy, "spec": spec}, marks)
+
+
+def ingress(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy of an Ingress."""
+    copy = copies.copy_of(INGRESSES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    return _marked(copy, {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"})
+
+
+def secret(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy of a Secret that an Ingress names.
+
+    Another label than on those that pods name says whose it is: they are removed by others, for other reasons.
+    """
+    copy = copies.copy_of(SECRETS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    copy["metadata"]["labels"][names.LABEL_INGRESS_SECRET] = copy["metadata"]["labels"].pop(
+        names.LABEL_PARENT_CLUSTER_UID
+    )
+    return _marked(copy, {names.ANNOTATION_IS_DELEGATE: ""})
+
+
+def merged(copy: Mapping[str, Any], wanted: Raw) -> Raw:
+    """The copy as it should be: the original's content, and what is its own cluster's."""
+    spec = wanted.get("spec")
+    if spec is not None and wanted["kind"] == SERVICES.name:
+        spec = _merged_spec(copy.get("spec") or {}, spec)
+    ours = set(_copied_keys(copy))
+    metadata = {
+        **copy["metadata"],
+        **{
+            field: _theirs(copy["metadata"].get(field), ours) | wanted["metadata"][field]
+            for field in ("labels", "annotations")
+        },
+    }
+    status = {"status": copy["status"]} if "status" in copy else {}
+    return {**wanted, "metadata": metadata, **({"spec": spec} if spec is not None else {}), **status}
+
+
+def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether API servers would refuse to change the copy, so that it has to be deleted and made again."""
+    if wanted["kind"] == SERVICES.name:
+        old, new = copy.get("spec") or {}, wanted["spec"]
+        if "ExternalName" in (old.get("type"), new.get("type")):
+            return False
+        return bool((old.get("clusterIP") == "None") != (new.get("clusterIP") == "None"))
+    return copies.must_be_replaced(copy, wanted)
+
+
+def _merged_spec(live: Mapping[str, Any], wanted: Raw) -> Raw:
+    spec = dict(wanted)
+    if spec.get("type") == "ExternalName":
+        return spec
+    if live.get("type") != "ExternalName":
+        spec |= {field: live[field] for field in _KEPT_IN_COPY if field in live}
+    if spec.get("type") not in _FROM_NODES:
+        spec.pop("healthCheckNodePort", None)
+        spec.pop("loadBalancerClass", None)
+        return spec
+    if "allocateLoadBalancerNodePorts" in live:
+        spec["allocateLoadBalancerNodePorts"] = live["allocateLoadBalancerNodePorts"]
+    taken = {_port_key(port): port["nodePort"] for port in live.get("ports") or () if port.get("nodePort")}
+    spec["ports"] = [
+        {**port, **({"nodePort": taken[_port_key(port)]} if _port_key(port) in taken else {})}
+        for port in spec.get("ports") or ()
+    ]
+    return spec
+
+
+def _port_key(port: Mapping[str, Any]) -> tuple[int, str]:
+    return (port["port"], port.get("protocol") or "TCP")
+
+
+def _marked(copy: Raw, annotations: Mapping[str, str]) -> Raw:
+    """With annotations of ours, and a list of all keys that a later revision may take away."""
+    metadata = copy["metadata"]
+    metadata["annotations"].pop(_LAST_APPLIED, None)
+    metadata["annotations"] |= annotations
+    keys = sorted({*metadata["labels"], *metadata["annotations"]})
+    metadata["annotations"][names.ANNOTATION_COPIED_KEYS] = msgspec.json.encode(keys).decode()
+    return copy
+
+
+def _copied_keys(copy: Mapping[str, Any]) -> list[str]:
+    text = (copy["metadata"].get("annotations") or {}).get(names.ANNOTATION_COPIED_KEYS)
+    try:
+        return msgspec.json.decode(text, type=list[str]) if text else []
+    except msgspec.DecodeError:
+        return []
+
+
+def _theirs(pairs: Mapping[str, str] | None, ours: set[str]) -> dict[str, str]:
+    return {key: value for key, value in (pairs or {}).items() if key not in ours}

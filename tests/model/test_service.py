@@ -1,0 +1,170 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api import names
+from agent.model.diff import merge_patch
+from agent.model.pattern import InvalidPattern
+from agent.model.service import (
+    InvalidService,
+    can_be_rerouted,
+    format_selector,
+    is_shared,
+    is_switched,
+    parse_selector,
+    rerouted,
+    restored,
+    selector_of_copy,
+    users_selector,
+)
+from tests.model.pods import P
+
+Raw = dict[str, Any]
+
+
+def service(selector: dict[str, str] | None, annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+    metadata: Raw = {"name": "web", "namespace": "default", "uid": "u1"}
+    if annotations is not None:
+        metadata["annotations"] = annotations
+    return {"metadata": metadata, "spec": {**({"selector": selector} if selector else {}), **spec}}
+
+
+WEB = service({"app": "web"})
+
+
+def applied_again(live: Raw, selector: dict[str, str]) -> Raw:
+    """What `kubectl apply` and Helm make of a Service: what they apply is merged into what is there."""
+    return {**live, "spec": {**live["spec"], "selector": {**live["spec"]["selector"], **selector}}}
+
+
+def test_a_rerouted_service_selects_delegates_and_says_what_it_was() -> None:
+    done = rerouted(WEB, switch=True)
+    assert done["spec"]["selector"] == {P + "app": "web"}
+    assert done["metadata"]["annotations"] == {
+        P + "original-selector": "app=web",
+        P + "global": "true",
+        "io.cilium/global-service": "true",
+        "service.cilium.io/global": "true",
+        "multicluster/marks": f'["io.cilium/global-service","{P}global","service.cilium.io/global"]',
+    }
+    assert done["metadata"]["labels"] == {"multicluster/global": "true"}
+
+
+def test_before_the_selector_is_switched_only_the_marks_are_there() -> None:
+    marked = rerouted(WEB, switch=False)
+    assert marked["spec"] == WEB["spec"]
+    assert marked["metadata"] == rerouted(WEB, switch=True)["metadata"]
+    assert selector_of_copy(marked) == {P + "app": "web"}, "copies are to be ready before the selector is switched"
+
+
+labels = st.dictionaries(
+    st.sampled_from(["app", "tier", "foo.com/app", "example.com/part", "keep", P + "own"]),
+    st.sampled_from(["", "web", "x.y", "a_b"]),
+    min_size=1,
+)
+regexps = st.sampled_from([None, "^keep=", "^foo.com/", "=web$"])
+
+
+@given(labels, regexps, st.booleans())
+def test_rerouting_twice_is_rerouting_once_and_undoing_it_leaves_nothing(
+    selector: dict[str, str], regexp: str | None, switch: bool
+) -> None:
+    own = {"note": "mine", **({P + "no-prefix-label-regexp": regexp} if regexp else {})}
+    original = service(selector, own)
+    if not users_selector(original):
+        return
+    once = rerouted(original, switch=switch)
+    assert users_selector(once) == selector
+    assert rerouted(once, switch=switch) == once
+    assert is_switched(rerouted(once, switch=True))
+    assert merge_patch(original, restored(once)) == {}
+
+
+@given(labels, regexps)
+def test_what_is_applied_again_is_rewritten_to_the_same(selector: dict[str, str], regexp: str | None) -> None:
+    own = {P + "no-prefix-label-regexp": regexp} if regexp else {}
+    original = service(selector, own)
+    plain = {key: value for key, value in selector.items() if not key.startswith(P)}
+    if plain != selector:
+        return
+    done = rerouted(original, switch=True)
+    again = applied_again(done, selector)
+    assert users_selector(again) == selector
+    assert rerouted(again, switch=True) == done
+
+
+def test_what_is_applied_with_other_keys_counts_and_nothing_else() -> None:
+    done = rerouted(service({"app": "web", "tier": "front"}), switch=True)
+    fewer = applied_again(done, {"app": "web"})
+    assert users_selector(fewer) == {"app": "web"}
+    other = rerouted(applied_again(done, {"app": "api"}), switch=True)
+    assert other["spec"]["selector"] == {P + "app": "api"}
+    assert other["metadata"]["annotations"][P + "original-selector"] == "app=api"
+
+
+def test_a_change_of_the_rewritten_keys_is_reverted() -> None:
+    done = rerouted(WEB, switch=True)
+    assert users_selector({**done, "spec": {"selector": {P + "app": "other"}}}) == {"app": "web"}
+
+
+def test_annotations_that_a_user_has_set_stay_when_it_is_undone() -> None:
+    own = {"io.cilium/global-service": "true", "service.cilium.io/global": "false"}
+    done = rerouted(service({"app": "web"}, own), switch=True)
+    assert done["metadata"]["annotations"]["service.cilium.io/global"] == "false"
+    back = restored(done)
+    assert back["metadata"]["annotations"] == own
+    assert back["spec"]["selector"] == {"app": "web"}
+    assert back["metadata"]["labels"] == {"multicluster/global": "true"}, "its user shares it"
+
+
+def test_what_admiralty_has_rerouted_is_undone_too() -> None:
+    theirs = {P + "original-selector": "app=web", P + "global": "true", "io.cilium/global-service": "true"}
+    back = restored(service({P + "app": "web"}, theirs))
+    assert merge_patch(WEB, back) == {}
+
+
+def test_nothing_is_changed_that_nobody_shares() -> None:
+    assert merge_patch(WEB, restored(WEB)) == {}
+    assert not is_shared({})
+    assert not is_shared(None)
+
+
+@pytest.mark.parametrize(
+    "key", [P + "global", "multicluster/global", "io.cilium/global-service", "service.cilium.io/global"]
+)
+def test_every_global_annotation_shares_a_service(key: str) -> None:
+    assert is_shared({key: "true"})
+    assert is_shared({key: "True"})
+    assert not is_shared({key: "false"})
+    assert not is_shared({key: ""})
+    assert not is_shared({key: "true", names.ANNOTATION_IS_DELEGATE: ""}), "a copy is not shared any further"
+
+
+def test_a_user_can_have_a_service_left_alone() -> None:
+    alone = {"multicluster/global": "false", "io.cilium/global-service": "true"}
+    assert not is_shared(alone)
+    assert not can_be_rerouted(service({"app": "web"}, alone))
+
+
+def test_services_without_pods_are_not_rerouted() -> None:
+    assert not can_be_rerouted(service({"app": "web"}, type="ExternalName", externalName="example.com"))
+    assert users_selector(service(None)) == {}
+    assert users_selector(service({P + "app": "web"})) == {}, "its user selects delegates already"
+
+
+@given(labels)
+def test_a_selector_is_read_as_it_was_written(selector: dict[str, str]) -> None:
+    assert parse_selector(format_selector(selector)) == selector
+
+
+@pytest.mark.parametrize("text", ["", " , ", "app", "=web", "app in (a,b)"])
+def test_what_is_no_selector_is_an_error_with_a_remedy(text: str) -> None:
+    with pytest.raises(InvalidService, match="apply the Service as it was at first"):
+        users_selector(service({P + "app": "web"}, {P + "original-selector": text}))
+
+
+def test_an_expression_that_is_none_is_an_error() -> None:
+    with pytest.raises(InvalidPattern):
+        rerouted(service({"app": "web"}, {P + "no-prefix-label-regexp": "?!"}), switch=True)
