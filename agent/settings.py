@@ -56,6 +56,12 @@ class Settings:
     request_timeout: float = _setting(10.0, "how long a request to an API server may take")
     follow_wait: float = _setting(5.0, "how long a pod waits at most for what it needs to be copied to its target")
     follow_linger: float = _setting(10.0, "how long a copy stays in a target after the last pod that needs it")
+    share_linger: float = _setting(
+        10.0, "how long a Service stays rerouted after the last proxy pod that it selects is gone"
+    )
+    endpoints_grace: float = _setting(
+        40.0, "how long endpoints in a target that does not answer count as ready, as those of a silent node do"
+    )
     max_in_flight: int = _setting(64, "pods that are scheduled at the same time")
     scheduling: str = _setting(
         "ranked",

@@ -20,7 +20,9 @@ from agent.api.kinds import (
     CLUSTER_TARGETS,
     CONFIGMAPS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     EVENTS,
+    INGRESSES,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -31,6 +33,8 @@ from agent.api.kinds import (
     ROLE_BINDINGS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICE_EXPORTS,
+    SERVICES,
     SOURCES,
     TARGETS,
     VALIDATING_WEBHOOKS,
@@ -61,6 +65,8 @@ SOURCE = "rights of other clusters"
 SELF_TARGETS = "this cluster as a target of its own"
 FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
+SHARE = "services and ingresses across clusters"
+SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 
 CERTIFICATE = "its own CA and certificate"
 SERVE = "the certificate it serves"
@@ -131,6 +137,11 @@ AGENT = Account(
             *_grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
             *_grants(CONFIGMAPS, "get list watch patch", FOLLOW),
             *_grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
+            *_grants(SERVICES, "get list watch patch", SHARE),
+            *_grants(SERVICES, "patch", SHARE, sub="status"),
+            *_grants(INGRESSES, "get list watch patch", SHARE),
+            *_grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
+            *_grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
         ),
         HOME: (
             *_grants(LEASES, "create", LEADER),

@@ -11,6 +11,7 @@ from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
     CONFIGMAPS,
+    ENDPOINT_SLICES,
     EVENTS,
     INGRESSES,
     LEASES,
@@ -19,6 +20,7 @@ from agent.api.kinds import (
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICE_EXPORTS,
     SERVICES,
     Kind,
 )
@@ -52,6 +54,8 @@ FOLLOW_SERVICES = "follow services"
 FOLLOW_INGRESSES = "follow ingresses"
 FOLLOW_CLAIMS = "follow volume claims"
 FOLLOW_ACCOUNTS = "follow service accounts"
+SHARE_ENDPOINTS = "endpoints of Services across clusters"
+SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 LOGS = "logs"
 EXEC = "exec"
 ATTACH = "attach"
@@ -86,6 +90,8 @@ SOURCE: tuple[Grant, ...] = (
     *_followed(INGRESSES, FOLLOW_INGRESSES),
     *(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
     *(Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")),
+    *(Grant(ENDPOINT_SLICES, verb, SHARE_ENDPOINTS) for verb in ("list", "watch", "create", "patch", "delete")),
+    *(Grant(SERVICE_EXPORTS, verb, SHARE_BY_MCS) for verb in ("get", "list", "create", "delete")),
     Grant(EVENTS, "list", DELEGATE_EVENTS),
     Grant(EVENTS, "watch", DELEGATE_EVENTS),
     Grant(PODS, "list", LOGS),

@@ -16,6 +16,8 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "configmaps": WRITE,
         "secrets": WRITE,
         "services": WRITE,
+        "endpointslices": {"list", "watch", "create", "patch", "delete"},
+        "serviceexports": {"get", "list", "create", "delete"},
         "ingresses": WRITE,
         "events": {"list", "watch"},
         "serviceaccounts": WRITE - {"patch"},
