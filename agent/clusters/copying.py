@@ -1,0 +1,280 @@
+"""Copies of an object of this cluster in every target that should have one: what rooms of different kinds share.
+
+A copy says by labels whose child it is, so that originals need no finalizers: it goes when its original is gone or is
+shared no more, at once or when its target or this agent is back. An object of the same name that is not ours is never
+touched, and reported on the original. A copy that somebody changed is put right, at growing intervals.
+"""
+
+import asyncio
+import contextlib
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
+from agent.base.backoff import Backoff
+from agent.clusters.copier import Blocked, Copier
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object, metadata_only
+from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
+Item = tuple[str, str, str]
+"""Virtual node of the target, namespace and name. Without node: the original itself."""
+
+BLOCKED = "SharingBlocked"
+"""Reason of the Warning event on an original that has no copy where it should."""
+BLOCKED_SECONDS = (2.0, 60.0)
+"""First and longest pause until what is in the way is looked at again."""
+REVERT_SECONDS = (1.0, 300.0)
+"""First and longest pause between two reverts of a copy whose original stays: something there may not give in."""
+UNSHARED_SECONDS = 3.0
+"""How long a copy stays after its original ceased to be shared: who replaces one brings it without our annotations."""
+_UNSYNCED_SECONDS = 2.0
+
+
+class CopyRoom(Controller[Item]):
+    """One reconciliation per original and target."""
+
+    kind: ClassVar[Kind]
+    label: ClassVar[str] = names.LABEL_PARENT_CLUSTER_UID
+    """On every copy of this room: the UID of this cluster."""
+    slim: ClassVar[bool] = False
+    """Whether no more than the metadata of copies is kept."""
+    borrowed: ClassVar[float | None] = None
+    """Seconds until a look whether another's copy that serves as well is still there."""
+
+    def __init__(self, deps: Deps, originals: Informer) -> None:
+        super().__init__()
+        self.deps = deps
+        self.originals = originals
+        self._copies: dict[str, Informer] = {}
+        self._agreed: dict[Item, tuple[str, str]] = {}
+        self._reverts: dict[Item, tuple[float, Backoff]] = {}
+        self._blocked: dict[Item, Backoff] = {}
+        self._unshared: dict[Item, float] = {}
+        self.problems: dict[Key, dict[str, str]] = {}
+        """What is in the way of an original's copies, by virtual node."""
+        self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self.watch(originals, self._items)
+        for informer in self._targets:
+            self.watch(informer, lambda target: self._left(names.virtual_node(*target.key)) if target.deleting else ())
+        deps.provisions.add(self)
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
+        deps.targets.on_detach(self._detached)
+
+    @abstractmethod
+    def shared(self, original: Object) -> bool:
+        """Whether an original is to be copied at all; asked for every one at every change."""
+
+    @abstractmethod
+    def wanted(self, original: Raw) -> Raw:
+        """The copy. Raises ValueError with what the user can do about it."""
+
+    async def content(self, original: Object) -> Raw | None:
+        """The whole original, None if it is gone."""
+        return original.decode()
+
+    def is_everywhere(self, original: Object) -> bool:
+        """Whether every target that should have a copy is known to have it."""
+        targets = [target for target in self.deps.targets.serving(original.namespace) if not target.is_self]
+        return all((target.node_name, *original.key) in self._agreed for target in targets)
+
+    async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
+        """No pod waits for it."""
+
+    def places(self, proxy: Object) -> Mapping[str, str]:
+        """No pod is bound to a target by it."""
+        return {}
+
+    def left_in(self, target: Target) -> bool:
+        """Whether copies are still in a target that is being let go of, and no other Target keeps them there."""
+        informer = self._copies.get(target.node_name)
+        return informer is not None and any(not self._kept_by_another(copy, target) for copy in informer.store)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one copy in line."""
+        node, namespace, name = item
+        original = self.originals.store.get((namespace, name))
+        if not node:
+            return await self._release(original)
+        target, informer = self.deps.targets.by_node(node), self._copies.get(node)
+        if target is None or informer is None or not target.ready:
+            return None
+        if not informer.synced.is_set():
+            return self._unreadable(item, original, target, informer)
+        copier = Copier(self.deps, self.kind, target, informer)
+        if original is None or not self._belongs(original, target):
+            copy = informer.store.get((namespace, name))
+            if copy and original is not None and (wait := self._stays_for(item, original, target)) > 0:
+                return wait
+            if copy and self._kept_by_another(copy, target):
+                return None
+            await self._remove(item, original, copier, copy)
+            return None
+        self._unshared.pop(item, None)
+        return await self._bring(item, original, copier, informer.store.get((namespace, name)))
+
+    def _stays_for(self, item: Item, original: Object, target: Target) -> float:
+        """In how many seconds the copy of what is shared no more goes: it may be shared again in a moment."""
+        if original.deleting or self._is_leaving(target):
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        return self._unshared.setdefault(item, now) + UNSHARED_SECONDS - now
+
+    def _belongs(self, original: Object, target: Target) -> bool:
+        return (
+            not original.deleting
+            and target.serves(original.namespace)
+            and not self._is_leaving(target)
+            and self.shared(original)
+        )
+
+    async def _bring(self, item: Item, original: Object, copier: Copier, copy: Object | None) -> float | None:
+        if copy is not None and self._agreed.get(item) == (original.version, copy.version):
+            return None
+        if copy is not None and (wait := self._may_revert_in(item, original)) > 0:
+            return wait
+        try:
+            content = await self.content(original)
+            if content is None:
+                return None
+            written = await copier.bring(self.wanted(content), content, copy)
+        except (Blocked, ValueError) as problem:
+            return self._tell(item, original, copier.target, str(problem))
+        self._agreed[item] = (original.version, written.version if written else "")
+        self._blocked.pop(item, None)
+        self.problems.get(original.key, {}).pop(item[0], None)
+        return None if written is not None else self.borrowed
+
+    async def _remove(self, item: Item, original: Object | None, copier: Copier, copy: Object | None) -> None:
+        """Also takes off the finalizer that Admiralty's agent, here before us, has put on the original."""
+        self._agreed.pop(item, None)
+        self._reverts.pop(item, None)
+        self._blocked.pop(item, None)
+        self._unshared.pop(item, None)
+        self.problems.get(item[1:], {}).pop(item[0], None)
+        if original is None:
+            self.problems.pop(item[1:], None)
+        held = original is not None and original.deleting and copier.target.finalizer in original.finalizers
+        if copy is not None and (original is not None or await self._is_gone(item)):
+            await copier.remove(copy)
+        elif copy is None and held and original is not None:
+            await copier.remove_child_of(original)
+        if held and original is not None:
+            await self._let_go(original, {copier.target.finalizer})
+
+    async def _is_gone(self, item: Item) -> bool:
+        """By the word of the API server, not of a cache."""
+        try:
+            await self.deps.local.client.get_raw(self.kind, item[2], item[1])
+        except NotFound:
+            return True
+        return False
+
+    def _unreadable(self, item: Item, original: Object | None, target: Target, informer: Informer) -> float | None:
+        if informer.error is not None and original is not None and self._belongs(original, target):
+            title = f"{self.kind.name} {original.namespace}/{original.name}"
+            return self._tell(item, original, target, Copier.words(title, target, str(informer.error)))
+        return _UNSYNCED_SECONDS
+
+    def _tell(self, item: Item, original: Object, target: Target, message: str) -> float:
+        known = self.problems.setdefault(original.key, {})
+        if known.get(item[0]) != message:
+            known[item[0]] = message
+            metadata = {"namespace": original.namespace, "name": original.name, "uid": original.uid}
+            regarding = {"apiVersion": self.kind.api_version, "kind": self.kind.name, "metadata": metadata}
+            self.deps.recorder.event(regarding, "Warning", BLOCKED, message)
+        return self._blocked.setdefault(item, Backoff(*BLOCKED_SECONDS)).next()
+
+    def _may_revert_in(self, item: Item, original: Object) -> float:
+        """In how many seconds a copy may be put right: at once where its original has changed."""
+        agreed = self._agreed.get(item)
+        if agreed is None or agreed[0] != original.version:
+            self._reverts.pop(item, None)
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        due, backoff = self._reverts.get(item, (0.0, Backoff(*REVERT_SECONDS)))
+        if now < due:
+            return due - now
+        if now > due + REVERT_SECONDS[1]:
+            backoff.reset()
+        self._reverts[item] = (now + backoff.next(), backoff)
+        return 0.0
+
+    async def _release(self, original: Object | None) -> float | None:
+        """Take finalizers of targets that are no more from an original that is being deleted."""
+        if original is not None and original.deleting:
+            known = {names.finalizer(*obj.key) for informer in self._targets for obj in informer.store}
+            unknown = {each for each in original.finalizers if each.startswith(names.PREFIX)} - known
+            if unknown:
+                await self._let_go(original, unknown)
+        return None
+
+    async def _let_go(self, original: Object, finalizers: set[str]) -> None:
+        rest = [each for each in original.finalizers if each not in finalizers]
+        body = {"metadata": {"resourceVersion": original.version, "finalizers": rest or None}}
+        with contextlib.suppress(NotFound):
+            raw = await self.deps.local.client.patch_raw(self.kind, original.name, body, original.namespace)
+            self.originals.absorb(raw)
+
+    def _kept_by_another(self, copy: Object, target: Target) -> bool:
+        """Whether another Target that leads to the same cluster, as the UID shows, has to have the copy there."""
+        original = self.originals.store.get(copy.key)
+        if original is None:
+            return False
+        for other in self.deps.targets.serving(copy.namespace):
+            informer = self._copies.get(other.node_name)
+            same = informer.store.get(copy.key) if informer is not None and other is not target else None
+            if same is not None and same.uid == copy.uid and self._belongs(original, other):
+                return True
+        return False
+
+    def _is_leaving(self, target: Target) -> bool:
+        found = (informer.store.get(target.key) for informer in self._targets)
+        return any(obj is not None and obj.deleting for obj in found)
+
+    def _items(self, original: Object) -> Iterable[Item]:
+        if original.deleting and any(each.startswith(names.PREFIX) for each in original.finalizers):
+            yield ("", *original.key)
+        if original.deleting or self.shared(original):
+            yield from ((node, *original.key) for node in self._copies)
+        else:
+            yield from ((node, *original.key) for node, it in self._copies.items() if it.store.get(original.key))
+
+    def _left(self, node: str) -> list[Item]:
+        informer = self._copies.get(node)
+        return [(node, *copy.key) for copy in informer.store] if informer is not None else []
+
+    def _attached(self, target: Target) -> None:
+        if target.is_self:
+            return
+        labels = f"{self.label}={self.deps.cluster_uid}"
+        informer = target.informer(self.kind, labels=labels, reduce=metadata_only if self.slim else None)
+        node = target.node_name
+        self._copies[node] = informer
+        self.watch(informer, lambda copy: ((node, *copy.key),), required=False)
+        informer.subscribe(lambda old, new: self.deps.provisions.taken(target) if new is None else None)
+
+    def _target_changed(self, target: Target) -> None:
+        node = target.node_name
+        if target.ready and node in self._copies:
+            for item in self._left(node):
+                self.queue.add(item)
+            for original in self.originals.store:
+                if target.serves(original.namespace) and self.shared(original):
+                    self.queue.add((node, *original.key))
+
+    def _detached(self, target: Target) -> None:
+        node = target.node_name
+        self._copies.pop(node, None)
+        for known in (self._agreed, self._reverts, self._blocked, self._unshared):
+            for item in [each for each in known if each[0] == node]:
+                del known[item]
+        for problems in self.problems.values():
+            problems.pop(node, None)

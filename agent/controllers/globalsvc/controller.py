@@ -1,0 +1,72 @@
+"""Global services: a copy of every shared Service in each target that pods of its namespace may go to (specs, 7.1).
+
+Watches  Services here, our copies in targets, Targets that are being removed.
+Writes   the copies; on an original that cannot be copied, an event and its condition `multicluster/Shared`.
+Absent target: its copies stay, and are brought in line when it is back. Which Services are shared is written on them:
+by their users, or by the room that reroutes them.
+"""
+
+from typing import Any
+
+from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.kinds import SERVICES
+from agent.clusters.copying import CopyRoom, Item
+from agent.clusters.deps import Deps
+from agent.kube.store import Object
+from agent.model import sharedcopies
+from agent.model.diff import same
+from agent.model.service import is_shared
+
+Raw = dict[str, Any]
+
+CONDITION = "multicluster/Shared"
+_TOLD = CONDITION.encode()
+_MESSAGE_LIMIT = 1024
+
+
+class GlobalServices(CopyRoom):
+    """Keys are a target's virtual node, namespace and name."""
+
+    name = "globalsvc"
+    kind = SERVICES
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__(deps, deps.local.informer(SERVICES))
+
+    def shared(self, original: Object) -> bool:
+        """Whether its annotations say so."""
+        return is_shared(original.annotations)
+
+    def wanted(self, original: Raw) -> Raw:
+        """The copy."""
+        return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one copy in line, and the condition of its original."""
+        again = await super().reconcile(item)
+        original = self.originals.store.get(item[1:])
+        if original is not None and not original.deleting:
+            await self._say(original)
+        return again
+
+    async def _say(self, original: Object) -> None:
+        problems = self.problems.get(original.key)
+        if not problems and (_TOLD not in original.raw or not self.is_everywhere(original)):
+            return
+        manifest = original.decode()
+        old = (manifest.get("status") or {}).get("conditions")
+        if not problems and find_condition(old, CONDITION) is None:
+            return
+        new = set_condition(old, CONDITION, *_words(problems or {}), self.deps.clock.now())
+        if not same(old, new):
+            body = {"metadata": {"resourceVersion": original.version}, "status": {"conditions": new}}
+            raw = await self.deps.local.client.patch_raw(
+                SERVICES, original.name, body, original.namespace, sub="status"
+            )
+            self.originals.absorb(raw)
+
+
+def _words(problems: dict[str, str]) -> tuple[Status, str, str]:
+    if problems:
+        return ("False", "Blocked", "; ".join(sorted(problems.values()))[:_MESSAGE_LIMIT])
+    return ("True", "Copied", "every cluster that its pods may run in has a copy")

@@ -1,0 +1,83 @@
+"""Ingresses: a copy of each that leads to a shared Service, in every target that has a copy of that (specs, 7.2).
+
+Watches  Ingresses and Services here, our copies of Ingresses in targets.
+Writes   the copies; the annotation `global` on Ingresses that are copied, and takes it away again.
+Absent target: its copies stay, and are brought in line when it is back.
+"""
+
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import INGRESSES, SERVICES
+from agent.clusters.copying import CopyRoom, Item
+from agent.clusters.deps import Deps
+from agent.kube.store import Object
+from agent.model import ingress, sharedcopies
+from agent.model.service import is_copy, is_left_alone, is_shared
+
+Raw = dict[str, Any]
+
+_MARKED = '["' + names.ANNOTATION_GLOBAL + '"]'
+
+
+def leads_to(obj: Object) -> list[str]:
+    """Services that an Ingress names, as `namespace/name`: an index of them."""
+    return [f"{obj.namespace}/{name}" for name in ingress.services(obj.decode())]
+
+
+def is_shared_ingress(deps: Deps, obj: Object) -> bool:
+    """Whether an Ingress leads to a shared Service of this cluster."""
+    annotations = obj.annotations
+    if obj.deleting or is_copy(annotations) or is_left_alone(annotations):
+        return False
+    services = deps.local.informer(SERVICES).store
+    named = (services.get((obj.namespace, name)) for name in ingress.services(obj.decode()))
+    return any(service is not None and is_shared(service.annotations) for service in named)
+
+
+class IngressRoom(CopyRoom):
+    """Keys are a target's virtual node (none: the original's annotation), namespace and name."""
+
+    name = "ingress"
+    kind = INGRESSES
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__(deps, deps.local.informer(INGRESSES))
+        self.originals.store.index("service", leads_to)
+        self.watch(self.originals, lambda obj: (("", *obj.key),))
+        self.watch(deps.local.informer(SERVICES), self._behind)
+
+    def shared(self, original: Object) -> bool:
+        """Whether it leads to a shared Service."""
+        return is_shared_ingress(self.deps, original)
+
+    def wanted(self, original: Raw) -> Raw:
+        """The copy."""
+        return sharedcopies.ingress(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one copy in line, or say on the original that it is copied."""
+        again = await super().reconcile(item)
+        original = self.originals.store.get(item[1:])
+        if not item[0] and original is not None and not original.deleting:
+            await self._mark(original)
+        return again
+
+    async def _mark(self, original: Object) -> None:
+        annotations = original.annotations
+        wanted: dict[str, str | None]
+        if self.shared(original) and names.ANNOTATION_GLOBAL not in annotations:
+            if all(target.is_self or not target.serves(original.namespace) for target in self.deps.targets):
+                return
+            wanted = {names.ANNOTATION_GLOBAL: "true", names.ANNOTATION_MARKS: _MARKED}
+        elif not self.shared(original) and annotations.get(names.ANNOTATION_MARKS) == _MARKED:
+            wanted = {names.ANNOTATION_GLOBAL: None, names.ANNOTATION_MARKS: None}
+        else:
+            return
+        body = {"metadata": {"resourceVersion": original.version, "annotations": wanted}}
+        raw = await self.deps.local.client.patch_raw(INGRESSES, original.name, body, original.namespace)
+        self.originals.absorb(raw)
+
+    def _behind(self, service: Object) -> list[Item]:
+        ingresses = self.originals.store.by_index("service", f"{service.namespace}/{service.name}")
+        return [(node, *each.key) for each in ingresses for node in ("", *self._copies)]
