@@ -1,0 +1,182 @@
+"""Reroute: a Service that selects proxy pods selects their delegates instead (specs, section 7.1).
+
+Watches  Services, proxy pods, the EndpointSlices of shared Services, Targets and virtual nodes, all here.
+Writes   Services: selector, annotations (original-selector, global, both of Cilium), a label that their slices inherit.
+Absent target: a selector that is switched stays so; one whose endpoints there are not told yet waits (ruling 12).
+The annotations come first, so that copies and slices elsewhere are there before the selector is switched. Until then
+traffic goes to the proxy pods, whose addresses are those of their delegates.
+"""
+
+import asyncio
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import PODS, SERVICES
+from agent.clusters.deps import Deps
+from agent.controllers.svcreroute.decide import View, Wait, decide
+from agent.controllers.svcreroute.gather import Coverage, service_of
+from agent.controllers.svcreroute.managers import kept_managers
+from agent.controllers.svcreroute.selections import Selections
+from agent.kube.errors import NotFound
+from agent.kube.store import Key, Object
+from agent.model.diff import merge_patch
+from agent.model.pattern import InvalidPattern
+from agent.model.service import InvalidService, Selector, is_copy, is_switched, users_selector
+from agent.runtime.controller import Controller
+
+LOOK_SECONDS = 2.0
+"""At most one look for other pods of a Service in this time."""
+PLAIN_SECONDS = 3.0
+"""How long a selector that was set back stays so at least: until the slices tell of what it selects."""
+_WAIT_SECONDS = 30.0
+"""A Service that waits is looked at again after this time, should nothing else wake it."""
+_HINT_SECONDS = 20.0
+"""A Service that waits longer for the endpoints of another cluster says so."""
+
+
+class ServiceRerouteRoom(Controller[Key]):
+    """Keys are those of Services."""
+
+    name = "svcreroute"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._services = deps.local.informer(SERVICES)
+        self._coverage = Coverage(deps)
+        proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._selections = Selections(proxies, self.queue.add)
+        self._empty_since: dict[Key, float] = {}
+        self._waiting_since: dict[Key, float] = {}
+        self._looked_at: dict[Key, float] = {}
+        self._plain_until: dict[Key, float] = {}
+        self._told: set[Key] = set()
+        self.watch(proxies, lambda pod: ())
+        self.watch(self._coverage.nodes, lambda node: ())
+        self.watch(self._services, self._service_changed)
+        self.watch(self._coverage.slices, self._slice_changed)
+        for informer in self._coverage.targets:
+            self.watch(informer, lambda target: tuple(self._waiting_since))
+        deps.targets.on_change(self._target_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one Service in line."""
+        found = self._services.store.get(key)
+        if found is None or found.deleting or is_copy(found.annotations):
+            self._forget(key)
+            return None
+        service = found.decode()
+        try:
+            selector = users_selector(service)
+            switched = is_switched(service)
+            proxies, again = self._proxies(key, rerouted=_MARK in found.raw)
+            others, soon = await self._other_pods(key, selector) if proxies and switched else (False, None)
+            wait = Wait.NOTHING if switched or not proxies else self._wait(key)
+            wanted = decide(View(service, proxies, others, wait))
+        except (InvalidService, InvalidPattern) as error:
+            self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
+            return None
+        patch = merge_patch(service, wanted)
+        if patch:
+            await self._write(found, patch)
+            return again or 0.0
+        hint = self._hint(key, service, wait) if proxies else self._settled(key)
+        return min((each for each in (again, soon, hint) if each is not None), default=None)
+
+    def _proxies(self, key: Key, *, rerouted: bool) -> tuple[bool, float | None]:
+        """Whether the Service counts as selecting proxy pods, and in how many seconds that may end."""
+        if self._selections.any(key) and self._is_federated(key[0]):
+            self._empty_since.pop(key, None)
+            return True, None
+        if not rerouted:
+            return False, None
+        now = asyncio.get_running_loop().time()
+        rest = self._empty_since.setdefault(key, now) + self._deps.settings.share_linger - now
+        return rest > 0, rest if rest > 0 else None
+
+    def _is_federated(self, namespace: str) -> bool:
+        """Whether there is any target that pods of this namespace may go to."""
+        keys = (obj.key for informer in self._coverage.targets for obj in informer.store)
+        return any(key[0] in ("", namespace) for key in keys)
+
+    def _wait(self, key: Key) -> Wait:
+        if asyncio.get_running_loop().time() < self._plain_until.get(key, 0.0):
+            return Wait.OTHER_PODS
+        self._plain_until.pop(key, None)
+        return self._coverage.wait(key)
+
+    async def _other_pods(self, key: Key, selector: Selector) -> tuple[bool, float | None]:
+        """Whether other pods are selected, looked up when a proxy pod has gone; and in how many seconds to look."""
+        now = asyncio.get_running_loop().time()
+        wait = self._looked_at.get(key, -LOOK_SECONDS) + LOOK_SECONDS - now
+        if wait > 0:
+            return False, wait
+        if self._selections.lost(key):
+            self._looked_at[key] = now
+            if selector and await self._coverage.other_pods(key[0], selector):
+                self._plain_until[key] = now + PLAIN_SECONDS
+                return True, None
+        return False, None
+
+    async def _write(self, found: Object, patch: dict[str, Any]) -> None:
+        client = self._deps.local.client
+        patch.setdefault("metadata", {})["resourceVersion"] = found.version
+        try:
+            raw = await client.patch_raw(SERVICES, found.name, patch, found.namespace)
+            if found.applied and "spec" in patch:
+                raw = await kept_managers(client, found, raw)
+        except NotFound:
+            return
+        self._services.absorb(raw)
+
+    def _hint(self, key: Key, service: dict[str, object], wait: Wait) -> float | None:
+        """Say on a Service that waits for long what it waits for."""
+        if wait is Wait.NOTHING:
+            return self._settled(key)
+        now = asyncio.get_running_loop().time()
+        since = self._waiting_since.setdefault(key, now)
+        if wait is Wait.NOT_COVERED and now - since >= _HINT_SECONDS and key not in self._told:
+            self._told.add(key)
+            message = f"the selector is not rerouted yet: {wait}; see the condition ServicesShared of the Targets"
+            self._deps.recorder.event(service, "Warning", "NotRerouted", message)
+        until = self._plain_until.get(key)
+        return _WAIT_SECONDS if until is None else max(0.1, until - now)
+
+    def _settled(self, key: Key) -> float | None:
+        self._waiting_since.pop(key, None)
+        self._told.discard(key)
+        return None
+
+    def _forget(self, key: Key) -> None:
+        for known in (self._empty_since, self._waiting_since, self._looked_at, self._plain_until):
+            known.pop(key, None)
+        self._told.discard(key)
+
+    def _service_changed(self, service: Object) -> tuple[Key, ...]:
+        """Called for every change of every Service, before and after."""
+        current = self._services.store.get(service.key)
+        if current is None or is_copy(service.annotations):
+            self._selections.put(service.key, None)
+            return ()
+        if current is not service:
+            return (service.key,) if _MARK in service.raw else ()
+        try:
+            selector = users_selector(service.decode())
+        except (InvalidService, InvalidPattern):
+            return (service.key,)
+        self._selections.put(service.key, selector)
+        concerned = self._selections.any(service.key) or _MARK in service.raw or _SHARED in service.raw
+        return (service.key,) if concerned else ()
+
+    def _slice_changed(self, slice: Object) -> list[Key]:
+        keys = [(slice.namespace, each.partition("/")[2]) for each in service_of(slice)]
+        return [key for key in keys if key in self._waiting_since]
+
+    def _target_changed(self, target: object) -> None:
+        for service in self._services.store:
+            if self._selections.any(service.key):
+                self.queue.add(service.key)
+
+
+_MARK = names.ANNOTATION_ORIGINAL_SELECTOR.encode()
+_SHARED = b"global"

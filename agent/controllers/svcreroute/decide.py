@@ -1,0 +1,46 @@
+"""What becomes of a Service. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from agent.model.service import can_be_rerouted, is_copy, is_switched, rerouted, restored, users_selector
+
+Raw = dict[str, Any]
+
+
+class Wait(StrEnum):
+    """Why the selector of a Service that selects proxy pods is still its user's. Empty: there is no reason to wait."""
+
+    NOTHING = ""
+    SLICES_UNKNOWN = "its own EndpointSlices are not known yet"
+    OTHER_PODS = "it also selects pods that are not elected"
+    NOT_COVERED = "the other clusters' endpoints are not all there yet"
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that matters of one Service."""
+
+    service: Raw
+    proxies: bool
+    """Whether it selects a proxy pod, or did so a moment ago."""
+    others: bool = False
+    """Whether it also selects other pods that are ready."""
+    wait: Wait = Wait.NOTHING
+
+
+def decide(view: View) -> Raw:
+    """The Service as it should be.
+
+    Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected.
+
+    :raises InvalidService, InvalidPattern: if its annotations cannot be read
+    """
+    service = view.service
+    if is_copy(service["metadata"].get("annotations")):
+        return service
+    if not view.proxies or not can_be_rerouted(service) or not users_selector(service):
+        return restored(service)
+    switch = not view.others and (is_switched(service) or view.wait is Wait.NOTHING)
+    return rerouted(service, switch=switch)

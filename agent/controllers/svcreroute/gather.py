@@ -1,0 +1,77 @@
+"""What the selector of a Service waits for: that no ready endpoint is lost by switching it."""
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, PODS, TARGETS
+from agent.clusters.deps import Deps
+from agent.controllers.svcreroute.decide import Wait
+from agent.kube.store import Key, Object
+from agent.model import endpoints
+from agent.model.service import Selector, format_selector
+
+BY_SERVICE = "service"
+_SHARED = "ServicesShared"
+_BY_SLICES = "EndpointSlices"
+_VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
+
+
+def service_of(slice: Object) -> list[str]:
+    """The Service that an EndpointSlice belongs to, as `namespace/name`: an index of them."""
+    name = slice.labels.get(names.LABEL_SERVICE_NAME)
+    return [f"{slice.namespace}/{name}"] if name else []
+
+
+class Coverage:
+    """Compares the endpoints that a Service has by its user's selector with those that other clusters have told."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self.slices = deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true")
+        self.slices.store.index(BY_SERVICE, service_of)
+        self.nodes = deps.local.informer(NODES, labels=_VIRTUAL)
+        self.targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+
+    def wait(self, service: Key) -> Wait:
+        """Why the selector cannot be switched yet."""
+        slices = self.slices.store.by_index(BY_SERVICE, f"{service[0]}/{service[1]}")
+        own = [slice.decode() for slice in slices if not endpoints.is_mirror(slice.labels)]
+        if not own:
+            return Wait.SLICES_UNKNOWN
+        told: set[str] | None = None
+        for slice in own:
+            for node, addresses in endpoints.ready(slice).items():
+                if self.nodes.store.get(("", node)) is None:
+                    return Wait.OTHER_PODS
+                if not self._by_slices(node):
+                    continue
+                if told is None:
+                    told = _addresses(slices)
+                if not told.issuperset(addresses):
+                    return Wait.NOT_COVERED
+        return Wait.NOTHING
+
+    async def other_pods(self, namespace: str, selector: Selector) -> bool:
+        """Whether pods that are ready, neither elected nor delegates, are selected, by the API server's word."""
+        labels = f"{format_selector(selector)},!{names.LABEL_PARENT_UID}"
+        fields = f"spec.schedulerName!={names.SCHEDULER_PROXY},status.phase=Running"
+        pods = await self._deps.local.client.list(PODS, namespace, labels=labels, fields=fields)
+        conditions = ((pod.get("status") or {}).get("conditions") for pod in pods)
+        return any((find_condition(each, "Ready") or {}).get("status") == "True" for each in conditions)
+
+    def _by_slices(self, node: str) -> bool:
+        """Whether endpoints on a virtual node come home as EndpointSlices of ours, or would if only they could."""
+        target = self._deps.targets.by_node(node)
+        if target is None:
+            return True
+        if target.is_self:
+            return False
+        found = (informer.store.get(target.key) for informer in self.targets)
+        obj = next((each for each in found if each is not None), None)
+        conditions = (obj.decode().get("status") or {}).get("conditions") if obj is not None else None
+        shared = find_condition(conditions, _SHARED)
+        return shared is None or shared["status"] != "True" or shared["reason"] == _BY_SLICES
+
+
+def _addresses(slices: list[Object]) -> set[str]:
+    mirrors = (slice.decode() for slice in slices if endpoints.is_mirror(slice.labels))
+    return {address for mirror in mirrors for found in endpoints.ready(mirror).values() for address in found}

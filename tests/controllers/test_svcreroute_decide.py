@@ -1,0 +1,88 @@
+from typing import Any
+
+import pytest
+
+from agent.controllers.svcreroute.decide import View, Wait, decide
+from agent.controllers.svcreroute.managers import given_back
+from agent.model.diff import merge_patch
+from agent.model.service import is_switched, rerouted
+from tests.model.pods import P
+
+Raw = dict[str, Any]
+
+PLAIN: Raw = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
+DONE = rerouted(PLAIN, switch=True)
+
+
+def changed(service: Raw, **spec: Any) -> Raw:
+    return {**service, "spec": {**service["spec"], **spec}}
+
+
+def test_a_service_without_proxy_pods_is_left_as_it_is() -> None:
+    assert merge_patch(PLAIN, decide(View(PLAIN, proxies=False))) == {}
+
+
+def test_a_service_with_proxy_pods_is_rerouted() -> None:
+    assert decide(View(PLAIN, proxies=True)) == DONE
+
+
+@pytest.mark.parametrize("wait", [each for each in Wait if each])
+def test_a_selector_is_not_switched_while_an_endpoint_would_be_lost(wait: Wait) -> None:
+    decided = decide(View(PLAIN, proxies=True, wait=wait))
+    assert decided["spec"]["selector"] == {"app": "web"}
+    assert decided["metadata"]["annotations"][P + "original-selector"] == "app=web", "copies can be made already"
+
+
+def test_a_selector_that_is_switched_stays_so() -> None:
+    assert decide(View(DONE, proxies=True, wait=Wait.NOT_COVERED)) == DONE
+
+
+def test_a_selector_goes_back_while_other_pods_are_selected_too() -> None:
+    assert decide(View(DONE, proxies=True, others=True)) == rerouted(PLAIN, switch=False)
+
+
+def test_what_is_applied_again_is_rewritten_at_once() -> None:
+    merged = changed(DONE, selector={"app": "web", P + "app": "web"})
+    assert not is_switched(merged)
+    assert decide(View(merged, proxies=True)) == DONE
+
+
+def test_everything_is_undone_when_the_last_proxy_pod_has_gone() -> None:
+    assert merge_patch(PLAIN, decide(View(DONE, proxies=False))) == {}
+
+
+def test_a_copy_of_another_clusters_service_is_not_touched() -> None:
+    annotations = {P + "is-delegate": "", P + "original-selector": "app=web", P + "global": "true"}
+    copy = {"metadata": {"name": "web", "annotations": annotations}, "spec": {"selector": {P + "app": "web"}}}
+    for proxies in (True, False):
+        assert decide(View(copy, proxies=proxies)) == copy
+
+
+def test_a_service_that_is_to_be_left_alone_is_restored() -> None:
+    alone = {**DONE, "metadata": {**DONE["metadata"]}}
+    alone["metadata"]["annotations"] = {
+        **DONE["metadata"]["annotations"],
+        "multicluster/global": "true",
+        P + "global": "false",
+    }
+    decided = decide(View(alone, proxies=True))
+    assert decided["spec"]["selector"] == {"app": "web"}
+
+
+def entry(manager: str, operation: str, **spec: Any) -> Raw:
+    return {"manager": manager, "operation": operation, "fieldsV1": {"f:spec": spec} if spec else {"f:metadata": {}}}
+
+
+def test_the_selector_is_given_back_to_who_applies_the_service() -> None:
+    fields = [entry("helm", "Apply", **{"f:ports": {}}), entry("flotilla", "Update", **{"f:selector": {}})]
+    assert given_back(fields) == [
+        entry("helm", "Apply", **{"f:ports": {}, "f:selector": {}}),
+        {"manager": "flotilla", "operation": "Update", "fieldsV1": {}},
+    ]
+
+
+def test_nothing_is_given_back_where_nobody_applies_or_the_owner_is_right() -> None:
+    ours = entry("flotilla", "Update", **{"f:selector": {}})
+    assert given_back([ours]) is None
+    assert given_back([ours, entry("labels-only", "Apply")]) is None
+    assert given_back([entry("helm", "Apply", **{"f:selector": {}})]) is None

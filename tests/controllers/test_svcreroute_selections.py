@@ -1,0 +1,74 @@
+"""Which Services select which proxy pods: change by change the same as looked up anew."""
+
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api.kinds import PODS
+from agent.controllers.svcreroute.selections import Selections
+from agent.kube.client import Client, encode
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+
+LABELS = st.sampled_from([{}, {"a": "x"}, {"a": "y"}, {"b": "x"}, {"a": "x", "b": "x"}, {"a": "y", "b": "y"}])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pod"), st.integers(0, 3), st.none() | LABELS),
+        st.tuples(st.just("service"), st.integers(0, 2), st.none() | LABELS.filter(bool)),
+    ),
+    max_size=30,
+)
+
+
+class Proxies(Informer):
+    """A store that a test fills itself."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Client", None), PODS)
+        self._count = 0
+
+    def show(self, name: str, labels: dict[str, str] | None) -> None:
+        """A pod has these labels, or is gone."""
+        self._count += 1
+        metadata: dict[str, Any] = {"name": name, "namespace": "ns", "resourceVersion": str(self._count)}
+        if labels is None:
+            self._remove(("ns", name), str(self._count))
+        else:
+            self._put(Object(PODS, encode({"metadata": {**metadata, "labels": labels}})))
+
+
+@given(STEPS)
+def test_what_a_service_selects_is_always_known(steps: list[tuple[str, int, dict[str, str] | None]]) -> None:
+    proxies, told = Proxies(), set[Key]()
+    selections = Selections(proxies, told.add)
+    services: dict[Key, dict[str, str]] = {}
+    for what, number, labels in steps:
+        before = {key: selections.any(key) for key in services}
+        told.clear()
+        if what == "pod":
+            proxies.show(f"p{number}", labels)
+        else:
+            key = ("ns", f"s{number}")
+            selections.put(key, labels)
+            services.pop(key, None)
+            if labels:
+                services[key] = labels
+        for key, selector in services.items():
+            want = any(selector.items() <= pod.labels.items() for pod in proxies.store)
+            assert selections.any(key) == want
+            if what == "pod" and before[key] != want:
+                assert key in told
+
+
+def test_a_pod_that_goes_is_remembered_until_it_is_asked_for() -> None:
+    proxies = Proxies()
+    selections = Selections(proxies, lambda key: None)
+    selections.put(("ns", "web"), {"a": "x"})
+    proxies.show("p1", {"a": "x"})
+    proxies.show("p2", {"a": "x"})
+    assert not selections.lost(("ns", "web"))
+    proxies.show("p1", None)
+    assert selections.any(("ns", "web"))
+    assert selections.lost(("ns", "web"))
+    assert not selections.lost(("ns", "web"))
