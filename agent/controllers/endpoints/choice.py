@@ -1,0 +1,134 @@
+"""Network drivers: choose for every target how Services there and elsewhere learn of each other's endpoints.
+
+Watches  Targets and ClusterTargets; asks their clusters, and this one, which kinds they serve and what is granted.
+Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none.
+Absent target: the condition stays. The rooms that share endpoints and reroute Services go by it.
+"""
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from agent.api import names
+from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing
+from agent.controllers.endpoints.gather import CONDITION, Sharing
+from agent.controllers.endpoints.mcs import McsExports
+from agent.controllers.endpoints.slices import EndpointSlices
+from agent.kube.store import Key, Object
+from agent.model.diff import same
+from agent.runtime.controller import Controller
+
+RECHECK_SECONDS = 30.0
+"""Pause between looks whether what was missing is there."""
+
+
+class _Group(msgspec.Struct):
+    name: str
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+
+
+_decode = msgspec.json.Decoder(_Groups).decode
+
+
+def all_drivers(sharing: Sharing) -> list[Driver]:
+    """In the order in which they are chosen: the first that both clusters have what it takes for."""
+    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Nothing()]
+
+
+def choose(annotation: str | None, drivers: Sequence[Driver], here: frozenset[str], there: frozenset[str]) -> Driver:
+    """The driver of a target: the one its annotation names, else the first that both clusters can have.
+
+    :raises ValueError: if the annotation names none
+    """
+    if annotation is None:
+        return next(driver for driver in drivers if driver.detect(here) and driver.detect(there))
+    for driver in drivers:
+        if driver.name == annotation:
+            return driver
+    raise ValueError(
+        f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: {annotation[:100]!r} is no driver;"
+        f" choose one of {', '.join(names.NETWORK_DRIVERS)}, or remove it"
+    )
+
+
+class NetworkDriverRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "networkdriver"
+    workers = 2
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._drivers = all_drivers(Sharing(deps))
+        self._groups: dict[Cluster, tuple[float, frozenset[str]]] = {}
+        self._checked: dict[Key, tuple[float, object]] = {}
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        for informer in self._objects.values():
+            self.watch(informer, lambda target: (target.key,))
+        deps.targets.on_change(lambda target: self.queue.add(target.key))
+        deps.targets.on_detach(self._detached)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Say which driver one target has."""
+        obj = self._objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        target = self._deps.targets.get(key)
+        if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
+            return None
+        now = time.monotonic()
+        annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
+        checked_at, asked = self._checked.get(key, (0.0, None))
+        if asked == (target.cluster, annotation) and now < checked_at:
+            return checked_at - now
+        words = await self._words(target, annotation)
+        await self._write(obj, words)
+        pause = self._deps.settings.discovery_interval if words[0] == "True" else RECHECK_SECONDS
+        self._checked[key] = (now + pause, (target.cluster, annotation))
+        return pause
+
+    async def _words(self, target: Target, annotation: str | None) -> tuple[Status, str, str]:
+        here, there = await self._served(self._deps.local), await self._served(target.cluster)
+        try:
+            driver = choose(annotation, self._drivers, here, there)
+        except ValueError as error:
+            return ("False", "InvalidNetworkDriver", str(error))
+        problem = await driver.status(target)
+        if problem:
+            return ("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
+        return ("True", driver.reason, f"endpoints of shared Services: network driver {driver.name}")
+
+    async def _served(self, cluster: Cluster) -> frozenset[str]:
+        """API groups of a cluster."""
+        asked_at, groups = self._groups.get(cluster, (0.0, frozenset()))
+        now = time.monotonic()
+        if not asked_at or now - asked_at > RECHECK_SECONDS:
+            raw = await cluster.client.session.request("GET", "/apis", resource="apis")
+            groups = frozenset(group.name for group in _decode(raw).groups)
+            self._groups[cluster] = (now, groups)
+        return groups
+
+    async def _write(self, obj: Object, words: tuple[Status, str, str]) -> None:
+        manifest = obj.decode()
+        old = (manifest.get("status") or {}).get("conditions")
+        found = find_condition(old, CONDITION) or {}
+        if all(found.get(field) == word for field, word in zip(("status", "reason", "message"), words, strict=True)):
+            return
+        new = set_condition(old, CONDITION, *words, self._deps.clock.now(), manifest["metadata"].get("generation"))
+        if same(old, new):
+            return
+        body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
+        raw = await self._deps.local.client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
+        self._objects[obj.kind].absorb(raw)
+
+    def _detached(self, target: Target) -> None:
+        self._groups.pop(target.cluster, None)
+        self._checked.pop(target.key, None)

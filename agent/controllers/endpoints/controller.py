@@ -1,0 +1,166 @@
+"""Endpoints: in every cluster that shares a Service, the endpoints that it has in the others are known.
+
+Watches  EndpointSlices of shared Services in all clusters (asked for by a label that they inherit), the copies of
+         Services, Targets.
+Writes   what the network driver of a target takes: EndpointSlices of ours, or ServiceExports.
+Absent target: nothing is written there until it is back. Elsewhere its endpoints stay as they are; where it has given
+no answer at all for `endpoints_grace` seconds they are not ready any more, as those of a lost node.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from agent.api.kinds import SERVICES
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.endpoints.choice import all_drivers
+from agent.controllers.endpoints.drivers import Place
+from agent.controllers.endpoints.gather import HERE, Sharing, key_of
+from agent.kube.errors import Forbidden, Unreachable
+from agent.kube.store import Key, Object
+from agent.model.endpoints import is_mirror
+from agent.runtime.controller import Controller
+
+At = tuple[str, str, str]
+"""Virtual node (none: this cluster), namespace and name of a Service."""
+
+WRITE_SECONDS = 0.25
+"""A Service's slices are written at most this often in a cluster, however fast its pods come and go."""
+FORBIDDEN_SECONDS = 60.0
+UNSHARED_SECONDS = 3.0
+"""How long endpoints stay after a Service ceased to be shared: who replaces one brings it without our annotations."""
+
+
+class EndpointsRoom(Controller[At]):
+    """One reconciliation per Service and cluster that is told of it."""
+
+    name = "endpoints"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._sharing = Sharing(deps)
+        self._drivers = all_drivers(self._sharing)
+        self._busy_until: dict[At, float] = {}
+        self._unshared: dict[Key, float] = {}
+        self._told: set[At] = set()
+        self.watch(self._sharing.services, self._service_changed)
+        self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
+        self.watch(self._sharing.nodes, lambda node: ())
+        for informer in self._sharing.targets:
+            self.watch(informer, lambda target: ())
+            informer.subscribe(self._target_object_changed)
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
+        deps.targets.on_detach(self._detached)
+
+    async def reconcile(self, key: At) -> float | None:
+        """Bring one Service in one cluster in line."""
+        node, service = key[0], key[1:]
+        place = self._sharing.place(node, service)
+        target = self._deps.targets.by_node(node) if node else None
+        if self._sharing.services.store.get(service) is None:
+            self._unshared.pop(service, None)
+        if place is None or (node and (target is None or not target.ready)) or not self._sharing.is_synced(node):
+            return None
+        if node not in self._sharing.nodes_of(service):
+            return None
+        now = asyncio.get_running_loop().time()
+        if not self._sharing.is_shared(service):
+            since = self._unshared.setdefault(service, now)
+            if since + UNSHARED_SECONDS > now:
+                return since + UNSHARED_SECONDS - now
+            for driver in self._drivers:
+                await driver.teardown(place)
+            return None
+        self._unshared.pop(service, None)
+        if (busy := self._busy_until.get(key, 0.0)) > now:
+            return busy - now
+        return await self._share(key, place, target)
+
+    async def _share(self, key: At, place: Place, target: Target | None) -> float | None:
+        wanted = self._wanted(key)
+        again: list[float | None] = []
+        try:
+            for driver in self._drivers:
+                if driver.reason in wanted:
+                    await driver.export(place)
+                    again.append(await driver.import_(place))
+                else:
+                    await driver.teardown(place)
+        except Forbidden as error:
+            self._refused(key, place, error)
+            return FORBIDDEN_SECONDS
+        except Unreachable:
+            if target is not None:
+                target.doubt()
+            raise
+        self._told.discard(key)
+        self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+        return min((each for each in again if each is not None), default=None)
+
+    def _wanted(self, key: At) -> set[str]:
+        """Drivers of a cluster: a target has one; this cluster has each that a target of the namespace has."""
+        if key[0]:
+            return {self._sharing.driver(key[0])}
+        return {self._sharing.driver(target.node_name) for target in self._deps.targets.serving(key[1])}
+
+    def _refused(self, key: At, place: Place, error: Forbidden) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            metadata = {"namespace": key[1], "name": key[2], "uid": self._uid(key)}
+            regarding = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "metadata": metadata}
+            message = f"{place.title} does not know the other clusters' endpoints: {error}"
+            self._deps.recorder.event(regarding, "Warning", "EndpointsBlocked", message)
+
+    def _uid(self, key: At) -> str:
+        original = self._sharing.services.store.get(key[1:])
+        return original.uid if original is not None else ""
+
+    def _everywhere(self, service: Key, *, but: str | None = None) -> Iterable[At]:
+        for node in self._sharing.nodes_of(service):
+            if node != but:
+                yield (node, *service)
+
+    def _service_changed(self, service: Object) -> Iterable[At]:
+        """Called for every Service of this cluster, before and after every change."""
+        if self._sharing.concerns(service):
+            return self._everywhere(service.key)
+        return ()
+
+    def _slice_changed(self, node: str, slice: Object) -> Iterable[At]:
+        """Ours concerns the cluster that it is in, any other all but that."""
+        service = key_of(slice)
+        if service is None:
+            return ()
+        return ((node, *service),) if is_mirror(slice.labels) else self._everywhere(service, but=node)
+
+    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
+        """A Target that comes or goes, or has another driver, concerns every shared Service of its namespace."""
+        obj = new or old
+        assert obj is not None
+        if old is None or new is None or self._sharing.reason(old) != self._sharing.reason(new):
+            self._all(obj.namespace)
+
+    def _target_changed(self, target: Target) -> None:
+        self._all(target.namespace)
+
+    def _all(self, namespace: str) -> None:
+        for service in self._sharing.known(lambda key: namespace in ("", key[0])):
+            for key in self._everywhere(service):
+                self.queue.add(key)
+
+    def _attached(self, target: Target) -> None:
+        if target.is_self:
+            return
+        node = target.node_name
+        copies, slices = self._sharing.attach(target)
+        self.watch(copies, lambda copy: self._everywhere(copy.key), required=False)
+        self.watch(slices, lambda slice: self._slice_changed(node, slice), required=False)
+
+    def _detached(self, target: Target) -> None:
+        self._sharing.detach(target)
+        for driver in self._drivers:
+            driver.forget(target.node_name)
+        self._told = {key for key in self._told if key[0] != target.node_name}
+        self._busy_until = {key: until for key, until in self._busy_until.items() if key[0] != target.node_name}

@@ -1,0 +1,99 @@
+"""Which mirrors a cluster should have of the EndpointSlices of others, and what to write for it. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.model.diff import json_patch
+from agent.model.endpoints import Shelf, mirrors, silenced
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One other cluster that shares the Service."""
+
+    slices: Sequence[Raw] | None
+    """The slices that it has itself; None while that is not known: then the mirrors stay."""
+    silent: bool = False
+    """Whether it has not answered for so long that its endpoints do not count as ready any more."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """A new mirror."""
+
+    manifest: Raw
+
+
+@dataclass(frozen=True)
+class Change:
+    """A JSON patch of a mirror."""
+
+    name: str
+    operations: list[Raw]
+
+
+@dataclass(frozen=True)
+class Delete:
+    """A mirror that is no more, or (with `instead`) is made anew."""
+
+    name: str
+    uid: str
+    instead: Raw | None = None
+
+
+Action = Create | Change | Delete
+
+
+def decide(
+    shelf: Shelf, origins: Mapping[str, Origin], existing: Mapping[str, Raw], away: Collection[str]
+) -> list[Action]:
+    """What makes the existing mirrors of one Service in one cluster the right ones.
+
+    Mirrors of clusters that are not among the origins go.
+    """
+    wanted: dict[str, Raw] = {}
+    for name, origin in origins.items():
+        for mirror in _wanted(name, origin, shelf, existing, away):
+            wanted[mirror["metadata"]["name"]] = silenced(mirror) if origin.silent else mirror
+    actions: list[Action] = [
+        Delete(name, live["metadata"]["uid"]) for name, live in existing.items() if name not in wanted
+    ]
+    for name, mirror in wanted.items():
+        action = _change(existing[name], mirror) if name in existing else Create(mirror)
+        if action is not None:
+            actions.append(action)
+    return actions
+
+
+def _wanted(name: str, origin: Origin, shelf: Shelf, existing: Mapping[str, Raw], away: Collection[str]) -> list[Raw]:
+    if origin.slices is None:
+        return [live for live in existing.values() if live["metadata"]["labels"].get(names.LABEL_ORIGIN) == name]
+    return [mirror for slice in origin.slices for mirror in mirrors(slice, name, shelf, away)]
+
+
+def _change(live: Raw, wanted: Raw) -> Action | None:
+    metadata = live["metadata"]
+    if live["addressType"] != wanted["addressType"] or _owner(live) != _owner(wanted):
+        return Delete(metadata["name"], metadata["uid"], wanted)
+    operations = json_patch(_part(live), _part(wanted))
+    if not operations:
+        return None
+    # Lists are patched by position: only in the very object that was compared.
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+    return Change(metadata["name"], [version, *operations])
+
+
+def _part(slice: Raw) -> Raw:
+    """What we decide of a mirror. Where a field is not there, the API server has none that could be replaced."""
+    part: Raw = {"metadata": {"labels": slice["metadata"].get("labels") or {}}}
+    part |= {field: slice[field] for field in ("ports", "endpoints") if slice.get(field) is not None}
+    return part
+
+
+def _owner(slice: Raw) -> str:
+    owners = slice["metadata"].get("ownerReferences") or [{}]
+    return str(owners[0].get("uid", ""))

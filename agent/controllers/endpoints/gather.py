@@ -1,0 +1,150 @@
+"""Where Services are shared, and what EndpointSlices they have there: from the stores alone."""
+
+from collections.abc import Callable, Iterable
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.endpoints.drivers import Place
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.service import is_shared
+
+HERE = ""
+CONDITION = "ServicesShared"
+BY_SERVICE = "service"
+
+
+def service_of(slice: Object) -> list[str]:
+    """The Service that an EndpointSlice belongs to, as `namespace/name`: an index of them."""
+    name = slice.labels.get(names.LABEL_SERVICE_NAME)
+    return [f"{slice.namespace}/{name}"] if name else []
+
+
+def key_of(slice: Object) -> Key | None:
+    """The same as a key."""
+    name = slice.labels.get(names.LABEL_SERVICE_NAME)
+    return (slice.namespace, name) if name else None
+
+
+def slices_in(deps: Deps, target: Target | None) -> Informer:
+    """Slices of shared Services, and no others: slices inherit the labels of their Service, and ours have them, too."""
+    if target is None:
+        informer = deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true")
+    else:
+        informer = target.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}")
+    informer.store.index(BY_SERVICE, service_of)
+    return informer
+
+
+def copies_in(deps: Deps, target: Target) -> Informer:
+    """Our copies of Services in a target."""
+    return target.informer(SERVICES, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}")
+
+
+class Sharing:
+    """The stores of all clusters as one. Clusters are named by their virtual node, this one by the empty string."""
+
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+        self.services = deps.local.informer(SERVICES)
+        self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self.targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._slices: dict[str, Informer] = {HERE: slices_in(deps, None)}
+        self._copies: dict[str, Informer] = {}
+        self._drivers: dict[Key, tuple[str, str]] = {}
+
+    def attach(self, target: Target) -> tuple[Informer, Informer]:
+        """Begin to read a target: its copies and slices."""
+        node = target.node_name
+        self._copies[node], self._slices[node] = copies_in(self.deps, target), slices_in(self.deps, target)
+        return self._copies[node], self._slices[node]
+
+    def detach(self, target: Target) -> None:
+        """A target is no more."""
+        self._copies.pop(target.node_name, None)
+        self._slices.pop(target.node_name, None)
+
+    def here(self) -> Informer:
+        """Slices of this cluster."""
+        return self._slices[HERE]
+
+    def place(self, node: str, service: Key) -> Place | None:
+        """A Service in a cluster, None where it is not, or is not known to be."""
+        if node == HERE:
+            original = self.services.store.get(service)
+            return Place(HERE, self.deps.local, service, original.uid) if original is not None else None
+        target, copies = self.deps.targets.by_node(node), self._copies.get(node)
+        copy = copies.store.get(service) if copies is not None else None
+        return Place(node, target.cluster, service, copy.uid) if target is not None and copy is not None else None
+
+    def is_shared(self, service: Key) -> bool:
+        """Whether a Service of this cluster is shared."""
+        original = self.services.store.get(service)
+        return original is not None and not original.deleting and is_shared(original.annotations)
+
+    def nodes_of(self, service: Key) -> list[str]:
+        """Clusters that share a Service, each once: two Targets that lead to one cluster find the same copy there."""
+        found: dict[str, str] = {}
+        for node in (HERE, *sorted(self._copies)):
+            place = self.place(node, service)
+            if place is not None:
+                found.setdefault(place.uid, node)
+        return list(found.values())
+
+    def is_synced(self, node: str) -> bool:
+        """Whether the stores of a cluster may be believed."""
+        copies, slices = self._copies.get(node), self._slices.get(node)
+        return slices is not None and slices.synced.is_set() and (copies is None or copies.synced.is_set())
+
+    def slices(self, node: str, service: Key) -> list[Object]:
+        """Slices of a Service in a cluster, ours among them."""
+        informer = self._slices.get(node)
+        return informer.store.by_index(BY_SERVICE, "/".join(service)) if informer is not None else []
+
+    def informer(self, node: str) -> Informer:
+        """The slices of a cluster. Raises KeyError where that is not attached."""
+        return self._slices[node]
+
+    def driver(self, node: str) -> str:
+        """Reason of the condition ServicesShared of a target; empty if its endpoints are not shared, or not yet."""
+        obj = self.target_object(node)
+        if obj is None:
+            return ""
+        version, reason = self._drivers.get(obj.key, ("", ""))
+        if version != obj.version:
+            reason = self.reason(obj)
+            self._drivers[obj.key] = (obj.version, reason)
+        return reason
+
+    @staticmethod
+    def reason(obj: Object) -> str:
+        """The same, read from the Target."""
+        shared = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+        return str(shared["reason"]) if shared.get("status") == "True" else ""
+
+    def concerns(self, service: Object) -> bool:
+        """Whether a Service is shared, or has been: then it has our label still, or copies."""
+        marked = names.LABEL_GLOBAL in service.labels or is_shared(service.annotations)
+        return marked or any(informer.store.get(service.key) for informer in self._copies.values())
+
+    def target_object(self, node: str) -> Object | None:
+        """The Target or ClusterTarget behind a virtual node."""
+        target = self.deps.targets.by_node(node)
+        if target is not None:
+            found = (informer.store.get(target.key) for informer in self.targets)
+            return next((obj for obj in found if obj is not None), None)
+        return next((obj for obj in self.target_objects() if node and names.virtual_node(*obj.key) == node), None)
+
+    def target_objects(self) -> Iterable[Object]:
+        """All Targets and ClusterTargets."""
+        return (obj for informer in self.targets for obj in informer.store)
+
+    def known(self, where: Callable[[Key], bool] = lambda key: True) -> set[Key]:
+        """Services that are shared or have been, in any cluster."""
+        found = {obj.key for obj in self.services.store if self.is_shared(obj.key)}
+        for informer in self._copies.values():
+            found |= informer.store.keys()
+        return {key for key in found if where(key)}

@@ -1,0 +1,90 @@
+"""Driver `mcs`: an implementation of the Multi-Cluster Services API (KEP-1645) shares what is exported."""
+
+import contextlib
+from typing import ClassVar
+
+from agent.api import names
+from agent.api.kinds import SERVICE_EXPORTS, SERVICES
+from agent.clusters.target import Target
+from agent.controllers.endpoints.drivers import Place
+from agent.controllers.endpoints.gather import Sharing
+from agent.controllers.endpoints.rights import missing, words
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, Forbidden, NotFound
+from agent.kube.store import Key
+
+VERBS = ("get", "list", "create", "delete")
+_OURS = names.SHORT_PREFIX + "shared-from"
+
+
+class McsExports:
+    """Puts a ServiceExport beside every shared Service. ServiceImports are made by the implementation."""
+
+    name: ClassVar[str] = "mcs"
+    reason: ClassVar[str] = "MCS"
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._uid = sharing.deps.cluster_uid
+        self._exported: dict[tuple[str, str, str], str] = {}
+        self._left: set[Key] | None = None
+
+    def detect(self, groups: frozenset[str]) -> bool:
+        """Whether the API is served."""
+        return SERVICE_EXPORTS.group in groups
+
+    async def status(self, target: Target) -> str:
+        """Whether the target lets us export."""
+        return words(target, SERVICE_EXPORTS, await missing(target, SERVICE_EXPORTS, VERBS))
+
+    async def export(self, place: Place) -> None:
+        """Create the export, unless somebody has."""
+        key = (place.node, *place.service)
+        if self._exported.get(key) == place.uid:
+            return
+        owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name, "name": place.service[1], "uid": place.uid}
+        manifest = {
+            "apiVersion": SERVICE_EXPORTS.api_version,
+            "kind": SERVICE_EXPORTS.name,
+            "metadata": {
+                "name": place.service[1],
+                "namespace": place.service[0],
+                "labels": {_OURS: self._uid},
+                "ownerReferences": [owner],
+            },
+        }
+        client = place.cluster.client
+        try:
+            await client.create_raw(SERVICE_EXPORTS, manifest)
+        except AlreadyExists:
+            found = await client.get(SERVICE_EXPORTS, place.service[1], place.service[0])
+            if (found["metadata"].get("labels") or {}).get(_OURS) != self._uid:
+                return
+        self._exported[key] = place.uid
+
+    async def import_(self, place: Place) -> float | None:
+        """What is exported is imported by itself."""
+        return None
+
+    async def teardown(self, place: Place) -> None:
+        """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""
+        client = place.cluster.client
+        if not place.node and self._left is None:
+            self._left = await self._list(client)
+        ours = self._exported.pop((place.node, *place.service), None) is not None
+        if ours or (not place.node and place.service in (self._left or ())):
+            with contextlib.suppress(NotFound):
+                await client.delete(SERVICE_EXPORTS, place.service[1], place.service[0])
+        if not place.node and self._left:
+            self._left.discard(place.service)
+
+    async def _list(self, client: Client) -> set[Key]:
+        try:
+            found = await client.list(SERVICE_EXPORTS, labels=f"{_OURS}={self._uid}")
+        except (NotFound, Forbidden):
+            return set()
+        return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
+
+    def forget(self, node: str) -> None:
+        """What was exported there may not be any more."""
+        for key in [key for key in self._exported if key[0] == node]:
+            del self._exported[key]

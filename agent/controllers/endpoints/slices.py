@@ -1,0 +1,157 @@
+"""Driver `endpointslices`: for flat pod networks, each cluster gets EndpointSlices of what the others have."""
+
+import contextlib
+from typing import ClassVar, NamedTuple
+
+from agent.api import names
+from agent.api.kinds import ENDPOINT_SLICES
+from agent.clusters.target import State, Target
+from agent.controllers.endpoints.decide import Action, Change, Create, Delete, Origin, decide
+from agent.controllers.endpoints.drivers import Place
+from agent.controllers.endpoints.gather import HERE, Sharing
+from agent.controllers.endpoints.rights import missing, words
+from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from agent.kube.store import Object
+from agent.model.endpoints import Shelf, is_mirror
+
+VERBS = ("list", "watch", "create", "patch", "delete")
+
+
+class EndpointSlices:
+    """Reads every cluster's own slices of a shared Service, and mirrors them in the others."""
+
+    name: ClassVar[str] = "endpointslices"
+    reason: ClassVar[str] = "EndpointSlices"
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._deps = sharing.deps
+        self._settled: dict[tuple[str, str, str], object] = {}
+
+    def detect(self, groups: frozenset[str]) -> bool:
+        """Every cluster has EndpointSlices."""
+        return True
+
+    async def status(self, target: Target) -> str:
+        """Whether the target lets us read and write its slices."""
+        return words(target, ENDPOINT_SLICES, await missing(target, ENDPOINT_SLICES, VERBS))
+
+    async def export(self, place: Place) -> None:
+        """Slices are read where they are."""
+
+    async def import_(self, place: Place) -> float | None:
+        """Make the mirrors in one cluster what the others' slices are."""
+        sources = [self._source(node, place) for node in self._linked(place)]
+        await self._make(place, sources)
+        return min((each.silent_in for each in sources if each.silent_in), default=None)
+
+    async def teardown(self, place: Place) -> None:
+        """Delete the mirrors."""
+        await self._make(place, [])
+
+    def forget(self, node: str) -> None:
+        """A cluster is no more, or is another one."""
+        for key in [key for key in self._settled if key[0] == node]:
+            del self._settled[key]
+
+    async def _make(self, place: Place, sources: list["_Source"]) -> None:
+        key = (place.node, *place.service)
+        if self._settled.get(key) == (before := self._seen(place, sources)):
+            return
+        existing = {obj.name: obj for obj in self._mirrors(place)}
+        origins = {
+            each.origin: Origin(None if each.slices is None else [obj.decode() for obj in each.slices], each.silent)
+            for each in sources
+        }
+        away = {obj.name for obj in self._sharing.nodes.store}
+        found = {name: obj.decode() for name, obj in existing.items()}
+        for action in decide(self._shelf(place), origins, found, away):
+            await self._apply(place, action)
+            before = None
+        self._settled[key] = before if before is not None else self._seen(place, sources)
+
+    def _seen(self, place: Place, sources: list["_Source"]) -> object:
+        """Everything that the mirrors depend on, and they themselves, by their versions."""
+        mirrors = frozenset((obj.name, obj.version) for obj in self._mirrors(place))
+        return (place.uid, tuple(each.seen for each in sources), mirrors)
+
+    def _mirrors(self, place: Place) -> list[Object]:
+        return [obj for obj in self._sharing.slices(place.node, place.service) if is_mirror(obj.labels)]
+
+    def _shelf(self, place: Place) -> Shelf:
+        label = (names.LABEL_PARENT_CLUSTER_UID, self._deps.cluster_uid) if place.node else (names.LABEL_GLOBAL, "true")
+        return Shelf(place.service[0], place.service[1], place.uid, (label,))
+
+    def _linked(self, place: Place) -> list[str]:
+        """The other clusters whose endpoints come here by this driver: each end must have it."""
+        if place.node and self._sharing.driver(place.node) != self.reason:
+            return []
+        serving = (obj for obj in self._sharing.target_objects() if obj.namespace in ("", place.service[0]))
+        nodes = (names.virtual_node(*obj.key) for obj in serving)
+        others = [node for node in nodes if node != place.node and self._sharing.driver(node) == self.reason]
+        shared = self._sharing.nodes_of(place.service)
+        known = [node for node in others if node in shared or not self._sharing.is_synced(node)]
+        return [*([HERE] if place.node else []), *known]
+
+    def _source(self, node: str, place: Place) -> "_Source":
+        silent_in = self._silent_in(node)
+        slices = None
+        if self._sharing.is_synced(node):
+            slices = [obj for obj in self._sharing.slices(node, place.service) if not is_mirror(obj.labels)]
+        obj = self._sharing.target_object(node)
+        origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
+        return _Source(origin, slices, silent_in)
+
+    def _silent_in(self, node: str) -> float | None:
+        """In how many seconds a cluster counts as silent: 0 for one that does, None for one that answers.
+
+        One that answers with an error (credentials that have expired) may well have healthy pods.
+        """
+        target = self._deps.targets.by_node(node)
+        if target is None or target.record.state is not State.UNREACHABLE:
+            return None
+        age = (self._deps.clock.now() - target.record.since).total_seconds()
+        return max(0.0, self._deps.settings.endpoints_grace - age)
+
+    async def _apply(self, place: Place, action: Action) -> None:
+        client, informer = place.cluster.client, self._sharing.informer(place.node)
+        namespace = place.service[0]
+        match action:
+            case Create(manifest):
+                try:
+                    raw = await client.create_raw(ENDPOINT_SLICES, manifest)
+                except AlreadyExists:
+                    # Its labels, by which we would know it, have been taken away.
+                    await client.delete(ENDPOINT_SLICES, manifest["metadata"]["name"], namespace)
+                    raw = await client.create_raw(ENDPOINT_SLICES, manifest)
+                informer.absorb(raw)
+            case Change(name, operations):
+                try:
+                    raw = await client.patch_raw(ENDPOINT_SLICES, name, operations, namespace, style="json")
+                except Invalid as error:
+                    # The slice has changed, and what was patched by position is not there.
+                    raise Conflict(409, "Conflict", str(error)) from error
+                informer.absorb(raw)
+            case Delete(name, uid, instead):
+                with contextlib.suppress(NotFound, Conflict):
+                    await client.delete(ENDPOINT_SLICES, name, namespace, uid=uid)
+                if instead is not None:
+                    informer.absorb(await client.create_raw(ENDPOINT_SLICES, instead))
+
+
+class _Source(NamedTuple):
+    """A cluster as the stores know it."""
+
+    origin: str
+    slices: list[Object] | None
+    silent_in: float | None
+
+    @property
+    def silent(self) -> bool:
+        return self.silent_in == 0.0
+
+    @property
+    def seen(self) -> object:
+        slices = self.slices
+        versions = None if slices is None else frozenset((obj.name, obj.version) for obj in slices)
+        return (self.origin, self.silent, versions)

@@ -1,0 +1,144 @@
+from typing import Any
+
+import pytest
+
+from agent.controllers.endpoints.choice import all_drivers, choose
+from agent.controllers.endpoints.decide import Action, Change, Create, Delete, Origin, decide
+from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing
+from agent.controllers.endpoints.mcs import McsExports
+from agent.controllers.endpoints.slices import EndpointSlices
+from agent.model.endpoints import Shelf
+
+Raw = dict[str, Any]
+
+SHELF = Shelf("default", "web", "u9")
+
+
+def slice_of(name: str, *addresses: str, ready: bool = True, kind: str = "IPv4") -> Raw:
+    return {
+        "metadata": {"name": name},
+        "addressType": kind,
+        "ports": [{"port": 80}],
+        "endpoints": [{"addresses": [each], "conditions": {"ready": ready}} for each in addresses],
+    }
+
+
+def run(
+    origins: dict[str, Origin],
+    existing: dict[str, Raw] | None = None,
+    shelf: Shelf = SHELF,
+    away: set[str] | None = None,
+) -> list[Action]:
+    return decide(shelf, origins, existing or {}, away or set())
+
+
+def applied(actions: list[Action], version: str = "1") -> dict[str, Raw]:
+    """What an API server has of mirrors that were created."""
+    found = {}
+    for action in actions:
+        assert isinstance(action, Create)
+        metadata = action.manifest["metadata"]
+        found[metadata["name"]] = {**action.manifest, "metadata": {**metadata, "uid": "x", "resourceVersion": version}}
+    return found
+
+
+def test_each_slice_of_each_other_cluster_gets_a_mirror() -> None:
+    origins = {
+        "us": Origin([slice_of("a", "10.1.0.1"), slice_of("b", "10.1.0.2")]),
+        "eu": Origin([slice_of("a", "10.2.0.1")]),
+    }
+    assert len(applied(run(origins))) == 3
+
+
+def test_what_is_right_is_not_written() -> None:
+    origins = {"us": Origin([slice_of("a", "10.1.0.1")])}
+    assert run(origins, applied(run(origins))) == []
+
+
+def test_a_change_is_patched_in_the_very_object_that_was_compared() -> None:
+    existing = applied(run({"us": Origin([slice_of("a", "10.1.0.1", "10.1.0.2")])}), "7")
+    (change,) = run({"us": Origin([slice_of("a", "10.1.0.1", "10.1.0.2", "10.1.0.3")])}, existing)
+    assert isinstance(change, Change)
+    assert change.operations == [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "add", "path": "/endpoints/2", "value": {"addresses": ["10.1.0.3"], "conditions": {"ready": True}}},
+    ]
+
+
+def test_mirrors_of_slices_that_are_gone_or_empty_go() -> None:
+    existing = applied(run({"us": Origin([slice_of("a", "10.1.0.1"), slice_of("b", "10.1.0.2")])}))
+    gone = run({"us": Origin([slice_of("a")])}, existing)
+    assert {each.name for each in gone if isinstance(each, Delete)} == existing.keys()
+
+
+def test_mirrors_of_a_cluster_that_shares_the_service_no_more_go() -> None:
+    existing = applied(run({"us": Origin([slice_of("a", "10.1.0.1")])}))
+    (gone,) = run({}, existing)
+    assert isinstance(gone, Delete)
+    assert gone.instead is None
+
+
+def test_nothing_is_concluded_from_a_cluster_that_was_not_read_yet() -> None:
+    existing = applied(run({"us": Origin([slice_of("a", "10.1.0.1")])}))
+    assert run({"us": Origin(None)}, existing) == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_endpoints_of_a_silent_cluster_stay_but_are_not_ready(known: bool) -> None:
+    slices = [slice_of("a", "10.1.0.1")]
+    existing = applied(run({"us": Origin(slices)}))
+    silent = {"us": Origin(slices if known else None, silent=True)}
+    (change,) = run(silent, existing)
+    assert isinstance(change, Change)
+    paths = {each["path"]: each["value"] for each in change.operations[1:]}
+    assert paths == {"/endpoints/0/conditions/ready": False, "/endpoints/0/conditions/serving": False}
+
+
+def test_a_mirror_of_an_earlier_service_is_made_anew() -> None:
+    origins = {"us": Origin([slice_of("a", "10.1.0.1")])}
+    (again,) = run(origins, applied(run(origins)), Shelf("default", "web", "u10"))
+    assert isinstance(again, Delete)
+    assert again.instead is not None
+    assert again.instead["metadata"]["ownerReferences"][0]["uid"] == "u10"
+
+
+def test_hand_edits_of_labels_and_endpoints_are_reverted() -> None:
+    origins = {"us": Origin([slice_of("a", "10.1.0.1")])}
+    existing = applied(run(origins))
+    (name,) = existing
+    existing[name]["metadata"]["labels"] = {**existing[name]["metadata"]["labels"], "mine": "x"}
+    existing[name]["endpoints"] = []
+    assert isinstance(run(origins, existing)[0], Change)
+
+
+CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
+PLAIN = frozenset({"apps"})
+
+
+class _Sharing:
+    deps: Any = type("Deps", (), {"cluster_uid": "u"})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "here", "there", "want"),
+    [
+        (None, PLAIN, PLAIN, EndpointSlices),
+        (None, CILIUM, CILIUM, Cilium),
+        (None, PLAIN, CILIUM, EndpointSlices),
+        (None, MCS, MCS, McsExports),
+        (None, MCS, PLAIN, EndpointSlices),
+        (None, MCS | CILIUM, MCS | CILIUM, Cilium),
+        ("endpointslices", CILIUM, CILIUM, EndpointSlices),
+        ("none", CILIUM, CILIUM, Nothing),
+        ("mcs", PLAIN, PLAIN, McsExports),
+    ],
+)
+def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
+    annotation: str | None, here: frozenset[str], there: frozenset[str], want: type[Driver]
+) -> None:
+    assert type(choose(annotation, all_drivers(_Sharing()), here, there)) is want  # type: ignore[arg-type]
+
+
+def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
+    with pytest.raises(ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, none"):
+        choose("wormhole", all_drivers(_Sharing()), PLAIN, PLAIN)  # type: ignore[arg-type]
