@@ -9,12 +9,18 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.election.controller import ElectionRoom
+from agent.controllers.endpoints.choice import NetworkDriverRoom
+from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.controllers.globalsvc.controller import GlobalServices
+from agent.controllers.ingress.controller import IngressRoom
+from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.summary.controller import SummaryRoom
+from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
@@ -49,6 +55,13 @@ def build(deps: Deps) -> list[Controller[Any]]:
         ReleaseRoom(deps),
         PermittedRoom(deps),
         CleanupRoom(deps),
+        # What leads to pods, in every cluster that they may run in.
+        NetworkDriverRoom(deps),
+        ServiceRerouteRoom(deps),
+        GlobalServices(deps),
+        EndpointsRoom(deps),
+        IngressRoom(deps),
+        IngressSecretRoom(deps),
     ]
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))

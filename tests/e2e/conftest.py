@@ -20,6 +20,8 @@ AGENT_FLAGS = (
     "--probe-timeout=1",
     "--release-after=3",
     "--dwell=2",
+    "--endpoints-grace=5",
+    "--share-linger=3",
 )
 RESERVING_NODES, RESERVING_CPU = 3, 4
 TIMEOUT_SECONDS = 240

@@ -1,0 +1,160 @@
+"""What tests of shared Services ask of a fleet: endpoints as each cluster knows them."""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import (
+    ENDPOINT_SLICES,
+    EVENTS,
+    ROLE_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    TARGETS,
+    Kind,
+)
+from agent.kube.errors import NotFound
+from agent.sandbox import kubeconfig
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, token_of
+from tests.e2e.manifests import DEPLOYMENTS
+
+Raw = dict[str, Any]
+CLUSTERS = ("cd", "us", "eu")
+ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
+
+
+def service(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+    """A Service for pods of the app of that name."""
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"selector": {"app": name}, "ports": ports, **spec},
+    }
+
+
+async def web(fleet: Fleet, namespace: str, replicas: int, **spec: Any) -> None:
+    """A rerouted Service with delegates in both targets."""
+    await fleet.source.create(SERVICES, service("web", **spec), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
+    await fleet.running(namespace, "web", replicas)
+
+
+async def slices(fleet: Fleet, namespace: str, name: str, cluster: str) -> list[Raw]:
+    """All EndpointSlices of a Service in a cluster."""
+    labels = f"{names.LABEL_SERVICE_NAME}={name}"
+    return await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
+
+
+async def ready(fleet: Fleet, namespace: str, name: str, cluster: str) -> list[str]:
+    """Addresses to which a cluster sends traffic for a Service, sorted."""
+    found = await slices(fleet, namespace, name, cluster)
+    endpoints = [each for slice in found for each in slice.get("endpoints") or ()]
+    return sorted({address for each in endpoints if each["conditions"]["ready"] for address in each["addresses"]})
+
+
+async def addresses(fleet: Fleet, namespace: str) -> list[str]:
+    """Pod IPs of all delegates that are ready, sorted."""
+    pods = [pod for _, pod in (await fleet.delegates(namespace)).values() if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(pod["status"]["podIP"] for pod in pods if is_ready(pod))
+
+
+def is_ready(pod: Raw) -> bool:
+    """Whether a pod is ready."""
+    conditions = pod["status"].get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def known_everywhere(
+    fleet: Fleet, namespace: str, name: str, count: int, clusters: Sequence[str] = CLUSTERS
+) -> None:
+    """Wait until clusters know exactly the ready delegates, so many, as endpoints of a Service."""
+
+    async def probe() -> bool:
+        want = await addresses(fleet, namespace)
+        found = [await ready(fleet, namespace, name, cluster) for cluster in clusters]
+        return len(want) == count and all(each == want for each in found)
+
+    await fleet.until(f"{count} endpoints of {name} are known everywhere", probe, about=namespace)
+
+
+async def has(fleet: Fleet, cluster: str, kind: Kind, namespace: str, name: str, fits: Callable[[Raw], Any]) -> Raw:
+    """An object of a cluster, once it fits."""
+
+    async def probe() -> Raw | None:
+        found = await fleet.clients[cluster].get(kind, name, namespace)
+        return found if fits(found) else None
+
+    found = await fleet.until(f"{kind.name} {name} in {cluster} is as it should be", probe, about=namespace)
+    assert found is not None
+    return found
+
+
+async def is_gone(fleet: Fleet, cluster: str, kind: Kind, namespace: str, name: str) -> bool:
+    """Whether a cluster has no such object now."""
+    try:
+        await fleet.clients[cluster].get(kind, name, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+async def gone(fleet: Fleet, kind: Kind, namespace: str, name: str, clusters: Sequence[str]) -> None:
+    """Wait until clusters have no such object."""
+    for cluster in clusters:
+        probe = functools.partial(is_gone, fleet, cluster, kind, namespace, name)
+        await fleet.until(f"{kind.name} {name} in {cluster} is gone", probe, about=namespace)
+
+
+async def no_slices(fleet: Fleet, namespace: str, name: str, clusters: Sequence[str]) -> None:
+    """Wait until clusters have no EndpointSlices of ours for a Service."""
+
+    async def probe() -> bool:
+        found = [each for cluster in clusters for each in await slices(fleet, namespace, name, cluster)]
+        return not [each for each in found if names.LABEL_ORIGIN in each["metadata"]["labels"]]
+
+    await fleet.until(f"slices of {name} are gone", probe, about=namespace)
+
+
+async def rerouted(fleet: Fleet, namespace: str, name: str) -> Raw:
+    """Wait until a Service selects delegates and nothing else."""
+    want = {names.PREFIX + "app": name}
+    return await has(fleet, "cd", SERVICES, namespace, name, lambda found: found["spec"]["selector"] == want)
+
+
+async def warned(fleet: Fleet, namespace: str, name: str, reason: str) -> str:
+    """The message of a Warning event about an object, once it is there."""
+
+    async def probe() -> str:
+        events = await fleet.source.list(EVENTS, namespace, fields=f"involvedObject.name={name},reason={reason}")
+        return events[0]["message"] if events else ""
+
+    return await fleet.until(f"{reason} is told of {name}", probe, about=namespace)
+
+
+async def apply(fleet: Fleet, namespace: str, manifest: Raw, *flags: str) -> str:
+    """`kubectl apply`."""
+    path = fleet.sandbox.directory / f"{namespace}.json"
+    path.write_text(json.dumps(manifest))
+    return await fleet.kubectl("cd", "-n", namespace, "apply", *flags, "-f", str(path))
+
+
+async def join_with(fleet: Fleet, namespace: str, target: str, rules: list[Raw]) -> None:
+    """Make a cluster a Target of a namespace with these rights there, and no Source."""
+    client, account = fleet.clients[target], {"kind": "ServiceAccount", "name": "poor", "namespace": namespace}
+    group = "rbac.authorization.k8s.io"
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "poor"}}, namespace)
+    await client.create(ROLES, {"metadata": {"name": "poor"}, "rules": rules}, namespace)
+    binding = {"subjects": [account], "roleRef": {"apiGroup": group, "kind": "Role", "name": "poor"}}
+    await client.create(ROLE_BINDINGS, {"metadata": {"name": "poor"}, **binding}, namespace)
+    server = fleet.sandbox[target].server
+    authority = (fleet.sandbox.directory / target / "pki" / "ca.crt").read_bytes()
+    text = kubeconfig.render(target, server, authority, token=await token_of(client, "poor", namespace))
+    await fleet.source.create(SECRETS, manifests.secret(target, namespace, text))
+    spec = {"kubeconfigSecret": {"name": target}}
+    await fleet.source.create(TARGETS, manifests.ours("Target", target, namespace, spec))

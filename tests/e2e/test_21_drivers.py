@@ -1,0 +1,171 @@
+"""Promise 21, second part: how endpoints are shared is chosen for every target, and what is amiss is said there."""
+
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import (
+    CRDS,
+    ENDPOINT_SLICES,
+    INGRESSES,
+    SECRETS,
+    SERVICE_EXPORTS,
+    SERVICES,
+    TARGETS,
+)
+from agent.api.names import PREFIX
+from agent.api.roles import source_cluster_role
+from tests.e2e import shared
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.shared import ROLES, has, known_everywhere, rerouted, service
+
+Raw = dict[str, Any]
+
+TARGET_CLUSTERS = ("us", "eu")
+
+
+async def test_a_selector_stays_the_users_where_endpoints_cannot_be_shared(fleet: Fleet, namespace: str) -> None:
+    """The source's own slices are right all the same: proxy pods have the addresses of their delegates."""
+    await shared.web(fleet, namespace, 4)
+    await rerouted(fleet, namespace, "web")
+    await driver(fleet, namespace, "us", "wormhole")
+    said = await has(fleet, "cd", TARGETS, namespace, "us", lambda found: not shares(found))
+    assert "choose one of endpointslices, cilium, mcs, none" in condition(said, "ServicesShared")["message"]
+    await fleet.source.delete(SERVICES, "web", namespace)
+    await fleet.source.create(SERVICES, service("web"), namespace)
+    await known_everywhere(fleet, namespace, "web", 4, ("cd",))
+    want = {PREFIX + "app": "web"}
+    await has(fleet, "eu", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == want)
+    assert (await fleet.source.get(SERVICES, "web", namespace))["spec"]["selector"] == {"app": "web"}
+    await driver(fleet, namespace, "us", None)
+    await rerouted(fleet, namespace, "web")
+    await known_everywhere(fleet, namespace, "web", 4)
+
+
+async def test_a_target_that_grants_no_slices_shares_none_and_says_so(fleet: Fleet) -> None:
+    async with fleet.namespace(targets=("eu",)) as namespace:
+        role = source_cluster_role()
+        rules = [rule for rule in role["rules"] if rule["resources"] != [ENDPOINT_SLICES.plural]]
+        await shared.join_with(fleet, namespace, "us", rules)
+        said = await has(fleet, "cd", TARGETS, namespace, "us", lambda found: condition(found, "ServicesShared"))
+        told = condition(said, "ServicesShared")
+        assert (told["status"], told["reason"]) == ("False", "Forbidden")
+        assert "may not list, watch, create, patch, delete endpointslices.discovery.k8s.io" in told["message"]
+        await fleet.source.create(SERVICES, service("web", {"multicluster/global": "true"}), namespace)
+        await has(fleet, "us", SERVICES, namespace, "web", lambda found: True)
+        await fleet.clients["us"].patch(ROLES, "poor", {"rules": role["rules"]}, namespace)
+        await has(fleet, "cd", TARGETS, namespace, "us", shares)
+
+
+async def driver(fleet: Fleet, namespace: str, target: str, name: str | None) -> None:
+    """Choose the network driver of a Target."""
+    annotations = {names.SHORT_PREFIX + names.NETWORK_DRIVER: name}
+    await fleet.source.patch(TARGETS, target, {"metadata": {"annotations": annotations}}, namespace)
+
+
+def shares(target: Raw) -> bool:
+    """Whether a Target says that endpoints are shared."""
+    return bool(condition(target, "ServicesShared").get("status") == "True")
+
+
+async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespace: str) -> None:
+    await shared.web(fleet, namespace, 4)
+    await known_everywhere(fleet, namespace, "web", 4)
+    await driver(fleet, namespace, "us", "none")
+    here = [pod["status"]["podIP"] for cluster, pod in (await fleet.delegates(namespace)).values() if cluster == "us"]
+
+    async def only_own() -> bool:
+        others = [await shared.ready(fleet, namespace, "web", cluster) for cluster in ("cd", "eu")]
+        return await shared.ready(fleet, namespace, "web", "us") == sorted(here) and not any(
+            set(each) & set(here) for each in others
+        )
+
+    await fleet.until("us is on its own", only_own, about=namespace)
+    for cluster in ("cd", "us"):
+        await fleet.clients[cluster].create(CRDS, export_crd())
+    try:
+        await driver(fleet, namespace, "us", "mcs")
+        for cluster in ("cd", "us"):
+            await has(fleet, cluster, SERVICE_EXPORTS, namespace, "web", lambda found: True)
+        await driver(fleet, namespace, "us", "endpointslices")
+        await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", ("cd", "us"))
+        await known_everywhere(fleet, namespace, "web", 4)
+    finally:
+        for cluster in ("cd", "us"):
+            await fleet.clients[cluster].delete(CRDS, "serviceexports.multicluster.x-k8s.io")
+
+
+def export_crd() -> Raw:
+    """The kind of the Multi-Cluster Services API, as its implementations install it."""
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    words = {"kind": "ServiceExport", "plural": "serviceexports", "singular": "serviceexport"}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.name,
+        "metadata": {
+            "name": "serviceexports.multicluster.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/mcs-api"},
+        },
+        "spec": {"group": SERVICE_EXPORTS.group, "scope": "Namespaced", "names": words, "versions": [version]},
+    }
+
+
+async def test_endpoints_of_a_silent_target_are_not_ready_until_it_is_back(fleet: Fleet, namespace: str) -> None:
+    await shared.web(fleet, namespace, 4)
+    await known_everywhere(fleet, namespace, "web", 4)
+    lost = [pod["status"]["podIP"] for cluster, pod in (await fleet.delegates(namespace)).values() if cluster == "us"]
+    await fleet.sandbox.set_link("us", up=False)
+    try:
+        for cluster in ("cd", "eu"):
+
+            async def without(cluster: str = cluster) -> bool:
+                found = await shared.ready(fleet, namespace, "web", cluster)
+                return bool(found) and not set(found) & set(lost)
+
+            await fleet.until(f"{cluster} sends nothing to us", without, about=namespace)
+    finally:
+        await fleet.sandbox.set_link("us", up=True)
+    await known_everywhere(fleet, namespace, "web", 4)
+    await fleet.ready(namespace, "us")
+
+
+async def test_ingresses_and_their_certificates_go_where_the_service_goes(fleet: Fleet, namespace: str) -> None:
+    secret = {"metadata": {"name": "cert"}, "type": "kubernetes.io/tls", "stringData": {"tls.crt": "a", "tls.key": "b"}}
+    await fleet.source.create(SECRETS, secret, namespace)
+    await fleet.source.create(INGRESSES, ingress("default", defaultBackend=backend("web")), namespace)
+    rules = [
+        {"host": "none.example.com"},
+        {"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend("web")}]}},
+    ]
+    await fleet.source.create(INGRESSES, ingress("rules", rules=rules, tls=[{"secretName": "cert"}]), namespace)
+    await fleet.source.create(INGRESSES, ingress("other", defaultBackend=backend("other")), namespace)
+    await fleet.source.create(SERVICES, service("web", {"multicluster/global": "true"}), namespace)
+    for cluster in TARGET_CLUSTERS:
+        for name in ("default", "rules"):
+            copy = await has(fleet, cluster, INGRESSES, namespace, name, lambda found: True)
+            assert PREFIX + "is-delegate" in copy["metadata"]["annotations"]
+        copied = await has(fleet, cluster, SECRETS, namespace, "cert", lambda found: True)
+        assert copied["type"] == "kubernetes.io/tls"
+        assert await shared.is_gone(fleet, cluster, INGRESSES, namespace, "other")
+    await has(
+        fleet, "cd", INGRESSES, namespace, "rules", lambda found: found["metadata"]["annotations"][PREFIX + "global"]
+    )
+    await fleet.source.patch(SECRETS, "cert", {"stringData": {"tls.crt": "c"}}, namespace)
+    await has(fleet, "us", SECRETS, namespace, "cert", lambda found: found["data"]["tls.crt"] == "Yw==")
+
+    await fleet.source.patch(SERVICES, "web", {"metadata": {"annotations": {"multicluster/global": None}}}, namespace)
+    for kind, name in ((INGRESSES, "default"), (INGRESSES, "rules"), (SECRETS, "cert"), (SERVICES, "web")):
+        await shared.gone(fleet, kind, namespace, name, TARGET_CLUSTERS)
+    await has(fleet, "cd", INGRESSES, namespace, "rules", lambda found: "annotations" not in found["metadata"])
+
+
+def ingress(name: str, **spec: Any) -> Raw:
+    return {"apiVersion": INGRESSES.api_version, "kind": INGRESSES.name, "metadata": {"name": name}, "spec": spec}
+
+
+def backend(name: str) -> Raw:
+    return {"service": {"name": name, "port": {"number": 80}}}
