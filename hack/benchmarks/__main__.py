@@ -18,6 +18,7 @@ from hack.benchmarks.errors import BenchError
 from hack.benchmarks.idle import idle
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.place import PODS, place
+from hack.benchmarks.services import services
 
 Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
 INTERRUPTED = 130
@@ -51,6 +52,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = burst(options.pods, profile=options.profile, progress=progress, mode=options.mode)
         case "mixed":
             work = mixed(options.pods, options.big, progress=progress)
+        case "services":
+            work = services(options.pods, progress)
         case _:
             work = idle(progress)
     return asyncio.run(_until_signal(work))
@@ -72,7 +75,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     idles = benchmarks.add_parser("idle", help="what an agent with 20 targets costs while nothing happens")
     places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
     places.add_argument("--pods", type=_count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
-    for parser_ in (bursts, mixes, idles, places):
+    shared = benchmarks.add_parser("services", help="100 Services: from the last pod Ready to all EndpointSlices right")
+    shared.add_argument("--pods", type=_count, default=1000, metavar="N", help="how many pods (default 1000)")
+    for parser_ in (bursts, mixes, idles, places, shared):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -76,7 +76,7 @@ async def prepare(lab: Lab, *, profile: bool = False, mode: Mode = "ranked") -> 
     if profile:
         await profiled.start(lab.sandbox, CLUSTERS[0])
     await until("every target has a virtual node that takes pods", lambda: takes_pods(lab, len(lab.targets)))
-    await until("the webhook elects pods", lambda: _elects(lab))
+    await until("the webhook elects pods", lambda: elects(lab))
     await until("pods can be created in the plain namespace", lambda: _is_usable(lab))
     for name, where, elected in (("warm-up-plain", PLAIN, False), ("warm-up-elected", NAMESPACE, True)):
         await run(lab, Load(name, where, WARM_UP_PODS, elected, mode), settle=0.0)
@@ -95,7 +95,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return ready and not taints & {names.TAINT_UNREACHABLE, "node.kubernetes.io/not-ready"}
 
 
-async def _elects(lab: Lab) -> bool:
+async def elects(lab: Lab) -> bool:
     """Whether a pod that is only tried would be elected: the API server learns of the label with a delay."""
     body = encode(pod("try", NAMESPACE, elected=True))
     answer = await lab.source.session.request("POST", PODS.path(NAMESPACE), params={"dryRun": "All"}, body=body)
