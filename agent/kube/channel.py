@@ -1,0 +1,300 @@
+"""Bytes both ways over TCP or TLS, with flow control: what streams between two servers are spliced of.
+
+A channel is read until it is joined with another one (`splice`); from then on what comes in there goes out here.
+asyncio's own TLS keeps up to 1 MiB of buffers for each connection and cannot close one direction alone.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+
+from agent.kube.keepalive import keep_alive
+
+_SHARED = memoryview(bytearray(64 * 1024))
+"""Where all channels receive: they take what is in it before anything else can be received."""
+_RECORD_BYTES = 16 * 1024
+"""Of TLS, at most."""
+_WRITE_LIMIT = 16 * 1024
+"""What may wait for a slow reader before its sender is held back; one read more can be on its way."""
+_UNREAD_LIMIT = 64 * 1024
+_FLUSH_SECONDS = 10.0
+
+
+class ChannelClosed(OSError):
+    """The other side has ended what it sends, or the connection is lost."""
+
+
+class TooLong(ValueError):
+    """What was to be read is longer than it may be."""
+
+
+class Channel(asyncio.BufferedProtocol):
+    """One connection, plain until `start_tls`. `accepted` is called once there is a connection."""
+
+    def __init__(self, accepted: "Callable[[Channel], None] | None" = None) -> None:
+        self._accepted = accepted
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._handshaken = True
+        self._received = bytearray()
+        self._other: Channel | None = None
+        self._changed = asyncio.Event()
+        self._blocked = False
+        self._finished = False
+        self._eof = False
+        self._lost = False
+        self._error: Exception | None = None
+        self.active = self._loop.time()
+        """When bytes last came in, in seconds of the event loop."""
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will come in."""
+        return self._eof or self._lost
+
+    @property
+    def peer_certificate(self) -> dict[str, Any]:
+        """The peer's verified certificate as `ssl` decodes it, empty where there is none."""
+        return dict(self._tls.getpeercert() or {}) if self._tls is not None else {}
+
+    async def start_tls(
+        self, context: ssl.SSLContext, *, server_side: bool = False, hostname: str | None = None
+    ) -> None:
+        """Go on in TLS. Raises ssl.SSLError for a handshake that fails, ChannelClosed."""
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=hostname)
+        self._handshaken = False
+        self._pump(self.take())
+        await self._until(lambda: self._handshaken)
+        if not self._handshaken:
+            raise self._error or ChannelClosed("the connection was closed during the TLS handshake")
+
+    async def read_until(self, separator: bytes, limit: int) -> bytes:
+        """Read through the separator. Raises TooLong after `limit` bytes without one, ChannelClosed."""
+        searched = 0
+        while (found := self._received.find(separator, searched)) < 0:
+            if len(self._received) > limit:
+                raise TooLong(f"more than {limit} bytes")
+            searched = max(0, len(self._received) - len(separator) + 1)
+            await self._more()
+        end = found + len(separator)
+        if end > limit:
+            raise TooLong(f"more than {limit} bytes")
+        return self._cut(end)
+
+    async def read(self, limit: int) -> bytes:
+        """Read what there is, at most `limit` bytes; nothing at the end. Raises ChannelClosed when it is lost."""
+        if not self._received:
+            self._resume()
+            await self._until(lambda: bool(self._received))
+        if not self._received and not self._eof:
+            raise self._closed()
+        return self._cut(limit)
+
+    def take(self) -> bytes:
+        """What has come in and was not read."""
+        return self._cut(len(self._received))
+
+    async def write(self, data: bytes) -> None:
+        """Send, and wait while the other side is slow to take it. Raises ChannelClosed."""
+        self.send(data)
+        await self._until(lambda: not self._blocked)
+        if self._lost:
+            raise ChannelClosed("the connection is lost")
+
+    async def gone(self) -> None:
+        """Wait until nothing more will come in."""
+        await self._until(lambda: self.ended)
+
+    def send(self, data: bytes) -> None:
+        """Send without waiting; nothing happens when the connection is lost."""
+        if self._transport is None or self._lost or self._finished or not data:
+            return
+        if self._tls is None:
+            self._transport.write(data)
+            return
+        encrypted: list[bytes] = []
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[self._tls.write(left[:_RECORD_BYTES]) :]
+                encrypted.append(self._outgoing.read())
+        except ssl.SSLError as error:
+            self._fail(error)
+            return
+        self._transport.write(b"".join(encrypted))
+
+    def finish(self) -> None:
+        """Say that nothing more will be sent."""
+        if self._transport is None or self._lost or self._finished:
+            return
+        self._finished = True
+        if self._tls is not None:
+            # It has sent its close_notify before it complains that the peer's is missing.
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+            self._transport.write(self._outgoing.read())
+        else:
+            with contextlib.suppress(OSError):
+                self._transport.write_eof()
+
+    def close(self) -> None:
+        """Send what is waiting, then close; a peer that does not take it is cut off after some seconds."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self.finish()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(_FLUSH_SECONDS, self.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def join(self, other: "Channel") -> None:
+        """From now on send to another channel what comes in, no faster than it takes it."""
+        self._other = other
+        if self._received:
+            other.send(self.take())
+        if not other._blocked:
+            self._resume()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of the event loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
+        keep_alive(transport)
+        if self._accepted is not None:
+            self._accepted(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Of the event loop."""
+        return _SHARED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Of the event loop."""
+        self.active = self._loop.time()
+        if self._tls is None:
+            self._deliver(bytes(_SHARED[:nbytes]))
+        else:
+            self._pump(_SHARED[:nbytes])
+
+    def eof_received(self) -> bool:
+        """Of the event loop."""
+        self._eof = True
+        if self._tls is not None and not self._handshaken:
+            self._error = ChannelClosed("the connection was closed during the TLS handshake")
+        self._changed.set()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of the event loop."""
+        self._lost = True
+        self._error = self._error or exc
+        self._blocked = False
+        if self._other is not None:
+            self._other._resume()
+        self._changed.set()
+
+    def pause_writing(self) -> None:
+        """Of the event loop."""
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        """Of the event loop."""
+        self._blocked = False
+        if self._other is not None:
+            self._other._resume()
+        self._changed.set()
+
+    def _pump(self, data: bytes | memoryview = b"") -> None:
+        """Decrypt, with what has just come in: a record at a time, for a BIO keeps the size it once had."""
+        found: list[bytes] = []
+        try:
+            for start in range(0, len(data), _RECORD_BYTES):
+                self._incoming.write(data[start : start + _RECORD_BYTES])
+                self._decrypt(found)
+            if not data:
+                self._decrypt(found)
+        except ssl.SSLError as error:
+            self._flush()
+            self._fail(error)
+            return
+        self._flush()
+        if found:
+            self._deliver(b"".join(found))
+        if self._eof:
+            self._changed.set()
+
+    def _decrypt(self, found: list[bytes]) -> None:
+        """Take all that can be decrypted. Raises ssl.SSLError."""
+        assert self._tls is not None
+        try:
+            if not self._handshaken:
+                self._tls.do_handshake()
+                self._handshaken = True
+                self._changed.set()
+            while data := self._tls.read(_RECORD_BYTES):
+                found.append(data)
+            self._eof = True
+        except (ssl.SSLWantReadError, ssl.SSLSyscallError):
+            return
+        except ssl.SSLZeroReturnError:
+            self._eof = True
+
+    def _flush(self) -> None:
+        if self._transport is not None and self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    def _deliver(self, data: bytes) -> None:
+        if self._other is not None:
+            self._other.send(data)
+            if self._other._blocked:
+                self._pause()
+            return
+        self._received += data
+        if len(self._received) > _UNREAD_LIMIT:
+            self._pause()
+        self._changed.set()
+
+    def _cut(self, length: int) -> bytes:
+        data = bytes(self._received[:length])
+        del self._received[:length]
+        return data
+
+    async def _more(self) -> None:
+        before = len(self._received)
+        self._resume()
+        await self._until(lambda: len(self._received) != before)
+        if len(self._received) == before:
+            raise self._closed()
+
+    def _closed(self) -> ChannelClosed:
+        return ChannelClosed(str(self._error) if self._error is not None else "the connection was closed")
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for the condition, or until the connection can make it true no more."""
+        while not condition() and not self._lost and not (self._eof and not self._blocked):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _pause(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._lost = True
+        if self._transport is not None:
+            # With what explains it to the peer: an alert.
+            self._transport.close()
+        self._changed.set()
