@@ -20,6 +20,7 @@ from agent.kube.config import SERVICE_ACCOUNT, Connection, load
 from agent.kube.errors import KubeError
 from agent.kube.events import Recorder
 from agent.kube.session import Session
+from agent.kubelet.controller import KubeletRoom
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
@@ -98,7 +99,7 @@ class App:
             stack.push_async_callback(local.close)
             deps = await self._deps(local, supervisor)
             stack.push_async_callback(deps.targets.close)
-            rooms = [*build(deps), ProxyScheduler(deps)]
+            rooms = [*build(deps), ProxyScheduler(deps), KubeletRoom(deps)]
             self._not_ready = lambda: _unsynced(local)
             supervisor.spawn("events", deps.recorder.run)
             for room in rooms:

@@ -36,7 +36,11 @@ class Settings:
     identity: str = _setting("", "name of this replica in leader election; empty: host name and a random part")
     health_address: str = _setting("0.0.0.0:8080", "HOST:PORT of /healthz, /readyz and /metrics")
     node_address: str = _setting("", "IP address that virtual nodes announce; empty: $VKUBELET_POD_IP")
-    kubelet_port: int = _setting(10250, "first port of the virtual nodes' kubelet API")
+    kubelet_port: int = _setting(10250, "first port of the virtual nodes' kubelet API, of which each has its own")
+    kubelet_signer: str = _setting(
+        "", "signer of its serving certificate; empty: $VKUBELET_CSR_SIGNER_NAME, else kubelet's"
+    )
+    stream_idle: float = _setting(14400.0, "how long logs, exec and port-forward may be silent before they are ended")
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = _setting(False, "write logs as JSON lines")
     lease_duration: float = _setting(15.0, "how long others wait for a leader that went silent")
@@ -141,6 +145,16 @@ class Settings:
             extra={score.name: score.weight for score in map(ExtraScore.parse, self.extra_score)},
             strategy=cast("Strategy", self.placement_strategy),
         )
+
+    @property
+    def announced_address(self) -> str:
+        """What virtual nodes announce, empty when it is not known."""
+        return self.node_address or os.environ.get("VKUBELET_POD_IP", "")
+
+    @property
+    def signer(self) -> str:
+        """Who signs the serving certificate of virtual nodes."""
+        return self.kubelet_signer or os.environ.get("VKUBELET_CSR_SIGNER_NAME") or names.KUBELET_SIGNER
 
 
 class InvalidSetting(ValueError):

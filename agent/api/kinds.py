@@ -72,6 +72,18 @@ VALIDATING_WEBHOOKS = Kind(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
+CERTIFICATE_REQUESTS = Kind(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
+)
+SIGNERS = Kind("certificates.k8s.io", "v1", "signers", "Signer", namespaced=False)
+"""In rights only: who may approve requests for a signer."""
+TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+SUBJECT_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+POD_METRICS = Kind("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+"""Served where a metrics-server (or something like it) is installed."""
+
 CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 
 CLUSTER_PROPERTIES = Kind("about.k8s.io", "v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)

@@ -139,6 +139,11 @@ SUMMARY_NAME = "singleton"
 
 SERVICE_ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
+KUBELET_SIGNER = "kubernetes.io/kubelet-serving"
+CLIENT_CA_NAMESPACE = "kube-system"
+CLIENT_CA_CONFIGMAP = "extension-apiserver-authentication"
+"""Where API servers publish the CA of their clients."""
+
 LEASE_CONTROLLERS = "admiralty-controller-manager"
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 

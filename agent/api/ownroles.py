@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api.kinds import (
+    CERTIFICATE_REQUESTS,
     CHAPERONS,
     CLUSTER_CLAIMS,
     CLUSTER_PROPERTIES,
@@ -28,6 +29,7 @@ from agent.api.kinds import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_METRICS,
     PODS,
     RESOURCE_QUOTAS,
     ROLE_BINDINGS,
@@ -35,12 +37,22 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
     SERVICES,
+    SIGNERS,
     SOURCES,
+    SUBJECT_ACCESS_REVIEWS,
     TARGETS,
+    TOKEN_REVIEWS,
     VALIDATING_WEBHOOKS,
     Kind,
 )
-from agent.api.names import LEASE_CONTROLLERS, NODE_LEASE_NAMESPACE, SUMMARY_NAME
+from agent.api.names import (
+    CLIENT_CA_CONFIGMAP,
+    CLIENT_CA_NAMESPACE,
+    KUBELET_SIGNER,
+    LEASE_CONTROLLERS,
+    NODE_LEASE_NAMESPACE,
+    SUMMARY_NAME,
+)
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE, Grant, rules
 
 CONFIGURATION = "multicluster-scheduler"
@@ -67,6 +79,8 @@ FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
+KUBELET = "logs, exec and the like on virtual nodes"
+KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
 
 CERTIFICATE = "its own CA and certificate"
 SERVE = "the certificate it serves"
@@ -135,6 +149,16 @@ AGENT = Account(
             *_grants(CHAPERONS, "create delete", SELF_TARGETS),
             *_grants(EVENTS, "list watch", SELF_TARGETS),
             *_grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
+            *_grants(PODS, "get", SELF_TARGETS, sub="log"),
+            *_grants(PODS, "create", SELF_TARGETS, sub="exec"),
+            *_grants(PODS, "create", SELF_TARGETS, sub="attach"),
+            *_grants(PODS, "create", SELF_TARGETS, sub="portforward"),
+            *_grants(POD_METRICS, "list", SELF_TARGETS),
+            *_grants(CERTIFICATE_REQUESTS, "create list watch", KUBELET),
+            *_grants(TOKEN_REVIEWS, "create", KUBELET),
+            *_grants(SUBJECT_ACCESS_REVIEWS, "create", KUBELET),
+            *_grants(CERTIFICATE_REQUESTS, "update", KUBELET_APPROVAL, sub="approval"),
+            *_grants(SIGNERS, "approve", KUBELET_APPROVAL, names=(KUBELET_SIGNER,)),
             *_grants(CONFIGMAPS, "get list watch patch", FOLLOW),
             *_grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
             *_grants(SERVICES, "get list watch patch", SHARE),
@@ -148,6 +172,7 @@ AGENT = Account(
             *_grants(LEASES, "get update", LEADER, names=(LEASE_CONTROLLERS,)),
         ),
         NODE_LEASE_NAMESPACE: _grants(LEASES, "get create patch", NODE_LEASES),
+        CLIENT_CA_NAMESPACE: _grants(CONFIGMAPS, "list watch", KUBELET, names=(CLIENT_CA_CONFIGMAP,)),
     },
 )
 

@@ -16,6 +16,7 @@ from agent.api.kinds import (
     INGRESSES,
     LEASES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_METRICS,
     PODS,
     RESOURCE_QUOTAS,
     SECRETS,
@@ -60,6 +61,7 @@ LOGS = "logs"
 EXEC = "exec"
 ATTACH = "attach"
 PORT_FORWARD = "port-forward"
+TOP = "usage of pods (kubectl top)"
 DELEGATE_EVENTS = "warnings about delegates"
 WARN_OF_MISSING = "warnings about what a target does not have"
 SUMMARY = "capacity of virtual nodes"
@@ -100,6 +102,8 @@ SOURCE: tuple[Grant, ...] = (
     Grant(PODS, "create", EXEC, "exec"),
     Grant(PODS, "create", ATTACH, "attach"),
     Grant(PODS, "create", PORT_FORWARD, "portforward"),
+    Grant(POD_METRICS, "get", TOP),
+    Grant(POD_METRICS, "list", TOP),
     *(Grant(kind, verb, WARN_OF_MISSING) for kind in MISSED for verb in ("list", "watch")),
     *(Grant(RESOURCE_QUOTAS, verb, QUOTAS) for verb in ("list", "watch")),
 )

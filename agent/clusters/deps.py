@@ -1,10 +1,11 @@
 """What rooms are built from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.base.clock import Clock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.endpoints import Endpoints
 from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
 from agent.kube.events import Recorder
@@ -23,3 +24,4 @@ class Deps:
     chaperons: Chaperons
     provisions: Provisions
     recorder: Recorder
+    endpoints: Endpoints = field(default_factory=Endpoints)

@@ -13,6 +13,7 @@ from agent.model.pattern import InvalidPattern, matches
 from agent.model.quantity import InvalidQuantity, Quantity
 
 __all__ = [
+    "KUBELET_SERVING",
     "TARGET_REACHABLE",
     "InvalidPattern",
     "Labels",
@@ -26,6 +27,9 @@ __all__ = [
 
 TARGET_REACHABLE = "TargetReachable"
 """Node condition: whether the target's API server answers. Ready stays true through short losses."""
+
+KUBELET_SERVING = "KubeletServing"
+"""Node condition: whether logs, exec and the rest of the kubelet API are served, with a certificate of a signer."""
 
 READY_REASON = "VirtualNodeReady"
 READY_MESSAGE = f"the agent stands in for this node's kubelet; {TARGET_REACHABLE} says whether the target answers"
@@ -167,9 +171,10 @@ def node_status(
     reason: str,
     message: str,
     address: str,
-    port: int,
+    port: int | None,
     version: str,
     now: datetime,
+    served: tuple[bool, str, str] | None = None,
 ) -> dict[str, Any]:
     """The whole status of a virtual node. It is Ready for as long as an agent keeps it, whatever its target does.
 
@@ -177,15 +182,22 @@ def node_status(
     :param resources: `amounts`, None while the target's ClusterSummary is not known: then they stay as they are
     :param reachable: with `reason` and `message`, of the condition TargetReachable
     :param address: where the API server finds the kubelet API of this node, with `port`; may be empty
+    :param port: None leaves it as it is
+    :param served: whether, reason and message of the condition KubeletServing, None leaves that as it is
     :param version: what `kubectl get nodes` shows as the kubelet's
     """
     status = dict(current or {})
     if resources is not None:
         status.update(resources)
     conditions = set_condition(status.get("conditions"), "Ready", "True", READY_REASON, READY_MESSAGE, now)
-    status["conditions"] = set_condition(conditions, TARGET_REACHABLE, reachable, reason, message, now)
+    conditions = set_condition(conditions, TARGET_REACHABLE, reachable, reason, message, now)
+    if served is not None:
+        well, why, text = served
+        conditions = set_condition(conditions, KUBELET_SERVING, "True" if well else "False", why, text, now)
+    status["conditions"] = conditions
     status["addresses"] = [{"type": "InternalIP", "address": address}] if address else []
-    status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+    if port is not None:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
     status["nodeInfo"] = {**(status.get("nodeInfo") or {}), "kubeletVersion": version}
     # API servers leave out what is empty: said explicitly, it would differ for ever.
     return {field: value for field, value in status.items() if value}

@@ -56,6 +56,8 @@ def test_a_role_counts_where_its_process_runs_or_where_it_says() -> None:
         ("RoleBinding", "here"),
         ("Role", "kube-node-lease"),
         ("RoleBinding", "kube-node-lease"),
+        ("Role", "kube-system"),
+        ("RoleBinding", "kube-system"),
     }
 
 

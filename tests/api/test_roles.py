@@ -4,7 +4,12 @@ from agent.api.roles import SOURCE, cluster_summary_viewer_role, source_cluster_
 
 
 def granted(role: dict[str, Any]) -> dict[str, set[str]]:
-    return {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+    found = {}
+    for rule in role["rules"]:
+        # Of two groups that have pods, the core has its name alone.
+        group = ".metrics.k8s.io" if rule["apiGroups"] == ["metrics.k8s.io"] else ""
+        found.update({f"{resource}{group}": set(rule["verbs"]) for resource in rule["resources"]})
+    return found
 
 
 WRITE = {"get", "list", "watch", "create", "update", "patch", "delete"}
@@ -28,6 +33,7 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "pods/exec": {"create"},
         "pods/attach": {"create"},
         "pods/portforward": {"create"},
+        "pods.metrics.k8s.io": {"get", "list"},
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.clusters.agenthealth import AgentRecord, AgentState
+from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
 from agent.controllers.virtualnode.decide import Create, Patch, View, check_pattern, decide, settles_in
 
@@ -75,6 +76,27 @@ def test_huge_pages_of_several_sizes_are_shown_where_this_cluster_has_them() -> 
     view = replace(VIEW, summary={**SUMMARY, "capacity": pages, "allocatable": pages})
     assert created(view)["status"]["capacity"] == {"cpu": "8"}
     assert created(replace(view, several_huge_pages=True))["status"]["capacity"] == pages
+
+
+def test_a_port_is_announced_once_it_is_known_and_stays_while_it_is_not() -> None:
+    node = created(replace(VIEW, port=10257))
+    assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10257}}
+    assert decide(replace(VIEW, node=node, port=None)) is None
+    assert patch(replace(VIEW, node=node, port=10258)).body["status"] == {
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10258}}
+    }
+
+
+def test_a_condition_says_how_the_kubelet_api_goes() -> None:
+    node = created(replace(VIEW, served=Served("NoCertificate", "nobody signs")))
+    found = find_condition(node["status"]["conditions"], "KubeletServing")
+    assert found is not None
+    assert (found["status"], found["reason"], found["message"]) == ("False", "NoCertificate", "nobody signs")
+    assert decide(replace(VIEW, node=node)) is None
+    well = patch(replace(VIEW, node=node, served=Served("Serving", "it does")))
+    found = find_condition(well.body["status"]["conditions"], "KubeletServing")
+    assert found is not None
+    assert found["status"] == "True"
 
 
 def test_a_target_that_was_never_connected_gets_no_node() -> None:

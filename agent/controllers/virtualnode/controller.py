@@ -8,7 +8,6 @@ A node whose Target is gone is deleted after its pods; they cannot run anywhere,
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -54,7 +53,7 @@ class VirtualNodeRoom(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._client = deps.local.client
-        self._address = deps.settings.node_address or os.environ.get("VKUBELET_POD_IP", "")
+        self._address = deps.settings.announced_address
         self._versions: dict[Key, str] = {}
         self._missing_since: dict[Key, datetime] = {}
         self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
@@ -73,6 +72,7 @@ class VirtualNodeRoom(Controller[Key]):
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._changed)
         deps.targets.on_detach(self._detached)
+        deps.endpoints.subscribe(self._served)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one node in line with its Target."""
@@ -92,7 +92,7 @@ class VirtualNodeRoom(Controller[Key]):
         wait = settles_in(view.record, missing_since, view.now)
         if wait > 0:
             return wait
-        if node is None and self._summary_is_coming(key):
+        if node is None and (self._summary_is_coming(key) or self._port_is_coming(key)):
             return _UNSYNCED_SECONDS
         await self._apply(view)
         if view.summary is not None and view.free != free(view.summary):
@@ -129,7 +129,8 @@ class VirtualNodeRoom(Controller[Key]):
             free=self._room(key, told),
             excluded=None if flaw else excluded,
             address=self._address,
-            port=self._deps.settings.kubelet_port,
+            port=self._port(key),
+            served=self._deps.endpoints.served(names.virtual_node(*key)),
             version=self._versions.get(key, ""),
             now=self._deps.clock.now(),
             several_huge_pages=self._several_huge_pages,
@@ -142,6 +143,19 @@ class VirtualNodeRoom(Controller[Key]):
             return False
         informer = self._summaries[key][0]
         return not informer.synced.is_set() and informer.error is None
+
+    def _port_is_coming(self, key: Key) -> bool:
+        endpoints, name = self._deps.endpoints, names.virtual_node(*key)
+        return endpoints.active and endpoints.port(name) is None and endpoints.served(name) is None
+
+    def _port(self, key: Key) -> int | None:
+        endpoints = self._deps.endpoints
+        return endpoints.port(names.virtual_node(*key)) if endpoints.active else self._deps.settings.kubelet_port
+
+    def _served(self, name: str) -> None:
+        node = self._nodes.store.get(("", name))
+        for key in target_of(node) if node is not None else ():
+            self.queue.add(key)
 
     async def _apply(self, view: View) -> None:
         """Write; the store takes the answer, which brings the key back for what is left to do."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.api import names
 from agent.clusters.agenthealth import AgentRecord
+from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
 from agent.model.diff import merge_patch
 from agent.model.virtualnode import TAINT, InvalidPattern, amounts, desired_labels, node_status, virtual_node
@@ -39,12 +40,15 @@ class View:
     summary: Raw | None
     excluded: str | None
     address: str
-    port: int
+    port: int | None
+    """None while it is not known: what the node says stays."""
     version: str
     """Of the target's API server, empty while not known."""
     now: datetime
     free: str = ""
     """What to tell of room in the target, empty while that is not known."""
+    served: Served | None = None
+    """How the kubelet API goes; None while that is not known."""
     several_huge_pages: bool = False
     """A real node of this cluster has huge pages of more than one size."""
 
@@ -176,6 +180,7 @@ def _status(view: View, current: Raw) -> Raw:
         message=message,
         address=view.address,
         port=view.port,
+        served=(view.served.well, view.served.reason, view.served.message) if view.served is not None else None,
         version=view.version or (current.get("nodeInfo") or {}).get("kubeletVersion", ""),
         now=view.now,
     )

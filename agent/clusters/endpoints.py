@@ -1,0 +1,76 @@
+"""Where the kubelet API of each virtual node is served, as the servers tell and virtual nodes announce."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SERVING = "Serving"
+NO_ADDRESS = "NoAddress"
+NO_PORT = "NoPort"
+NO_CERTIFICATE = "NoCertificate"
+
+
+@dataclass(frozen=True)
+class Served:
+    """Whether logs and exec work on virtual nodes, as a condition says it."""
+
+    reason: str
+    message: str
+
+    @property
+    def well(self) -> bool:
+        """Whether they do."""
+        return self.reason == SERVING
+
+
+class Endpoints:
+    """Ports by node name, and what all of them have in common. Subscribers are called with a node's name."""
+
+    def __init__(self) -> None:
+        self.active = False
+        """Somebody serves: before that nothing is known of ports."""
+        self._common: Served | None = None
+        self._ports: dict[str, int] = {}
+        self._problems: dict[str, Served] = {}
+        self._subscribers: list[Callable[[str], None]] = []
+
+    def subscribe(self, subscriber: Callable[[str], None]) -> None:
+        """Call for every node whose port or state changes."""
+        self._subscribers.append(subscriber)
+
+    def port(self, node: str) -> int | None:
+        """The port of a virtual node, None while it has none."""
+        return self._ports.get(node)
+
+    def served(self, node: str) -> Served | None:
+        """How it goes, None while that is not known."""
+        return self._problems.get(node) or self._common
+
+    def announce(self, node: str, port: int) -> None:
+        """A virtual node is served on this port."""
+        if self._ports.get(node) != port or node in self._problems:
+            self._ports[node] = port
+            self._problems.pop(node, None)
+            self._tell(node)
+
+    def fail(self, node: str, problem: Served) -> None:
+        """A virtual node cannot be served."""
+        if self._problems.get(node) != problem:
+            self._problems[node] = problem
+            self._ports.pop(node, None)
+            self._tell(node)
+
+    def withdraw(self, node: str) -> None:
+        """A virtual node is gone."""
+        self._ports.pop(node, None)
+        self._problems.pop(node, None)
+
+    def all(self, common: Served) -> None:
+        """How it goes on all virtual nodes that have no problem of their own."""
+        if common != self._common:
+            self._common = common
+            for node in list(self._ports):
+                self._tell(node)
+
+    def _tell(self, node: str) -> None:
+        for subscriber in self._subscribers:
+            subscriber(node)

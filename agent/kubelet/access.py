@@ -1,0 +1,66 @@
+"""Whether a user may: SubjectAccessReviews on subresources of the node, asked of this cluster's API server."""
+
+from typing import Any
+
+import msgspec
+
+from agent.api.kinds import NODES, SUBJECT_ACCESS_REVIEWS
+from agent.kube.client import Client, encode
+from agent.kubelet.identity import User
+from agent.kubelet.memory import Memory
+from agent.kubelet.routes import Attributes
+
+ALLOWED_SECONDS = 60.0
+DENIED_SECONDS = 10.0
+"""How long a verdict counts; kubelet's own are 5 min and 30 s."""
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+    denied: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class Authorizer:
+    """Verdicts, remembered for a short while."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: Memory[tuple[User, str, str, str], bool] = Memory(
+            lambda allowed: ALLOWED_SECONDS if allowed else DENIED_SECONDS
+        )
+
+    async def allows(self, user: User, node: str, wanted: Attributes) -> bool:
+        """Whether one of the rights is granted. Raises KubeError when that cannot be found out."""
+        for subresource in wanted.subresources:
+            key = (user, wanted.verb, subresource, node)
+            if await self._known.get(key, lambda sub=subresource: self._review(user, wanted.verb, sub, node)):  # type: ignore[misc]
+                return True
+        return False
+
+    async def _review(self, user: User, verb: str, subresource: str, node: str) -> bool:
+        spec: dict[str, Any] = {
+            "user": user.name,
+            "groups": list(user.groups),
+            "uid": user.uid,
+            "extra": {key: list(values) for key, values in user.extra},
+            "resourceAttributes": {
+                "verb": verb,
+                "version": NODES.version,
+                "resource": NODES.plural,
+                "subresource": subresource,
+                "name": node,
+            },
+        }
+        head = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": SUBJECT_ACCESS_REVIEWS.name}
+        answer = await self._client.session.request(
+            "POST",
+            SUBJECT_ACCESS_REVIEWS.path(),
+            body=encode({**head, "spec": spec}),
+            resource=SUBJECT_ACCESS_REVIEWS.plural,
+        )
+        status = msgspec.json.decode(answer, type=_Review).status
+        return status.allowed and not status.denied

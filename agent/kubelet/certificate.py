@@ -1,0 +1,278 @@
+"""The serving certificate of all virtual nodes of this agent: asked of a signer, renewed in time, kept in memory only.
+
+As a kubelet with serverTLSBootstrap does it, and where nobody signs, as one without: with a certificate that it signed
+itself. An API server that verifies kubelets (`--kubelet-certificate-authority`) does not take that one; most do not.
+"""
+
+import asyncio
+import base64
+import datetime
+import ipaddress
+import logging
+import random
+import ssl
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from agent.api.conditions import find_condition, set_condition
+from agent.api.kinds import CERTIFICATE_REQUESTS
+from agent.clusters.cluster import Cluster
+from agent.clusters.endpoints import NO_CERTIFICATE, SERVING, Served
+from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+
+log = logging.getLogger(__name__)
+
+Raw = dict[str, Any]
+
+USER = "system:node:admiralty"
+"""As Admiralty names it: who has a signer or approver that knows it need not change anything."""
+USAGES = ("digital signature", "server auth")
+"""With an elliptic key; the signer of kubelets takes these, or those and `key encipherment` (Kubernetes 1.27)."""
+GENERATE_NAME = "admiralty-"
+SIGN_SECONDS = 30.0
+"""After so long without a signature it is said that there is none."""
+RETRY_SECONDS = 300.0
+"""Pause before a new request after one that was denied, has failed or was removed."""
+_SELF_SIGNED_DAYS = 365
+_RENEW_BETWEEN = (0.7, 0.9)
+"""Part of its life after which a certificate is renewed, as kubelet: not all at once."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate chain and its key as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a request: a certificate, or why there is none."""
+
+    certificate: bytes = b""
+    problem: str = ""
+
+
+class Certificate:
+    """Keeps `pair` valid while it runs. `changed` is called whenever there is another one."""
+
+    def __init__(self, cluster: Cluster, address: str, signer: str, changed: Callable[[Pair], None]) -> None:
+        self._cluster = cluster
+        self._client = cluster.client
+        self._address = address
+        self._signer = signer
+        self._changed = changed
+        self._signed = False
+
+    async def run(self, tell: Callable[[Served], None]) -> None:
+        """Ask, wait, use, renew until cancelled; `tell` is told how it goes."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        self._changed(self_signed(key, self._address))
+        while True:
+            key = ec.generate_private_key(ec.SECP256R1())
+            pause = RETRY_SECONDS
+            try:
+                outcome = await self._request(key, tell)
+            except KubeError as error:
+                outcome = _Outcome(problem=_explain(error, self._signer))
+                pause = RETRY_SECONDS if isinstance(error, Forbidden) else 5.0
+            if outcome.certificate:
+                try:
+                    pair = Pair(outcome.certificate, private_pem(key))
+                    pause = renew_in(x509.load_pem_x509_certificate(pair.certificate), _now())
+                    context(pair, "")
+                except (ValueError, ssl.SSLError) as error:
+                    outcome, pause = (
+                        _Outcome(problem=f"the signer's certificate cannot be used: {error}"),
+                        RETRY_SECONDS,
+                    )
+                else:
+                    self._signed = True
+                    self._changed(pair)
+            tell(self._served(outcome.problem))
+            await asyncio.sleep(pause)
+
+    async def _request(self, key: ec.EllipticCurvePrivateKey, tell: Callable[[Served], None]) -> _Outcome:
+        """Create a request, approve it where we may, and wait for as long as it is there. Raises KubeError."""
+        manifest = request(key, self._address, self._signer)
+        made = await self._client.create(CERTIFICATE_REQUESTS, manifest)
+        name = made["metadata"]["name"]
+        waiting = await self._approve(made)
+        informer = self._cluster.informer(CERTIFICATE_REQUESTS, fields=f"metadata.name={name}")
+        try:
+            return await _wait(informer, name, SIGN_SECONDS, lambda: tell(self._served(waiting)))
+        finally:
+            self._cluster.informers.drop(informer)
+
+    async def _approve(self, made: Raw) -> str:
+        """Approve a request; returns what to say if nobody signs it."""
+        name = made["metadata"]["name"]
+        conditions = set_condition(
+            made.get("status", {}).get("conditions"),
+            "Approved",
+            "True",
+            "VirtualNode",
+            "approved by the agent that asked for it",
+            _now(),
+        )
+        # Of a request's conditions only these two times are known.
+        for condition in conditions:
+            condition["lastUpdateTime"] = condition["lastTransitionTime"]
+        try:
+            await self._client.update(
+                CERTIFICATE_REQUESTS, {**made, "status": {"conditions": conditions}}, sub="approval"
+            )
+        except Forbidden as error:
+            return (
+                f"nobody has approved certificate request {name}, and this agent may not ({error}):"
+                f" approve it (kubectl certificate approve {name}), or let the agent approve for signer {self._signer}"
+            )
+        except (Conflict, NotFound) as error:
+            log.info("certificate request %s: %s", name, error)
+        return (
+            f"signer {self._signer} has not signed certificate request {name}: name one that signs (--kubelet-signer)"
+        )
+
+    def _served(self, problem: str) -> Served:
+        if not problem:
+            return Served(SERVING, f"logs and exec are served with a certificate of signer {self._signer}")
+        kind = "the one it has, until that expires" if self._signed else "one that it signed itself"
+        return Served(NO_CERTIFICATE, f"{problem}. Meanwhile this node serves with {kind}")
+
+
+async def _wait(informer: Informer, name: str, patience: float, impatient: Callable[[], None]) -> _Outcome:
+    changed = asyncio.Event()
+    stop = informer.subscribe(lambda old, new: changed.set())
+    told = False
+    try:
+        await informer.synced.wait()
+        while True:
+            changed.clear()
+            outcome = outcome_of(informer.store.get(("", name)))
+            if outcome is not None:
+                return outcome
+            try:
+                async with asyncio.timeout(None if told else patience):
+                    await changed.wait()
+            except TimeoutError:
+                told = True
+                impatient()
+    finally:
+        stop()
+
+
+def outcome_of(found: Object | None) -> _Outcome | None:
+    """What came of a request, None while it is waiting."""
+    if found is None:
+        return _Outcome(problem="the certificate request was removed before it was signed")
+    status = found.decode().get("status") or {}
+    if status.get("certificate"):
+        return _Outcome(certificate=base64.b64decode(status["certificate"]))
+    for type in ("Denied", "Failed"):
+        condition = find_condition(status.get("conditions"), type)
+        if condition is not None:
+            text = condition.get("message") or condition.get("reason") or ""
+            return _Outcome(problem=f"certificate request {found.name} is {type.lower()}: {text}")
+    return None
+
+
+def request(key: ec.EllipticCurvePrivateKey, address: str, signer: str) -> Raw:
+    """A CertificateSigningRequest for a server at this address."""
+    csr = (
+        x509.CertificateSigningRequestBuilder().subject_name(_subject()).add_extension(_names(address), critical=False)
+    )
+    pem = csr.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return {
+        "apiVersion": CERTIFICATE_REQUESTS.api_version,
+        "kind": CERTIFICATE_REQUESTS.name,
+        "metadata": {"generateName": GENERATE_NAME, "name": ""},
+        "spec": {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": list(USAGES)},
+    }
+
+
+def self_signed(key: ec.EllipticCurvePrivateKey, address: str) -> Pair:
+    """A certificate of one's own."""
+    now = _now()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(_subject())
+        .issuer_name(_subject())
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=_SELF_SIGNED_DAYS))
+        .add_extension(_names(address), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A key as unencrypted PEM."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def renew_in(certificate: x509.Certificate, now: datetime.datetime) -> float:
+    """Seconds until a certificate should be renewed, at least one."""
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    due = start + (end - start) * random.uniform(*_RENEW_BETWEEN)
+    return max(1.0, (due - now).total_seconds())
+
+
+def context(pair: Pair, client_authority: str) -> ssl.SSLContext:
+    """TLS of a server that knows clients whose certificates this CA (PEM bundle, may be empty) has signed.
+
+    A client without one is let in, for it may have a token; one with another's is refused in the handshake.
+    """
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A resumed session would bring a certificate that is no longer looked at.
+    made.num_tickets = 0
+    made.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    made.set_alpn_protocols(["http/1.1"])
+    with tempfile.NamedTemporaryFile(prefix="flotilla-", suffix=".pem") as file:
+        file.write(pair.certificate + b"\n" + pair.key)
+        file.flush()
+        made.load_cert_chain(file.name)
+    if client_authority:
+        made.load_verify_locations(cadata=client_authority)
+        made.verify_mode = ssl.CERT_OPTIONAL
+        # The bundle may hold an intermediate CA alone: to trust it is what was asked for.
+        made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return made
+
+
+def _subject() -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, USER),
+        ]
+    )
+
+
+def _names(address: str) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+
+
+def _explain(error: KubeError, signer: str) -> str:
+    if isinstance(error, Forbidden):
+        return f"this agent may not create certificate requests for signer {signer}: {error}"
+    return f"no certificate: {error}"
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

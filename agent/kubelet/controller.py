@@ -1,0 +1,226 @@
+"""Kubelet API: a port for each virtual node, and what is asked on it.
+
+Watches  virtual nodes, targets as they come and go, the cluster's client CA, proxy pods, our chaperons.
+Writes   CertificateSigningRequests, TokenReviews, SubjectAccessReviews, an event on nodes without a certificate. What
+         is served where goes to `Endpoints`: virtual nodes announce it.
+Absent target: its node goes on being served, and says that the target does not answer.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import ssl
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import NODES
+from agent.clusters.deps import Deps
+from agent.clusters.endpoints import NO_ADDRESS, NO_PORT, Served
+from agent.clusters.target import Target
+from agent.kube.channel import Channel
+from agent.kube.store import Object
+from agent.kubelet import authority, pages
+from agent.kubelet.access import Authorizer
+from agent.kubelet.certificate import Certificate, Pair, context
+from agent.kubelet.identity import Authenticator
+from agent.kubelet.pods import Pods
+from agent.kubelet.ports import bind
+from agent.kubelet.requests import Request
+from agent.kubelet.routes import Logs, Route, Upgrade
+from agent.kubelet.server import Page, Server
+from agent.kubelet.streaming import Streaming
+from agent.kubelet.usage import Usage
+from agent.runtime.controller import Controller
+from agent.settings import Settings
+
+log = logging.getLogger(__name__)
+
+VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
+_PORT_RETRY_SECONDS = 30.0
+_TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_JSON = "application/json"
+
+
+class _Endpoint(msgspec.Struct):
+    port: int = msgspec.field(default=0, name="Port")
+
+
+class _Daemons(msgspec.Struct, rename="camel"):
+    kubelet_endpoint: _Endpoint | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    daemon_endpoints: _Daemons | None = None
+
+
+class _Node(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decoder = msgspec.json.Decoder(_Node)
+
+
+class KubeletRoom(Controller[str]):
+    """Keys are names of virtual nodes."""
+
+    name = "kubelet"
+    workers = 1
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        settings = deps.settings
+        self._deps = deps
+        self._address = node_address(settings)
+        self._pods = Pods(deps)
+        self._usage = Usage(deps, self._pods)
+        self._streaming = Streaming(self._pods, settings.stream_idle)
+        client = deps.local.client
+        self._server = Server(Authenticator(client), Authorizer(client), self._answer)
+        self._listening: dict[str, asyncio.Server] = {}
+        self._pair: Pair | None = None
+        self._authority = ""
+        self._told: Served | None = None
+        self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
+        self.watch(self._nodes, lambda node: [node.name])
+        deps.targets.on_attach(self._changed)
+        deps.targets.on_detach(self._changed)
+        deps.endpoints.active = True
+
+    async def run(self) -> None:
+        """Keep ports, certificate and connections until cancelled."""
+        stop = authority.watch(self._deps.local, self._trust)
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self._address:
+                    group.create_task(self._server.run())
+                    group.create_task(self._certify())
+                group.create_task(super().run())
+        finally:
+            stop()
+            for server in self._listening.values():
+                server.close()
+            self._listening.clear()
+
+    async def reconcile(self, key: str) -> float | None:
+        """Serve one virtual node, or no longer."""
+        node = self._nodes.store.get(("", key))
+        if node is None and self._deps.targets.by_node(key) is None:
+            self._end(key)
+            return None
+        if key in self._listening:
+            return None
+        if not self._address:
+            self._deps.endpoints.fail(key, Served(NO_ADDRESS, _no_address(self._deps.settings)))
+            return None
+        return await self._listen(key, node)
+
+    async def _listen(self, name: str, node: Object | None) -> float | None:
+        first = self._deps.settings.kubelet_port
+        others = {_announced(other) for other in self._nodes.store if other.name != name}
+        try:
+            made = bind(self._address, first, _announced(node), {port for port in others if port})
+        except OSError as error:
+            made, reason = None, str(error)
+        else:
+            reason = f"no port is free from {first} up: choose others with --kubelet-port"
+        if made is None:
+            self._deps.endpoints.fail(name, Served(NO_PORT, reason))
+            return _PORT_RETRY_SECONDS
+        loop = asyncio.get_running_loop()
+        self._listening[name] = await loop.create_server(self._server.accept(name), sock=made)
+        port: int = made.getsockname()[1]
+        log.info("kubelet API of node %s on port %d", name, port)
+        self._deps.endpoints.announce(name, port)
+        return None
+
+    def _end(self, name: str) -> None:
+        server = self._listening.pop(name, None)
+        if server is not None:
+            server.close()
+        self._deps.endpoints.withdraw(name)
+        self._usage.forget(name)
+
+    async def _certify(self) -> None:
+        kept = Certificate(self._deps.local, self._address, self._deps.settings.signer, self._use)
+        await kept.run(self._tell)
+
+    def _tell(self, served: Served) -> None:
+        if served == self._told:
+            return
+        self._told = served
+        self._deps.endpoints.all(served)
+        if not served.well:
+            log.warning("kubelet API: %s", served.message)
+            for node in self._nodes.store:
+                self._deps.recorder.event(node.decode(), "Warning", served.reason, served.message)
+
+    def _changed(self, target: Target) -> None:
+        self.queue.add(target.node_name)
+
+    def _use(self, pair: Pair) -> None:
+        self._pair = pair
+        self._renew()
+
+    def _trust(self, bundle: str) -> None:
+        self._authority = bundle
+        self._renew()
+
+    def _renew(self) -> None:
+        """For connections that come from now on; those that are there go on as they are."""
+        if self._pair is None:
+            return
+        try:
+            self._server.tls = context(self._pair, self._authority)
+        except ssl.SSLError as error:
+            log.warning("the client CA of this cluster cannot be used, only tokens are taken: %s", error)
+            self._server.tls = context(self._pair, "")
+
+    async def _answer(self, node: str, channel: Channel, request: Request, wanted: Route) -> Page | None:
+        match wanted:
+            case Logs():
+                await self._streaming.logs(channel, node, wanted)
+                return None
+            case Upgrade():
+                await self._streaming.upgrade(channel, node, wanted, request)
+                return None
+            case "healthz":
+                return _TEXT, b"ok"
+            case "pods":
+                return _JSON, pages.pod_list(pod.raw for pod in self._pods.on(node))
+            case "runningpods":
+                return _JSON, pages.pod_list(pod.raw for pod in self._running(node))
+            case "metrics":
+                return _METRICS, pages.metrics(node, len(self._running(node)), len(self._pods.on(node))).encode()
+            case "summary":
+                summary = pages.summary(node, await self._usage.of(node), self._deps.clock.now())
+                return _JSON, msgspec.json.encode(summary)
+            case "resource":
+                return _METRICS, pages.resource(await self._usage.of(node), self._deps.clock.now()).encode()
+            case "nothing":
+                return _METRICS, b""
+
+    def _running(self, node: str) -> list[Object]:
+        return [pod for pod in self._pods.on(node) if pod.phase == "Running"]
+
+
+def node_address(settings: Settings) -> str:
+    """Where virtual nodes are reached, empty where that is not known or no IP address."""
+    address = settings.announced_address
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(address))
+    return ""
+
+
+def _no_address(settings: Settings) -> str:
+    given = settings.announced_address
+    reason = f"{given!r} is no IP address" if given else "no address is known"
+    return f"logs and exec do not work: {reason}: set --node-address, or $VKUBELET_POD_IP from status.podIP"
+
+
+def _announced(node: Object | None) -> int | None:
+    daemons = _decoder.decode(node.raw).status.daemon_endpoints if node is not None else None
+    endpoint = daemons.kubelet_endpoint if daemons is not None else None
+    return endpoint.port if endpoint is not None else None

@@ -1,0 +1,67 @@
+"""Usage of containers over time: rates, as metrics.k8s.io tells them, become counters, as a kubelet has them. Pure.
+
+A rate is an average over a window that ends at a time of the target's clock. The counter grows by the rate times the
+time since the sample before: what was not sampled in between is taken to be like the newer sample. So a counter and
+its time are always a pair of the target's own, the same one until there is a newer sample, and never go backwards.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+LONGEST_GAP = 300.0
+"""Seconds that one sample may stand for: while nobody asks, nobody knows."""
+
+Key = tuple[str, str, str]
+"""UID of the proxy pod, UID of its chaperon, name of the container."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a container used: nanocores on average over `window` seconds until `at`, and bytes of its working set."""
+
+    at: datetime
+    window: float
+    nanocores: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A container's usage with its counter, in nanoseconds of a core."""
+
+    at: datetime
+    nanocores: int
+    memory: int
+    nanoseconds: int
+
+
+@dataclass
+class Counters:
+    """The counters of one virtual node."""
+
+    node: int = 0
+    """Of all containers that ever were, in nanoseconds of a core."""
+    _readings: dict[Key, Reading] = field(default_factory=dict)
+
+    def take(self, samples: Iterable[tuple[Key, Sample]]) -> Mapping[Key, Reading]:
+        """The readings of these containers; what is known of others is forgotten."""
+        readings = {}
+        for key, sample in samples:
+            reading, grown = _advance(self._readings.get(key), sample)
+            readings[key] = reading
+            self.node += grown
+        self._readings = readings
+        return readings
+
+
+def _advance(before: Reading | None, sample: Sample) -> tuple[Reading, int]:
+    """The reading after a sample, and by how much its counter has grown."""
+    if before is not None and sample.at <= before.at:
+        return before, 0
+    seconds = sample.window
+    if before is not None:
+        seconds = min((sample.at - before.at).total_seconds(), LONGEST_GAP)
+    grown = round(sample.nanocores * seconds)
+    total = grown + (before.nanoseconds if before is not None else 0)
+    return Reading(sample.at, sample.nanocores, sample.memory, total), grown

@@ -1,0 +1,165 @@
+"""Which delegate a request means, and whether this virtual node runs it at all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import PODS
+from agent.api.roles import SOURCE_ROLE
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
+from agent.kube.store import Key, Object, Owner
+from agent.kubelet.requests import Unacceptable
+
+_BY_NODE = "node"
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A pod in a target, as this cluster knows it: which one it has to be is known, whether it is there is not."""
+
+    target: Target
+    namespace: str
+    name: str
+    chaperon_uid: str
+    proxy: Object
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    owner_references: list[Owner] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decoder = msgspec.json.Decoder(_Pod)
+
+
+class Pods:
+    """The proxy pods of this cluster by virtual node, and their delegates."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies.store.index(_BY_NODE, lambda pod: (pod.node_name,))
+
+    def on(self, node: str) -> list[Object]:
+        """Proxy pods that are bound to a virtual node."""
+        return self._proxies.store.by_index(_BY_NODE, node)
+
+    def delegates(self, node: str) -> Iterator[Delegate]:
+        """The delegates of all proxy pods of a virtual node."""
+        target = self._deps.targets.by_node(node)
+        if target is not None:
+            for proxy in self.on(node):
+                yield from self._placed(proxy, target)
+
+    def target(self, node: str) -> Target:
+        """The target behind a virtual node. Raises Unacceptable when it is not connected."""
+        target = self._deps.targets.by_node(node)
+        if target is None:
+            raise Unacceptable(500, f"the target of node {node} is not connected: the conditions of its Target say why")
+        return target
+
+    async def find(self, node: str, pod: Key, uid: str) -> Delegate:
+        """The delegate of a pod that this virtual node runs. Raises Unacceptable, or KubeError of this cluster."""
+        proxy = self._proxies.store.get(pod)
+        if proxy is None or proxy.node_name != node:
+            # Our watch may be behind that of who asks.
+            proxy = await self._read(pod)
+        if proxy is None or proxy.node_name != node or (uid and proxy.uid != uid):
+            raise Unacceptable(404, f'pod "{"/".join(pod)}" does not run on node {node}')
+        target = self.target(node)
+        placed = list(self._placed(proxy, target))
+        if len(placed) == 1:
+            return placed[0]
+        if placed:
+            raise Unacceptable(500, f"pod {proxy.name} has more than one PodChaperon in target {target.title}")
+        if not target.ready:
+            raise Unacceptable(500, unreachable(target, target.record.message))
+        raise Unacceptable(400, f"pod {proxy.name} has no delegate in target {target.title} (any more)")
+
+    async def check(self, delegate: Delegate, container: str) -> None:
+        """See that the delegate is there, is that chaperon's own, and has the container. Raises Unacceptable."""
+        target, name = delegate.target, delegate.name
+        try:
+            raw = await target.cluster.client.get_raw(PODS, name, delegate.namespace)
+        except NotFound as error:
+            message = f"the delegate {delegate.namespace}/{name} does not exist in target {target.title} yet"
+            raise Unacceptable(400, message) from error
+        except KubeError as error:
+            if isinstance(error, Unreachable):
+                target.doubt()
+            raise Unacceptable(*refusal(target, delegate.namespace, error, "get", "pods")) from error
+        pod = _decoder.decode(raw)
+        owners = pod.metadata.owner_references or ()
+        if not any(owner.controller and owner.uid == delegate.chaperon_uid for owner in owners):
+            message = f"pod {delegate.namespace}/{name} in target {target.title} is not the delegate of this pod"
+            raise Unacceptable(400, message)
+        if container and container not in _containers(pod):
+            message = f'container "{container}" not found in pod {delegate.proxy.name} (it has: {_listed(pod)})'
+            raise Unacceptable(400, message)
+
+    def _placed(self, proxy: Object, target: Target) -> Iterator[Delegate]:
+        for placed in self._deps.chaperons.of(proxy.key):
+            chaperon = placed.chaperon
+            if placed.target is target and chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid:
+                yield Delegate(target, chaperon.namespace, chaperon.name, chaperon.uid, proxy)
+
+    async def _read(self, pod: Key) -> Object | None:
+        try:
+            return Object(PODS, await self._deps.local.client.get_raw(PODS, pod[1], pod[0]))
+        except NotFound:
+            return None
+
+
+def refusal(target: Target, namespace: str, error: KubeError, verb: str, resource: str) -> tuple[int, str]:
+    """Status and message for an error of the target: what an API server passes on to who asked.
+
+    Of 404 and 503 API servers keep only the number, so that the message would be lost.
+    """
+    where = f"in namespace {namespace}" if namespace else "in all namespaces"
+    match error:
+        case Forbidden():
+            return 403, (
+                f'this cluster may not "{verb}" {resource} {where} of target {target.title}:'
+                f" grant it there (ClusterRole {SOURCE_ROLE}) ({error})"
+            )
+        case Unauthorized():
+            return 500, f"target {target.title} refuses the credentials: renew the kubeconfig Secret ({error})"
+        case Unreachable():
+            return 500, unreachable(target, str(error))
+        case _:
+            pass
+    status = getattr(error, "status", 500)
+    return (400 if 400 <= status < 500 else 500), f"target {target.title}: {error}"
+
+
+def unreachable(target: Target, why: str) -> str:
+    """What is said while a target does not answer."""
+    return f"target {target.title} does not answer: {why}"
+
+
+def _containers(pod: _Pod) -> list[str]:
+    spec = pod.spec
+    groups = (spec.init_containers, spec.containers, spec.ephemeral_containers)
+    return [container.name for group in groups for container in group or ()]
+
+
+def _listed(pod: _Pod) -> str:
+    return ", ".join(_containers(pod))

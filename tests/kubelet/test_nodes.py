@@ -1,0 +1,118 @@
+"""Certificate and ports of virtual nodes, with a real signer or none."""
+
+import asyncio
+import base64
+import ssl
+
+import pytest
+
+from agent.api.kinds import CERTIFICATE_REQUESTS, EVENTS, NODES, PODS
+from agent.api.names import virtual_node
+from agent.kube.client import Client
+from agent.kubelet import certificate
+from agent.sandbox import Cluster
+from tests.controllers.rooms import eventually, running
+from tests.controllers.targets import add, kubeconfig, tear_away
+from tests.kubelet.places import Kubelet, host_facing, place, remove, upgraded
+from tests.kubelet.scenes import ROOMS, Scene, condition, ready, served
+from tests.runtime.test_health import free_port
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster]
+
+
+class Renewals:
+    """The first certificate is renewed at once, the others are not."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, *args: object) -> float:
+        self.asked += 1
+        return 2.0 if self.asked == 1 else 1_000.0
+
+
+@pytest.fixture
+def renewals(monkeypatch: pytest.MonkeyPatch) -> Renewals:
+    renewals = Renewals()
+    monkeypatch.setattr(certificate, "renew_in", renewals)
+    return renewals
+
+
+async def test_the_serving_certificate_is_signed_and_renewed_with_connections_open(
+    renewals: Renewals, scene: Scene, cluster: Cluster
+) -> None:
+    query = [("container", "main"), ("command", "sh"), ("stdin", "true"), ("stdout", "true")]
+    answer = await upgraded(scene.client, scene.path("exec"), query)
+    assert answer.status == 101
+    await until(lambda: renewals.asked == 2)
+    assert await scene.logs() == scene.kubelet.log
+    answer.channel.send(b"still there|")
+    assert await answer.channel.read_until(b"|", 100) == b"still there|"
+    answer.channel.close()
+    # It blocks, and is answered by this very process.
+    presented = await asyncio.to_thread(ssl.get_server_certificate, (scene.address, scene.port()))
+    issued = [each["status"].get("certificate") for each in await scene.client.list(CERTIFICATE_REQUESTS)]
+    der = [ssl.PEM_cert_to_DER_cert(base64.b64decode(each).decode()) for each in issued if each]
+    assert ssl.PEM_cert_to_DER_cert(presented) in der
+
+
+async def test_a_node_keeps_its_port_over_restarts_of_the_agent(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    address = host_facing(cluster)
+    first = free_port(address)
+    ports = []
+    for _ in range(2):
+        async with running(cluster, *ROOMS, node_address=address, kubelet_port=first):
+            for name in ("c2", "c1") if not ports else ():
+                await add(client, namespace, name, kubeconfig(cluster))
+                await served(client, virtual_node(namespace, name))
+            found = [await served_port(client, virtual_node(namespace, name)) for name in ("c1", "c2")]
+            ports.append(found)
+    assert ports[0] == ports[1]
+    assert len(set(ports[0])) == 2
+    await tear_away(client, namespace)
+
+
+async def served_port(client: Client, node: str) -> int:
+    await served(client, node)
+    port: int = (await client.get(NODES, node))["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    return port
+
+
+async def test_where_nobody_signs_a_condition_and_an_event_say_so_and_the_rest_works(
+    cluster: Cluster, client: Client, namespace: str, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificate, "SIGN_SECONDS", 0.5)
+    address = host_facing(cluster)
+    settings = {"node_address": address, "kubelet_port": free_port(address), "kubelet_signer": "example.com/nobody"}
+    node = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, **settings) as deps:
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        found = await condition(client, node, "False")
+        assert found["reason"] == "NoCertificate"
+        assert "signer example.com/nobody has not signed" in found["message"]
+        await eventually(lambda: warned(client, node))
+        await eventually(lambda: ready(deps, (namespace, "c1")))
+        await place(client, deps, namespace, "web", node, kubelet)
+        log = await client.session.request("GET", PODS.path(namespace, "web", "log"), params={"container": "main"})
+        assert log == kubelet.log
+    await remove(client, namespace)
+    await tear_away(client, namespace)
+
+
+async def warned(client: Client, node: str) -> bool:
+    events = await client.list(EVENTS, "default", fields=f"involvedObject.name={node},reason=NoCertificate")
+    return bool(events)
+
+
+async def test_without_an_address_a_condition_says_what_to_set(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ROOMS, node_address="somewhere"):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        found = await condition(client, virtual_node(namespace, "c1"), "False")
+        assert found["reason"] == "NoAddress"
+        assert "--node-address" in found["message"]
+    await tear_away(client, namespace)

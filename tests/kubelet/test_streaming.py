@@ -1,0 +1,145 @@
+"""Logs and upgraded connections, asked of a real API server: they reach the delegate, or say why not."""
+
+import secrets
+
+import pytest
+
+from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS, SERVICE_ACCOUNTS
+from agent.clusters.deps import Deps
+from agent.kube.errors import BadRequest, Forbidden, ServerError
+from agent.sandbox import Cluster
+from agent.sandbox.objects import token
+from tests.controllers.rooms import eventually
+from tests.controllers.targets import kubeconfig, rewrite
+from tests.kubelet.places import make_delegate, refusal, upgraded
+from tests.kubelet.scenes import Scene
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster]
+
+
+async def test_logs_come_from_the_delegate_with_every_option(scene: Scene) -> None:
+    scene.kubelet.log = b"one\ntwo\n"
+    options = {
+        "follow": "true",
+        "previous": "true",
+        "timestamps": "true",
+        "tailLines": "0",
+        "limitBytes": "1000",
+        "sinceSeconds": "5",
+    }
+    assert await scene.logs(**options) == b"one\ntwo\n"
+    path, query = scene.kubelet.asked[-1]
+    name = scene.web.delegate["metadata"]["name"]
+    assert path == f"/containerLogs/{scene.namespace}/{name}/main"
+    assert options.items() <= dict(query).items()
+
+
+async def test_a_large_log_arrives_whole(scene: Scene) -> None:
+    scene.kubelet.log = secrets.token_bytes(1 << 20) * 16
+    assert await scene.logs() == scene.kubelet.log
+
+
+@pytest.mark.parametrize("protocol", ["SPDY/3.1", "websocket"])
+async def test_exec_reaches_the_delegate_and_bytes_go_both_ways(scene: Scene, protocol: str) -> None:
+    query = [("container", "side"), ("command", "sh"), ("command", "a b&c"), ("stdin", "true"), ("stdout", "true")]
+    answer = await upgraded(scene.client, scene.path("exec"), query, protocol)
+    assert answer.status == 101
+    data = secrets.token_bytes(100_000)
+    for _ in range(10):
+        answer.channel.send(data)
+    assert await answer.channel.read_until(data[-50:], len(data)) == data
+    path, asked = scene.kubelet.asked[-1]
+    assert path == f"/exec/{scene.namespace}/{scene.web.delegate['metadata']['name']}/side"
+    assert [value for key, value in asked if key == "command"] == ["sh", "a b&c"]
+    assert {("input", "1"), ("output", "1")} <= set(asked)
+    answer.channel.close()
+    await until(lambda: scene.kubelet.open == 0)
+
+
+async def test_a_client_that_vanishes_leaves_nothing_open(scene: Scene) -> None:
+    answers = []
+    for sub in ("exec", "attach", "portforward"):
+        query = [("container", "main"), ("command", "sh"), ("stdin", "true"), ("stdout", "true")]
+        answers.append(await upgraded(scene.client, scene.path(sub), query if sub != "portforward" else []))
+        assert answers[-1].status == 101
+    await until(lambda: scene.kubelet.open == 3)
+    for answer in answers:
+        answer.channel.abort()
+    await until(lambda: scene.kubelet.open == 0)
+
+
+async def test_no_request_reaches_a_pod_that_this_virtual_node_does_not_run(scene: Scene) -> None:
+    who = await scene.account(proxy=["get", "create"])
+    namespace, web = scene.namespace, scene.web
+    for target, pod in (
+        ("c2", "web"),
+        ("c1", web.delegate["metadata"]["name"]),
+        ("c1", "nobody"),
+    ):
+        status, text = await scene.ask(f"/containerLogs/{namespace}/{pod}/main", who, target=target)
+        assert (status, "does not run on node" in text) == (404, True)
+        path = f"/exec/{namespace}/{pod}/main?command=sh&output=1"
+        assert (await scene.ask(path, who, target=target, method="POST"))[0] == 404
+    other = f"/exec/{namespace}/web/another-uid/main?command=sh&output=1"
+    assert (await scene.ask(other, who, method="POST"))[0] == 404
+    # A pod that somebody else made in the target, of the delegate's name.
+    await scene.client.delete(PODS, web.delegate["metadata"]["name"], namespace, grace=0)
+    await make_delegate(scene.client, web.chaperon, scene.kubelet, foreign=True)
+    with pytest.raises(BadRequest, match="is not the delegate of this pod"):
+        await scene.logs()
+    assert scene.kubelet.asked == []
+
+
+async def test_what_keeps_a_request_from_its_pod_is_told(scene: Scene) -> None:
+    who = await scene.account(proxy=["get"])
+    status, text = await scene.ask(f"/containerLogs/{scene.namespace}/web/nope", who)
+    assert (status, text) == (400, 'container "nope" not found in pod web (it has: main, side)')
+    name = scene.web.delegate["metadata"]["name"]
+    await scene.client.delete(PODS, name, scene.namespace, grace=0)
+    with pytest.raises(BadRequest, match=f"the delegate {scene.namespace}/{name} does not exist in target c1 yet"):
+        await scene.logs()
+    await scene.client.delete(CHAPERONS, scene.web.chaperon["metadata"]["name"], scene.namespace)
+    await until(lambda: not scene.deps.chaperons.of((scene.namespace, "web")))
+    with pytest.raises(BadRequest, match="pod web has no delegate in target c1"):
+        await scene.logs()
+
+
+async def test_a_target_that_does_not_answer_is_named(scene: Scene, cluster: Cluster) -> None:
+    closed = kubeconfig(cluster, server="https://127.0.0.1:1")
+    await rewrite(scene.client, scene.namespace, "c1", closed)
+    await eventually(lambda: unready(scene.deps, (scene.namespace, "c1")))
+    with pytest.raises(ServerError, match="target c1 does not answer"):
+        await scene.logs()
+    assert "target c1 does not answer" in await refusal(scene.client, scene.path("exec"))
+
+
+async def unready(deps: Deps, key: tuple[str, str]) -> bool:
+    target = deps.targets.get(key)
+    return target is not None and not target.ready
+
+
+async def test_a_verb_that_the_target_does_not_grant_is_named(scene: Scene, cluster: Cluster) -> None:
+    name = f"{scene.namespace}-source"
+    read = {"apiGroups": ["multicluster.admiralty.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    await scene.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": scene.namespace}})
+    await scene.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": [read, pods]})
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": scene.namespace}],
+    }
+    await scene.client.create(CLUSTER_ROLE_BINDINGS, binding)
+    user = {"token": await token(scene.client, scene.namespace, name)}
+    await rewrite(scene.client, scene.namespace, "c1", kubeconfig(cluster, user=user))
+    await eventually(lambda: reconnected(scene.deps, (scene.namespace, "c1")))
+    with pytest.raises(Forbidden, match=r'may not "get" pods/log in namespace .* of target c1: grant it there'):
+        await scene.logs()
+    assert 'may not "create" pods/exec' in await refusal(scene.client, scene.path("exec"))
+
+
+async def reconnected(deps: Deps, key: tuple[str, str]) -> bool:
+    target = deps.targets.get(key)
+    bearer = await target.cluster.client.session.connection.auth.header() if target is not None else None
+    return bool(target is not None and target.ready and bearer and deps.chaperons.of((key[0], "web")))
