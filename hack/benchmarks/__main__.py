@@ -16,6 +16,7 @@ from hack.benchmarks import report
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.idle import idle
+from hack.benchmarks.logs import logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.services import services
@@ -54,6 +55,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = mixed(options.pods, options.big, progress=progress)
         case "services":
             work = services(options.pods, progress)
+        case "logs":
+            work = logs(progress)
         case _:
             work = idle(progress)
     return asyncio.run(_until_signal(work))
@@ -77,7 +80,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     places.add_argument("--pods", type=_count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
     shared = benchmarks.add_parser("services", help="100 Services: from the last pod Ready to all EndpointSlices right")
     shared.add_argument("--pods", type=_count, default=1000, metavar="N", help="how many pods (default 1000)")
-    for parser_ in (bursts, mixes, idles, places, shared):
+    streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
+    for parser_ in (bursts, mixes, idles, places, shared, streams):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

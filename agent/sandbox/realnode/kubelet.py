@@ -42,6 +42,8 @@ def config(cluster: ClusterPlan, pki: Path, cgroup: str) -> str:
         # The disk belongs to the machine: its being full is no reason to evict pods, and no image could come again.
         "evictionHard": {"memory.available": "32Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
+        # By default a log of 10 MiB is rotated away, and kubectl logs shows what is left.
+        "containerLogMaxSize": "4Gi",
         "maxPods": cluster.nodes.pods,
         "syncFrequency": SYNC_PERIOD,
         "serializeImagePulls": False,
