@@ -68,7 +68,7 @@ def test_every_object_is_there_once_with_namespace_and_labels(settings: tuple[st
     assert len(keys) == len(set(keys))
     for each in objects:
         where = each["metadata"].get("namespace")
-        assert where in ((NAMESPACE, "kube-node-lease") if helm.is_namespaced(each) else (None,))
+        assert where in ((NAMESPACE, "kube-node-lease", "kube-system") if helm.is_namespaced(each) else (None,))
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/instance"] == "flotilla"
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
