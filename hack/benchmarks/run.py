@@ -130,9 +130,10 @@ async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
 
 
 async def _is_empty(lab: Lab, load: Load) -> bool:
-    for kind in (DEPLOYMENTS, REPLICA_SETS, PODS):
-        labels = f"{APP}={load.name}" if kind is not DEPLOYMENTS else ""
-        if (await lab.source.list_raw(kind, load.namespace, labels=labels))[1]:
+    if (await lab.source.list_raw(DEPLOYMENTS, load.namespace, fields=f"metadata.name={load.name}"))[1]:
+        return False
+    for kind in (REPLICA_SETS, PODS):
+        if (await lab.source.list_raw(kind, load.namespace, labels=f"{APP}={load.name}"))[1]:
             return False
     return not load.elected or all([await _is_target_empty(target, load) for target in lab.targets])
 
