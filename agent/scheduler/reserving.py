@@ -15,11 +15,12 @@ from agent.scheduler.couriers import Couriers, Drop, Send, parent_uid
 from agent.scheduler.metrics import REFUSALS
 from agent.scheduler.ranked import WAITING
 from agent.scheduler.scene import Scene
-from agent.scheduler.sighting import Sighting, see
+from agent.scheduler.sighting import NEGATIVE, Sighting, see
 from agent.scheduler.writes import Writes
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import UNROOMY, Ranking
 
+_UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
 _CROWDED_SECONDS = 0.1
 
@@ -45,21 +46,23 @@ class Reserving:
     async def step(self, pod: Object, gate: room.Gate = room.OPEN) -> float | None:
         """All steps that can be taken now."""
         try:
-            view, ranking = self.view(pod, gate)
+            view, ranking = self.view(pod, gate, order=False)
         except InvalidPod as error:
             await self._writes.say(pod.decode(), f"{error}")
             return None
         return await self._take(pod, view, ranking)
 
-    def view(self, pod: Object, gate: room.Gate = room.OPEN) -> tuple[room.View, Ranking]:
+    def view(self, pod: Object, gate: room.Gate = room.OPEN, *, order: bool = True) -> tuple[room.View, Ranking]:
         """What the decision is made from.
 
+        :param order: whether the order of the targets is wanted also where it decides nothing
         :raises InvalidPod: if the pod's manifest is unusable
         """
-        _, ranking = self._scene.ranking(pod)
         claim = pod.known.claim
         target = self._targets.by_node(claim)
         sightings = self._sightings(pod)
+        settled = target is not None and target.ready and _goes_well(pod, sightings)
+        ranking = _UNASKED if settled and not order else self._scene.ranking(pod)[1]
         view = room.View(
             claim=claim,
             claim_uid=pod.known.claim_uid,
@@ -192,6 +195,12 @@ class Reserving:
         if await self._writes.say(pod.decode(), text):
             for _, verdict in ranking.refused:
                 REFUSALS.labels(verdict.reason).inc()
+
+
+def _goes_well(pod: Object, sightings: tuple[Sighting, ...]) -> bool:
+    """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
+    uid = pod.known.claim_uid
+    return bool(uid) and any(s.uid == uid and s.state not in NEGATIVE for s in sightings)
 
 
 def _order(ranking: Ranking, sightings: tuple[Sighting, ...]) -> tuple[str, ...]:
