@@ -115,6 +115,9 @@ LABEL_SERVICE_NAME = "kubernetes.io/service-name"
 LABEL_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_MANAGER = "endpointslice-controller.flotilla"
 
+UNINSTALL_POLICY = "uninstall-policy"
+"""Annotation of the agent's Deployment (suffix): refuse, delete or orphan, over what the chart was installed with."""
+
 WEIGHT = "weight"
 """Annotation of a Target (suffix): -100 to 100, how much it is preferred over others."""
 

@@ -80,22 +80,46 @@ class Uninstaller:
 
     async def run(self) -> None:
         """Do it. Raises Refused, having changed nothing under policy `refuse`; KubeError."""
+        self._policy = await self._chosen()
         proxies, chaperons = await self._proxies(), await self._list(CHAPERONS)
         if (proxies or chaperons) and self._policy is Policy.REFUSE:
-            raise Refused(_refusal(proxies, chaperons))
+            raise Refused(self._refusal(proxies, chaperons))
         if proxies and self._policy is Policy.DELETE:
             await self._delete_proxies(proxies)
         stopped = await self._stop("webhook")
         if self._policy is Policy.REFUSE and (proxies := await self._proxies()):
             # Made between the first look and the end of the webhook; from now on there can be no more.
             await self._scale(stopped)
-            raise Refused(_refusal(proxies, []))
+            raise Refused(self._refusal(proxies, []))
         await self._stop("agent")
         if chaperons and self._policy is Policy.DELETE:
             # Its agent has stopped: the sources take the cluster for lost, and go elsewhere.
             await self._delete_all(CHAPERONS, chaperons, propagation=True)
             await self._gone("delegates of other clusters", lambda: self._left(CHAPERONS, chaperons))
         await self._clean()
+
+    async def _chosen(self) -> Policy:
+        """The policy that somebody has put on the agent's Deployment: after a refusal Helm upgrades no more."""
+        for deployment in await self._deployments("agent"):
+            text = names.annotation(deployment["metadata"].get("annotations"), names.UNINSTALL_POLICY)
+            if text is not None and text not in set(Policy):
+                where = f"{self._namespace}/{deployment['metadata']['name']}"
+                known = ", ".join(Policy)
+                raise Refused(
+                    f"Deployment {where}: {names.SHORT_PREFIX}{names.UNINSTALL_POLICY}={text} is none of {known}"
+                )
+            if text is not None:
+                return Policy(text)
+        return self._policy
+
+    async def _deployments(self, component: str) -> list[Raw]:
+        return await self._client.list(DEPLOYMENTS, self._namespace, labels=self._labels(component))
+
+    def _labels(self, component: str) -> str:
+        return (
+            "app.kubernetes.io/name=flotilla"
+            f",app.kubernetes.io/instance={self._release},app.kubernetes.io/component={component}"
+        )
 
     async def _delete_proxies(self, proxies: list[Raw]) -> None:
         """The agent still runs, and takes the delegates away. What is made anew meanwhile is no proxy pod any more."""
@@ -108,23 +132,40 @@ class Uninstaller:
 
     async def _stop(self, component: str) -> dict[str, int]:
         """Scale a component's Deployments to nothing and wait until its pods are gone; how many there were of each."""
-        chosen = (
-            "app.kubernetes.io/name=flotilla"
-            f",app.kubernetes.io/instance={self._release},app.kubernetes.io/component={component}"
-        )
-        found = await self._client.list(DEPLOYMENTS, self._namespace, labels=chosen)
+        found = await self._deployments(component)
         replicas = {each["metadata"]["name"]: each["spec"].get("replicas", 1) for each in found}
         running = [name for name, count in replicas.items() if count]
         if running:
             self._say(f"stopping {', '.join(running)}")
         await self._scale(dict.fromkeys(running, 0))
-        await self._gone(f"pods of the {component}", lambda: self._client.list(PODS, self._namespace, labels=chosen))
+        await self._gone(
+            f"pods of the {component}", lambda: self._client.list(PODS, self._namespace, labels=self._labels(component))
+        )
         return replicas
 
     async def _scale(self, replicas: dict[str, int]) -> None:
         for name, count in replicas.items():
             body = {"spec": {"replicas": count}}
             await self._client.patch(DEPLOYMENTS, name, body, self._namespace, sub="scale")
+
+    def _refusal(self, proxies: list[Raw], chaperons: list[Raw]) -> str:
+        found = []
+        if proxies:
+            found.append(f"{_count(proxies, 'proxy pod')} of this cluster ({_some(proxies)})")
+        if chaperons:
+            sources = {
+                (each["metadata"].get("labels") or {}).get(names.LABEL_PARENT_CLUSTER_NAME) for each in chaperons
+            }
+            whose = ", ".join(sorted(name for name in sources if name)) or "other clusters"
+            found.append(f"{_count(chaperons, 'pod')} of {whose} ({_some(chaperons)})")
+        key = f"{names.SHORT_PREFIX}{names.UNINSTALL_POLICY}"
+        return (
+            f"nothing was changed: {' and '.join(found)} would be stranded. Delete them first (those of other clusters:"
+            " remove the Target there), or say what becomes of them: `kubectl"
+            f" -n {self._namespace} annotate deployment -l {self._labels('agent')} {key}=delete` deletes them with"
+            f" their delegates, `{key}=orphan` leaves them, and they may run twice; then uninstall again."
+            " To keep Flotilla instead, see `helm history` and roll back to the last revision"
+        )
 
     async def _clean(self) -> None:
         """Take away what the agents made, and let go of what they held."""
@@ -208,21 +249,6 @@ def _released(metadata: Raw, label: str) -> Raw:
     if label and label in (metadata.get("labels") or {}):
         body["labels"] = {label: None}
     return body | {"resourceVersion": metadata["resourceVersion"]} if body else {}
-
-
-def _refusal(proxies: list[Raw], chaperons: list[Raw]) -> str:
-    found = []
-    if proxies:
-        found.append(f"{_count(proxies, 'proxy pod')} of this cluster ({_some(proxies)})")
-    if chaperons:
-        sources = {each["metadata"].get("labels", {}).get(names.LABEL_PARENT_CLUSTER_NAME) for each in chaperons}
-        whose = ", ".join(sorted(name for name in sources if name)) or "other clusters"
-        found.append(f"{_count(chaperons, 'pod')} of {whose} ({_some(chaperons)})")
-    return (
-        f"nothing was changed: {' and '.join(found)} would be stranded. Delete them first (those of other clusters:"
-        " remove the Target there), or say what becomes of them: `helm upgrade --reuse-values --set"
-        " uninstall.policy=delete` deletes them with their delegates, `orphan` leaves them, and they may run twice"
-    )
 
 
 def _count(objects: list[Raw], noun: str) -> str:

@@ -17,7 +17,7 @@ Raw = dict[str, Any]
 
 CHART = REPOSITORY / "charts" / "flotilla"
 NAMESPACE = "flotilla-system"
-_SECONDS = 120
+_SECONDS = 400
 _CLUSTER_SCOPED = {
     "ClusterRole",
     "ClusterRoleBinding",

@@ -144,7 +144,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself"}
-    rendered = roles_of(template("uninstall.policy=delete"), account.name)
+    rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
 

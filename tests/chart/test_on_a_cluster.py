@@ -21,7 +21,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.cli.uninstall import Policy, Uninstaller
+from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
@@ -126,7 +126,13 @@ async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, cl
             "metadata": {"name": "admiralty-controller-manager"},
         }
         await client.create(LEASES, lease, NAMESPACE)
+        annotated: Any = {"metadata": {"annotations": {"multicluster/uninstall-policy": "perhaps"}}}
+        await client.patch(DEPLOYMENTS, "flotilla-agent", annotated, NAMESPACE)
         said: list[str] = []
+        with pytest.raises(Refused, match="uninstall-policy=perhaps is none of refuse, delete, orphan"):
+            await Uninstaller(client, Policy.ORPHAN, NAMESPACE, "flotilla").run()
+        annotated["metadata"]["annotations"]["multicluster/uninstall-policy"] = None
+        await client.patch(DEPLOYMENTS, "flotilla-agent", annotated, NAMESPACE)
         await Uninstaller(client, Policy.REFUSE, NAMESPACE, "flotilla", say=said.append).run()
         assert said[:2] == ["stopping flotilla-webhook", "stopping flotilla-agent"]
         assert await client.list(PODS, NAMESPACE, labels="app.kubernetes.io/name=flotilla") == []

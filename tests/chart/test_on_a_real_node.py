@@ -28,7 +28,7 @@ FLAGS = (str(CHART), "-n", NAMESPACE, "--wait", "--timeout=4m")
 VALUES = {
     "clusterName": "one",
     "image.repository": IMAGE,
-    "image.tag": "1",
+    "image.tag": "test",
     "candidateScheduler.enabled": "true",
     "candidateScheduler.image.repository": SCHEDULER,
     "candidateScheduler.image.tag": "v1",
@@ -45,7 +45,7 @@ async def one(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster
     async with Sandbox(tmp_path_factory.mktemp("real") / "one", ["one"], "real:1", agents=False) as sandbox:
         await clear(sandbox["one"])
         scheduler = Path(sandbox.plan.programs["kube-scheduler"])
-        own = await asyncio.to_thread(ownimage.build, sandbox.directory / "own.tar", f"{IMAGE}:1")
+        own = await asyncio.to_thread(ownimage.build, sandbox.directory / "own.tar", f"{IMAGE}:test")
         other = await asyncio.to_thread(
             ownimage.build_program, scheduler, sandbox.directory / "scheduler.tar", f"{SCHEDULER}:v1"
         )
@@ -142,14 +142,17 @@ async def test_from_installation_to_the_end(one: Cluster, client: Client) -> Non
         ]
         assert refused == []
 
-    with pytest.raises(helm.Failed, match="pre-delete"):
+    with pytest.raises(helm.Failed, match="job flotilla-uninstall failed"):
         await call(one, "uninstall", "flotilla", "-n", NAMESPACE)
     why = await kubectl(one, "-n", NAMESPACE, "logs", "job/flotilla-uninstall")
     assert "nothing was changed: 4 proxy pods of this cluster" in why
     assert await all_run()
     assert await delegates(client) == before
 
-    await call(one, "upgrade", "flotilla", *FLAGS, "--reuse-values", "--set", "uninstall.policy=delete")
+    # After a refusal Helm upgrades no more, unless one rolls back; what was said can be said to the cluster as well.
+    await kubectl(
+        one, "-n", NAMESPACE, "annotate", "deployment", "flotilla-agent", "multicluster/uninstall-policy=delete"
+    )
     await call(one, "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--timeout=5m")
     assert await proxies(client) == []
     assert await delegates(client) == {}

@@ -130,7 +130,9 @@ async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
 ) -> None:
     await furnish(admin, namespace)
     await proxy(admin, namespace, "web")
-    with pytest.raises(Refused, match=r"1 proxy pod of this cluster \(uninstall/web\).*uninstall\.policy=delete"):
+    with pytest.raises(
+        Refused, match=r"1 proxy pod of this cluster \(uninstall/web\).*multicluster/uninstall-policy=delete"
+    ):
         await uninstaller(client, Policy.REFUSE, namespace).run()
     assert (await admin.get(TARGETS, "us", namespace))["metadata"]["finalizers"] == [names.FINALIZER_DRAIN]
     assert await exists(admin, NODES, "admiralty-us")
