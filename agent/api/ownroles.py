@@ -75,6 +75,7 @@ SUMMARY = "what other clusters are told of this one"
 PROPERTIES = "properties of this cluster"
 SOURCE = "rights of other clusters"
 SELF_TARGETS = "this cluster as a target of its own"
+ACCOUNTS_READ = "service accounts of Sources, and those that follow pods"
 FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
 SHARE = "services and ingresses across clusters"
@@ -142,7 +143,8 @@ AGENT = Account(
             *_grants(SOURCES, "patch", SOURCE, sub="status"),
             *_grants(CLUSTER_SOURCES, "get list watch", SOURCE),
             *_grants(CLUSTER_SOURCES, "patch", SOURCE, sub="status"),
-            *_grants(SERVICE_ACCOUNTS, "get list watch create", SOURCE),
+            *_grants(SERVICE_ACCOUNTS, "create", SOURCE),
+            *_grants(SERVICE_ACCOUNTS, "get list watch", ACCOUNTS_READ),
             *_grants(ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
             *_grants(CLUSTER_ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
             *_grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, CLUSTER_SUMMARY_VIEWER_ROLE)),
