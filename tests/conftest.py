@@ -20,13 +20,6 @@ def pytest_configure() -> None:
     asyncio.set_event_loop(None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, one has all tests that share the fleet; the others take file by file."""
-    for item in items:
-        group = "fleet" if item.path.parent.name == "e2e" else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     """One real cluster with one fake node and our CRDs, without agent and webhook."""
