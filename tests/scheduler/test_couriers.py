@@ -13,6 +13,7 @@ from agent.sandbox import Cluster, Sandbox
 from agent.scheduler import couriers
 from tests.controllers.rooms import eventually
 from tests.scheduler.reserving import Stage, add_namespace, stage
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -85,7 +86,9 @@ async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Ope
         await at.pod("one")
         await at.candidates(2, reserved=True)
         at.relays["us"].cut()
+        await until(lambda: not at.targets["us"].ready)
         at.near.mend()
+        at.near.break_streams()
         assert await at.run(1) == {"one": "eu"}
         assert len(await at.chaperons("us")) == 1
         at.relays["us"].mend()

@@ -69,6 +69,7 @@ async def test_none_gets_leave_before_all_are_claimed(opened: Open) -> None:
         await asyncio.sleep(1.0)
         assert allowed(await at.chaperons()) == 0
         at.near.mend()
+        at.near.break_streams()
         await at.settled(3)
 
 
@@ -86,6 +87,7 @@ async def test_claims_are_given_back_when_the_last_one_cannot_be_had(opened: Ope
         await eventually(two)
         await eventually(none)
         at.near.mend()
+        at.near.break_streams()
         await at.settled(3)
 
 

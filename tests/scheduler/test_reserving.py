@@ -186,6 +186,7 @@ async def test_a_pod_deleted_while_its_candidates_are_reserved_leaves_none(opene
         await at.candidates(2 * len(PODS_AT_ONCE), reserved=True)
         await at.delete(*PODS_AT_ONCE)
         at.near.mend()
+        at.near.break_streams()
         await at.empty()
 
 
