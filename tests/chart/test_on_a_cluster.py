@@ -156,7 +156,7 @@ async def trust(client: Client) -> None:
 
 
 async def until_gone(read: Callable[[], Any]) -> None:
-    """Wait until an object cannot be read any more; the test's own timeout is the limit."""
+    """Wait until an object cannot be read any more."""
     while True:
         try:
             await read()

@@ -71,6 +71,12 @@ class Command:
         return errors
 
 
+def untold(pod: Raw) -> Raw:
+    """A pod without what agents and schedulers go on telling of it."""
+    metadata = {key: pod["metadata"].get(key) for key in ("name", "uid", "labels", "annotations", "finalizers")}
+    return {"metadata": metadata, "spec": pod["spec"]}
+
+
 @contextlib.asynccontextmanager
 async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Command]:
     """Targets `me`, the cluster itself, and `far`, the same by its kubeconfig; both ready."""
@@ -122,7 +128,7 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
         await create(client, elected("gated", namespace, schedulingGates=[{"name": "flotilla.test/gate"}]))
         web = await pod_where(client, namespace, "web", phase="Running")
         await waits(client, namespace, "huge")
-        before = {pod["metadata"]["name"]: pod for pod in await client.list(PODS, namespace)}
+        before = [untold(pod) for pod in await client.list(PODS, namespace)]
 
         account = await command.read("web")
         where = account["bound"]
@@ -157,8 +163,7 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
 
         delegate = where["delegate"]
         assert "is a delegate" in await command.refused(delegate)
-        after = {pod["metadata"]["name"]: pod for pod in await client.list(PODS, namespace)}
-        assert before == after
+        assert before == [untold(pod) for pod in await client.list(PODS, namespace)]
 
 
 async def test_pods_that_are_not_ours_get_the_remedy(cluster: Cluster, client: Client, namespace: str) -> None:

@@ -28,6 +28,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -66,15 +67,15 @@ async def namespace(admin: Client) -> AsyncIterator[str]:
     await admin.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
     await account(admin, name)
     yield name
-    for pod in await admin.list(PODS, name):
-        await admin.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, name)
+    for kind in (PODS, TARGETS, SECRETS):
+        for obj in await admin.list(kind, name):
+            await admin.patch(kind, obj["metadata"]["name"], {"metadata": {"finalizers": None}}, name)
     await admin.delete(NAMESPACES, name)
-    while True:
-        try:
-            await admin.get(NAMESPACES, name)
-        except NotFound:
-            return
-        await asyncio.sleep(0.1)
+    await until(lambda: gone(admin, NAMESPACES, name), 60)
+
+
+async def gone(admin: Client, kind: Kind, name: str) -> bool:
+    return not await exists(admin, kind, name)
 
 
 async def account(admin: Client, namespace: str) -> None:
@@ -110,7 +111,7 @@ async def furnish(admin: Client, namespace: str) -> None:
         "kind": "ClusterSummary",
         "metadata": {"name": names.SUMMARY_NAME},
     }
-    await admin.create(CLUSTER_SUMMARIES, summary)
+    await apply(admin, CLUSTER_SUMMARIES, summary)
 
 
 async def exists(admin: Client, kind: Kind, name: str, namespace: str | None = None) -> bool:
