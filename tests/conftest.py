@@ -1,11 +1,13 @@
 """What tests of every room share: real clusters, started when the first test asks for one."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
@@ -14,9 +16,16 @@ from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.waiting import until
 
+settings.register_profile("same", derandomize=True)
+settings.register_profile("search", print_blob=True)
+
 
 def pytest_configure() -> None:
-    """Say that there is no event loop yet: else looptime has asyncio make one that nobody closes."""
+    """Every run tries the same examples, but with HYPOTHESIS_PROFILE=search, which tries others each time.
+
+    There is no event loop yet: else looptime has asyncio make one that nobody closes.
+    """
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
     asyncio.set_event_loop(None)
 
 

@@ -30,7 +30,11 @@ async def nodes(fleet: Fleet, namespace: str) -> AsyncIterator[dict[str, str]]:
 
 
 async def deploy(fleet: Fleet, namespace: str) -> None:
-    """A Deployment on both targets, and a budget that lets one pod of it be away."""
+    """A Deployment on both targets, and a budget that lets one pod of it be away.
+
+    What other tests have left behind goes first: a target that still has more of it than the other gets no pod.
+    """
+    await fleet.all_gone()
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", REPLICAS), namespace)
     budget = {
         "apiVersion": BUDGETS.api_version,

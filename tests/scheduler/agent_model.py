@@ -6,7 +6,7 @@ from agent.api import names
 from agent.scheduler import group as groups
 from agent.scheduler import reserve
 from agent.scheduler import reservesteps as steps
-from agent.scheduler.groupturns import Limits, Memory, Stage
+from agent.scheduler.groupturns import Limits, Memory
 from agent.scheduler.groupview import Group, Member
 from agent.scheduler.sighting import Sighting, see
 from tests.scheduler.world_model import Operation, Pod, Raw, Request, Then, World, ignore
@@ -35,7 +35,6 @@ class Agent:
         self.ready: dict[str, bool] = dict.fromkeys(world.targets, False)
         self.seen: dict[tuple[str, str], Sighting] = {}
         self.memories: dict[str, Memory] = {}
-        self.stages: dict[str, Stage] = {}
         self.busy: dict[str, list[Request]] = {}
 
     @property
@@ -105,9 +104,8 @@ class Agent:
     def gate(self, pod: Pod) -> reserve.Gate:
         if not pod.group:
             return reserve.OPEN
-        for name in {each.group for each in self.pods.values() if each.group}:
-            self.stages[name] = groups.stage(self._group(name))
-        rivals = [stage for name, stage in self.stages.items() if name != pod.group]
+        present = {each.group for each in self.pods.values() if each.group}
+        rivals = [groups.stage(self._group(name)) for name in present - {pod.group}]
         group = self._group(pod.group)
         verdict = self.decide_group(group, rivals, self.now, self.limits)
         self.memories[pod.group] = verdict.memory
