@@ -1,6 +1,7 @@
 """The ClusterSummary of a real API server."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, NODES, Kind
@@ -89,7 +90,7 @@ async def labelled(client: Client, key: str) -> dict[str, Any] | None:
     return summary if key in (summary["metadata"].get("labels") or {}) else None
 
 
-def definition(kind: Kind) -> dict[str, Any]:
+def definition(kind: Kind, *, stored: str = "") -> dict[str, Any]:
     value = {"type": "object", "properties": {"value": {"type": "string"}}}
     schema = {"type": "object", "properties": {"spec": value}}
     return {
@@ -104,7 +105,9 @@ def definition(kind: Kind) -> dict[str, Any]:
             "scope": "Cluster",
             "names": {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower()},
             "versions": [
-                {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+                {"name": version, "served": not stored or version == stored, "storage": version == (stored or version)}
+                | {"schema": {"openAPIV3Schema": schema}}
+                for version in dict.fromkeys((kind.version, stored or kind.version))
             ],
         },
     }
@@ -123,12 +126,14 @@ async def without(client: Client, key: str) -> bool:
     return await property_label(client, key) is None
 
 
-async def test_cluster_properties_and_claims_are_told_while_they_are_served(cluster: Cluster, client: Client) -> None:
+async def test_cluster_properties_of_every_version_and_claims_are_told_while_they_are_served(
+    cluster: Cluster, client: Client
+) -> None:
     settings = {"cluster_property": ("tier=gold", "example.com/site=7"), "discovery_interval": 0.3}
     async with running(cluster, SummaryRoom, **settings) as deps:
         await eventually(lambda: property_label(client, "tier"))
-        watched = {informer.kind for informer in deps.local.informers}
-        assert not watched & {CLUSTER_PROPERTIES, CLUSTER_CLAIMS}, "nothing is watched that is not served"
+        watched = {str(informer.kind) for informer in deps.local.informers}
+        assert not watched & {str(CLUSTER_PROPERTIES), str(CLUSTER_CLAIMS)}, "nothing is watched that is not served"
         for kind, name, value in (
             (CLUSTER_PROPERTIES, "cluster.clusterset.k8s.io", "c1"),
             (CLUSTER_CLAIMS, "platform.open-cluster-management.io", "AWS"),
@@ -142,7 +147,12 @@ async def test_cluster_properties_and_claims_are_told_while_they_are_served(clus
         await eventually(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c2"))
         assert await property_label(client, "tier") == "gold", "settings win"
         assert await property_label(client, "example.com/site") == "7"
-        await client.patch(CLUSTER_PROPERTIES, "cluster.clusterset.k8s.io", {"spec": {"value": "no label"}})
+        await client.patch(CRDS, str(CLUSTER_PROPERTIES), definition(CLUSTER_PROPERTIES, stored="v1beta1"))
+        newer = replace(CLUSTER_PROPERTIES, version="v1beta1")
+        body = {"spec": {"value": "c3"}}
+        await eventually(lambda: client.patch(newer, "cluster.clusterset.k8s.io", body))
+        await eventually(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c3"))
+        await client.patch(newer, "cluster.clusterset.k8s.io", {"spec": {"value": "no label"}})
         await eventually(lambda: without(client, "cluster.clusterset.k8s.io"))
         for kind in (CLUSTER_PROPERTIES, CLUSTER_CLAIMS):
             await client.delete(CRDS, str(kind))

@@ -1,9 +1,11 @@
 """Properties of this cluster: ClusterProperties, ClusterClaims of Open Cluster Management, and the agent's settings.
 
 Either kind is watched only while the API server serves it and lets us read it, which is found out every few minutes.
+Of ClusterProperties whichever version is served is read: all say the same.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     from agent.kube.informer import Informer
     from agent.kube.store import Object
 
-KINDS = (CLUSTER_CLAIMS, CLUSTER_PROPERTIES)
-"""A ClusterProperty wins over a ClusterClaim of the same name, and settings over both."""
+KINDS = {
+    CLUSTER_CLAIMS: (CLUSTER_CLAIMS,),
+    CLUSTER_PROPERTIES: tuple(replace(CLUSTER_PROPERTIES, version=each) for each in ("v1", "v1beta1", "v1alpha1")),
+}
+"""Each kind with its versions, the newest first. A ClusterProperty wins over a ClusterClaim of the same name, and
+settings over both."""
 
 
 class _Property(msgspec.Struct):
@@ -48,18 +54,24 @@ class Properties:
 
     async def discover(self) -> None:
         """Watch what is served now, and no longer what is not."""
-        for kind in KINDS:
+        for kind, versions in KINDS.items():
             if kind in self._informers and isinstance(self._informers[kind].error, StatusError):
                 self._local.informers.drop(self._informers.pop(kind))
                 self._changed()
-            if kind not in self._informers and await self._readable(kind):
-                self._informers[kind] = self._local.informer(kind)
+            if kind not in self._informers and (served := await self._served(versions)):
+                self._informers[kind] = self._local.informer(served)
                 self._informers[kind].subscribe(lambda old, new: self._changed())
 
     @property
     def settled(self) -> bool:
         """Whether all that is watched has been read: a label that is only late is not taken away."""
         return all(informer.synced.is_set() for informer in self._informers.values())
+
+    async def _served(self, versions: tuple[Kind, ...]) -> Kind | None:
+        for kind in versions:
+            if await self._readable(kind):
+                return kind
+        return None
 
     async def _readable(self, kind: Kind) -> bool:
         try:
