@@ -1,9 +1,11 @@
 """What tests of every room share: real clusters, started when the first test asks for one."""
 
 import asyncio
+import inspect
 import os
 import secrets
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -19,6 +21,9 @@ from tests.waiting import until
 settings.register_profile("same", derandomize=True)
 settings.register_profile("search", print_blob=True)
 
+_ON_FLEETS = tuple(Path(__file__).parent / name for name in ("e2e", "peers"))
+_ON_FLEETS_SECONDS = 240
+
 
 def pytest_configure() -> None:
     """Every run tries the same examples, but with HYPOTHESIS_PROFILE=search, which tries others each time.
@@ -27,6 +32,18 @@ def pytest_configure() -> None:
     """
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
     asyncio.set_event_loop(None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on a fleet share one event loop, because they share its clients and a watch over everything."""
+    for item in items:
+        if item.path.parent not in _ON_FLEETS:
+            continue
+        item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.timeout(_ON_FLEETS_SECONDS))
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

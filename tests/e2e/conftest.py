@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -24,18 +23,6 @@ AGENT_FLAGS = (
     "--share-linger=3",
 )
 RESERVING_NODES, RESERVING_CPU = 3, 4
-TIMEOUT_SECONDS = 240
-_HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here share one event loop, because they share clients and a watch over everything."""
-    for item in items:
-        if item.path.parent == _HERE:
-            item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -13,19 +12,6 @@ from agent.api.names import LEASE_CONTROLLERS
 from agent.sandbox import Sandbox
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.fleet import Fleet
-
-TIMEOUT_SECONDS = 240
-_HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here share one event loop, because they share clients."""
-    for item in items:
-        if item.path.parent == _HERE:
-            item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
