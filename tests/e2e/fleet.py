@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from agent.api.kinds import (
     CHAPERONS,
+    CLUSTER_SOURCES,
+    CLUSTER_TARGETS,
     NAMESPACES,
     NODES,
     PODS,
@@ -142,6 +144,18 @@ class Fleet:
         cluster = self.sandbox[target]
         token = await token_of(client, source, namespace)
         return kubeconfig.render(target, server or cluster.server, authority or own, token=token)
+
+    async def join_everywhere(self, home: str, target: str, name: str) -> None:
+        """Make `target` a ClusterTarget by a ClusterSource; its Secret and its service account are in `home`."""
+        client, account = self.clients[target], {"name": name, "namespace": home}
+        await apply(client, CLUSTER_SOURCES, manifests.ours("ClusterSource", name, None, {"serviceAccount": account}))
+        token = await self.until("the ClusterSource's account", lambda: token_of(client, name, home), about=home)
+        authority = (self.sandbox.directory / target / "pki" / "ca.crt").read_bytes()
+        text = kubeconfig.render(target, self.sandbox[target].server, authority, token=token)
+        await apply(self.source, SECRETS, manifests.secret(name, home, text))
+        spec = {"kubeconfigSecret": {"name": name, "namespace": home}}
+        await apply(self.source, CLUSTER_TARGETS, manifests.ours("ClusterTarget", name, None, spec))
+        await self.ready(None, name, kind=CLUSTER_TARGETS)
 
     async def ready(self, namespace: str | None, name: str, *, kind: Kind = TARGETS, source: str = "") -> None:
         """Wait until a target is Ready and its virtual node takes pods: its size is known, it is not new any more."""

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, NAMESPACES, NODES, PODS, SECRETS
+from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, NAMESPACES, NODES, PODS
 from agent.api.names import virtual_node
-from agent.sandbox import kubeconfig
-from agent.sandbox.objects import apply
 from tests.e2e import manifests
-from tests.e2e.fleet import Fleet, on_virtual_node, token_of
+from tests.e2e.fleet import Fleet, on_virtual_node
 from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS, STATEFULSETS
 
 Raw = dict[str, Any]
@@ -133,28 +131,15 @@ async def test_a_namespace_goes_with_its_targets_and_pods(fleet: Fleet, namespac
 
 async def test_a_namespace_goes_with_its_pods_in_a_cluster_target(fleet: Fleet) -> None:
     async with fleet.namespace(targets=()) as home, fleet.namespace(targets=()) as namespace:
-        await cluster_target(fleet, home)
+        await fleet.join_everywhere(home, "us", "all")
         await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 6), namespace)
         (proxy, *_) = await fleet.running(namespace, "web", 6)
         assert on_virtual_node(proxy)
-        assert proxy["spec"]["nodeName"] == "admiralty-us"
+        assert proxy["spec"]["nodeName"] == "admiralty-all"
         await fleet.source.delete(NAMESPACES, namespace)
         await fleet.gone(NAMESPACES, namespace)
         await emptied(fleet, namespace)
-        await fleet.source.delete(CLUSTER_TARGETS, "us")
-        await fleet.gone(CLUSTER_TARGETS, "us")
-        await fleet.gone(NODES, "admiralty-us")
-
-
-async def cluster_target(fleet: Fleet, home: str) -> None:
-    """Make us a target of all namespaces of cd; its Secret and its service account are in `home`."""
-    us = fleet.clients["us"]
-    account = {"namespace": home, "name": "fleet"}
-    await apply(us, CLUSTER_SOURCES, manifests.ours("ClusterSource", "cd", None, {"serviceAccount": account}))
-    token = await fleet.until("the service account", lambda: token_of(us, "fleet", home), about=home)
-    authority = (fleet.sandbox.directory / "us" / "pki" / "ca.crt").read_bytes()
-    text = kubeconfig.render("us", fleet.sandbox["us"].server, authority, token=token)
-    await apply(fleet.source, SECRETS, manifests.secret("us", home, text))
-    spec = {"kubeconfigSecret": {"namespace": home, "name": "us"}}
-    await apply(fleet.source, CLUSTER_TARGETS, manifests.ours("ClusterTarget", "us", None, spec))
-    await fleet.ready(None, "us", kind=CLUSTER_TARGETS)
+        await fleet.source.delete(CLUSTER_TARGETS, "all")
+        await fleet.gone(CLUSTER_TARGETS, "all")
+        await fleet.gone(NODES, "admiralty-all")
+        await fleet.clients["us"].delete(CLUSTER_SOURCES, "all")

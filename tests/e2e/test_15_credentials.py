@@ -15,11 +15,10 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.api.names import LABEL_PARENT_UID, finalizer, virtual_node
-from agent.kube.errors import NotFound
 from agent.sandbox import kubeconfig
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
-from tests.e2e.fleet import Fleet, condition, token_of
+from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 
 Raw = manifests.Raw
@@ -97,7 +96,7 @@ async def test_a_target_and_a_cluster_target_of_one_cluster_share_its_pods_and_o
 ) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         everyone = f"all-{namespace}"
-        await join_everywhere(fleet, namespace, everyone)
+        await fleet.join_everywhere(namespace, "us", everyone)
         await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
         pods = await fleet.running(namespace, "web", 12)
         nodes = {virtual_node(namespace, "us"), virtual_node("", everyone)}
@@ -125,24 +124,3 @@ async def test_a_target_and_a_cluster_target_of_one_cluster_share_its_pods_and_o
         await fleet.agree(namespace)
         assert fleet.census.duplicates == []
         await fleet.clients["us"].delete(CLUSTER_SOURCES, everyone)
-
-
-async def join_everywhere(fleet: Fleet, namespace: str, name: str) -> None:
-    """Make us a ClusterTarget, with the service account that a ClusterSource makes."""
-    us = fleet.clients["us"]
-    spec = {"serviceAccount": {"name": "everyone", "namespace": namespace}}
-    await apply(us, CLUSTER_SOURCES, manifests.ours("ClusterSource", name, None, spec))
-
-    async def made() -> str:
-        try:
-            return await token_of(us, "everyone", namespace)
-        except NotFound:
-            return ""
-
-    token = await fleet.until("the ClusterSource makes its service account", made, about=namespace)
-    authority = (fleet.sandbox.directory / "us" / "pki" / "ca.crt").read_bytes()
-    text = kubeconfig.render("us", fleet.sandbox["us"].server, authority, token=token)
-    await apply(fleet.source, SECRETS, manifests.secret("everyone", namespace, text))
-    reference = {"kubeconfigSecret": {"name": "everyone", "namespace": namespace}}
-    await apply(fleet.source, CLUSTER_TARGETS, manifests.ours("ClusterTarget", name, None, reference))
-    await fleet.ready(None, name, kind=CLUSTER_TARGETS)
