@@ -1,0 +1,313 @@
+"""Promise 25: every key of the wire contract (specs, section 2.1) is where it belongs, seen on one fleet."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_SOURCES,
+    CLUSTER_TARGETS,
+    CONFIGMAPS,
+    INGRESSES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+)
+from agent.api.names import finalizer, virtual_node
+from tests.e2e import manifests, shared
+from tests.e2e.fleet import Fleet, Raw
+from tests.peers.contract import annotation, bind
+
+P = "multicluster.admiralty.io/"
+PROVIDER = "virtual-kubelet.io/provider"
+REGION = "topology.kubernetes.io/region"
+OLD_FINALIZER = P + "multiclusterForegroundDeletion"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Elected pods with what belongs to them, in the source and in its target `us`."""
+
+    namespace: str
+    space: Raw
+    proxy: Raw
+    chaperon: Raw
+    delegate: Raw
+    config: Raw
+    config_copy: Raw
+    service: Raw
+    service_copy: Raw
+    ingress: Raw
+    ingress_copy: Raw
+    node: Raw
+    cluster_node: Raw
+    unconstrained: Raw
+    """Chaperon of a pod whose own constraints choose its virtual node."""
+    old: Raw
+    """A pod that only an annotation from before 0.8 asks to send away."""
+    cleaned: Raw
+    """A proxy pod that had the finalizer of v0.10."""
+    candidate: Raw
+    """Chaperon of a pod in mode `reserve`, whose reservation the test itself has told."""
+    lost: Raw
+    """A chaperon whose pod somebody has deleted."""
+    lease: Raw
+
+    @property
+    def all(self) -> dict[str, Raw]:
+        """Every object."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "namespace"}
+
+
+class Row(NamedTuple):
+    """One key and whether it is what the contract says."""
+
+    key: str
+    holds: Callable[[Seen], bool]
+
+
+def annotations(obj: Raw) -> Raw:
+    return obj["metadata"].get("annotations") or {}
+
+
+def labels(obj: Raw) -> Raw:
+    return obj["metadata"].get("labels") or {}
+
+
+def manifest(seen: Seen) -> Raw:
+    """The source pod that the proxy pod carries."""
+    found: Raw = msgspec.json.decode(annotations(seen.proxy)[P + "sourcepod-manifest"])
+    return found
+
+
+def children(seen: Seen) -> list[Raw]:
+    return [seen.chaperon, seen.config_copy, seen.service_copy, seen.ingress_copy]
+
+
+def parents(seen: Seen) -> list[Raw]:
+    return [seen.proxy, seen.config, seen.service, seen.ingress]
+
+
+def nowhere(key: str) -> Row:
+    """A key of Admiralty's own workings that nobody else reads; ours never writes it."""
+    return Row(
+        key, lambda seen: not any({key} & (annotations(each) | labels(each)).keys() for each in seen.all.values())
+    )
+
+
+ROWS = (
+    Row("multicluster-scheduler=enabled", lambda seen: labels(seen.space)["multicluster-scheduler"] == "enabled"),
+    Row(
+        P + "elect",
+        lambda seen: (
+            annotations(seen.proxy)[P + "elect"] == ""
+            and seen.proxy["spec"]["schedulerName"] == "admiralty-proxy"
+            and not any(P + "elect" in annotations(each) for each in (seen.chaperon, seen.delegate))
+        ),
+    ),
+    Row(P + "no-reservation", lambda seen: seen.delegate["spec"]["schedulerName"] == "default-scheduler"),
+    Row(
+        P + "proxy-pod-scheduling-constraints",
+        lambda seen: seen.proxy["spec"]["nodeSelector"] == {PROVIDER: "admiralty", REGION: "us"},
+    ),
+    Row(
+        P + "use-constraints-from-spec-for-proxy-pod-scheduling",
+        lambda seen: "nodeSelector" not in seen.unconstrained["spec"],
+    ),
+    Row(P + "no-prefix-label-regexp", lambda seen: labels(seen.delegate)["kept"] == "as-it-is"),
+    Row(P + "sourcepod-manifest", lambda seen: manifest(seen)["metadata"]["labels"]["app"] == "web"),
+    Row(P + "has-finalizer", lambda seen: labels(seen.proxy)[P + "has-finalizer"] == "true"),
+    Row(
+        P + "parent-uid",
+        lambda seen: (
+            [labels(each)[P + "parent-uid"] for each in children(seen)]
+            == [each["metadata"]["uid"] for each in parents(seen)]
+            and labels(seen.delegate)[P + "parent-uid"] == seen.proxy["metadata"]["uid"]
+        ),
+    ),
+    Row(
+        P + "parent-cluster-name",
+        lambda seen: {labels(each)[P + "parent-cluster-name"] for each in children(seen)} == {"cd"},
+    ),
+    Row(P + "parent-name", lambda seen: {annotations(each)[P + "parent-name"] for each in children(seen)} == {"web"}),
+    Row(
+        P + "parent-namespace",
+        lambda seen: {annotations(each)[P + "parent-namespace"] for each in children(seen)} == {seen.namespace},
+    ),
+    Row(P + "is-reserved", lambda seen: annotations(seen.candidate)[P + "is-reserved"] == "true"),
+    Row(P + "is-allowed", lambda seen: annotations(seen.candidate)[P + "is-allowed"] == "true"),
+    Row(P + "pod-missing-since", lambda seen: "T" in annotations(seen.lost)[P + "pod-missing-since"]),
+    Row(
+        P + "global",
+        lambda seen: [annotations(each).get(P + "global") for each in (seen.service, seen.ingress)] == ["true"] * 2,
+    ),
+    Row(
+        P + "is-delegate",
+        lambda seen: (
+            [annotations(each).get(P + "is-delegate") for each in (seen.service_copy, seen.ingress_copy)] == [""] * 2
+            and P + "is-delegate" not in annotations(seen.service) | annotations(seen.config_copy)
+        ),
+    ),
+    Row(P + "original-selector", lambda seen: annotations(seen.service)[P + "original-selector"] == "app=web"),
+    Row("io.cilium/global-service", lambda seen: annotations(seen.service)["io.cilium/global-service"] == "true"),
+    Row(P + "target-namespace", lambda seen: labels(seen.node)[P + "target-namespace"] == seen.namespace),
+    Row(P + "target-name", lambda seen: labels(seen.node)[P + "target-name"] == "us"),
+    Row(
+        P + "cluster-target-name",
+        lambda seen: (
+            labels(seen.cluster_node)[P + "cluster-target-name"] == f"keys-{seen.namespace}"
+            and P + "target-name" not in labels(seen.cluster_node)
+        ),
+    ),
+    Row(
+        PROVIDER,
+        lambda seen: (
+            labels(seen.node)[PROVIDER] == "admiralty"
+            and {"key": PROVIDER, "value": "admiralty", "effect": "NoSchedule"} in seen.node["spec"]["taints"]
+            and (PROVIDER, "admiralty")
+            in [(each["key"], each.get("value")) for each in seen.proxy["spec"]["tolerations"]]
+        ),
+    ),
+    Row(OLD_FINALIZER, lambda seen: OLD_FINALIZER not in seen.cleaned["metadata"]["finalizers"]),
+    Row(P + "<ns>-<target>", lambda seen: seen.proxy["metadata"]["finalizers"] == [finalizer(seen.namespace, "us")]),
+    Row(P + "clustername", lambda seen: seen.old["spec"]["schedulerName"] == "default-scheduler"),
+    Row("lease admiralty-controller-manager", lambda seen: bool(seen.lease["spec"]["holderIdentity"])),
+    nowhere(P + "restartedAt"),
+    nowhere("virtual-kubelet.io/last-applied-node-status"),
+    nowhere("virtual-kubelet.io/last-applied-object-meta"),
+    nowhere("admiralty.io/aggregate-to-controller-manager"),
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def seen(fleet: Fleet) -> AsyncIterator[Seen]:
+    """A pod with every annotation and all that may follow one, and each of the keys that go another way."""
+    async with fleet.namespace(("us",)) as namespace:
+        await create_all(fleet, namespace)
+        for name in ("web", "own"):
+            await fleet.running(namespace, name, 1)
+        everyone = f"keys-{namespace}"
+        await fleet.join_everywhere(namespace, "us", everyone)
+        yield await look(fleet, namespace, everyone)
+        await fleet.source.delete(CLUSTER_TARGETS, everyone)
+        await fleet.gone(CLUSTER_TARGETS, everyone)
+        await fleet.clients["us"].delete(CLUSTER_SOURCES, everyone)
+
+
+async def create_all(fleet: Fleet, namespace: str) -> None:
+    """What users create, and a chaperon of somebody else's."""
+    source, chooses = fleet.source, P + "use-constraints-from-spec-for-proxy-pod-scheduling"
+    marks = {
+        P + "no-reservation": "",
+        P + "proxy-pod-scheduling-constraints": f"nodeSelector: {{{REGION}: us}}",
+        P + "no-prefix-label-regexp": "^kept=",
+    }
+    volumes = [{"name": "v", "configMap": {"name": "web"}}]
+    web = manifests.pod("web", annotations=marks, volumes=volumes)
+    web["metadata"]["labels"]["kept"] = "as-it-is"
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rule = {"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
+    await source.create(CONFIGMAPS, {"metadata": {"name": "web"}, "data": {"a": "b"}}, namespace)
+    await source.create(SERVICES, shared.service("web"), namespace)
+    await source.create(INGRESSES, {"metadata": {"name": "web"}, "spec": {"rules": [rule]}}, namespace)
+    for pod in (
+        web,
+        manifests.pod("own", annotations={chooses: ""}, nodeSelector={REGION: "us"}),
+        manifests.pod("old", elect=None, annotations={P + "clustername": "us"}),
+        manifests.pod("patient", annotations={"multicluster/scheduling": "reserve"}),
+    ):
+        await source.create(PODS, pod, namespace)
+    lost: Raw = {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "metadata": {"name": "lost", "labels": {P + "parent-uid": "of-another-cluster"}},
+        "spec": manifests.pod_spec(),
+    }
+    await fleet.clients["us"].create(CHAPERONS, lost, namespace)
+
+
+async def look(fleet: Fleet, namespace: str, everyone: str) -> Seen:
+    """Everything as it is once it has come to rest."""
+    source, us = fleet.source, fleet.clients["us"]
+    service = await shared.rerouted(fleet, namespace, "web")
+    chaperon = await chaperon_of(fleet, namespace, "web")
+    candidate = await play_the_candidate_scheduler(fleet, namespace)
+    return Seen(
+        namespace=namespace,
+        space=await source.get(NAMESPACES, namespace),
+        proxy=await source.get(PODS, "web", namespace),
+        chaperon=chaperon,
+        delegate=await us.get(PODS, chaperon["metadata"]["name"], namespace),
+        config=await source.get(CONFIGMAPS, "web", namespace),
+        config_copy=await us.get(CONFIGMAPS, "web", namespace),
+        service=service,
+        service_copy=await shared.has(fleet, "us", SERVICES, namespace, "web", bool),
+        ingress=await shared.has(fleet, "cd", INGRESSES, namespace, "web", lambda found: annotations(found)),
+        ingress_copy=await shared.has(fleet, "us", INGRESSES, namespace, "web", bool),
+        node=await source.get(NODES, virtual_node(namespace, "us")),
+        cluster_node=await source.get(NODES, virtual_node("", everyone)),
+        unconstrained=await chaperon_of(fleet, namespace, "own"),
+        old=await source.get(PODS, "old", namespace),
+        cleaned=await cleaned(fleet, namespace),
+        candidate=candidate,
+        lost=await lost(fleet, namespace),
+        lease=await source.get(LEASES, "admiralty-controller-manager", "kube-system"),
+    )
+
+
+async def chaperon_of(fleet: Fleet, namespace: str, pod: str) -> Raw:
+    async def probe() -> Raw | None:
+        found = await fleet.clients["us"].list(CHAPERONS, namespace)
+        return next((each for each in found if annotations(each).get(P + "parent-name") == pod), None)
+
+    found = await fleet.until(f"pod {pod} has a chaperon", probe, about=namespace)
+    assert found is not None
+    return found
+
+
+async def play_the_candidate_scheduler(fleet: Fleet, namespace: str) -> Raw:
+    """Reserve a node for the candidate, wait for leave, bind it: as Admiralty's own does (section 4.2)."""
+    us, name = fleet.clients["us"], (await chaperon_of(fleet, namespace, "patient"))["metadata"]["name"]
+    pod = await shared.has(fleet, "us", PODS, namespace, name, bool)
+    assert pod["spec"]["schedulerName"] == "admiralty-candidate"
+    await us.patch(CHAPERONS, name, annotation(P + "is-reserved", "true"), namespace)
+    allowed = await shared.has(
+        fleet, "us", CHAPERONS, namespace, name, lambda found: P + "is-allowed" in annotations(found)
+    )
+    nodes = await us.list(NODES, labels=f"{PROVIDER}!=admiralty")
+    await bind(us, pod, nodes[0]["metadata"]["name"])
+    await fleet.running(namespace, "patient", 1)
+    return allowed
+
+
+async def cleaned(fleet: Fleet, namespace: str) -> Raw:
+    """A pod that the agent of v0.10 has put its finalizer on, once ours has looked at it."""
+    before = (await fleet.source.get(PODS, "own", namespace))["metadata"]["finalizers"]
+    await fleet.source.patch(PODS, "own", {"metadata": {"finalizers": [*before, OLD_FINALIZER]}}, namespace)
+    return await shared.has(
+        fleet, "cd", PODS, namespace, "own", lambda found: found["metadata"].get("finalizers") == before
+    )
+
+
+async def lost(fleet: Fleet, namespace: str) -> Raw:
+    """The chaperon of somebody else, after its pod was lost."""
+    us = fleet.clients["us"]
+    await shared.has(fleet, "us", CHAPERONS, namespace, "lost", lambda found: found.get("status", {}).get("podIP"))
+    await us.delete(PODS, "lost", namespace, grace=0)
+    missing = P + "pod-missing-since"
+    found = await shared.has(fleet, "us", CHAPERONS, namespace, "lost", lambda found: missing in annotations(found))
+    await us.delete(CHAPERONS, "lost", namespace)
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+async def test_the_key_is_where_the_contract_says(seen: Seen, row: Row) -> None:
+    told: Any = {name: each["metadata"] for name, each in seen.all.items()}
+    assert row.holds(seen), told
