@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
 
+PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 CLAIM: Raw = {
     "metadata": {"name": "data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
@@ -54,3 +55,30 @@ async def test_a_service_account_and_a_claim_that_a_target_misses_are_warned_of(
             return False
 
     await fleet.until("the webhook warns no more", silent, about=namespace)
+
+
+async def test_what_a_target_cannot_make_is_said_on_the_proxy_pod_until_it_can(fleet: Fleet) -> None:
+    async with fleet.namespace(("us",)) as namespace:
+        account, urgent = {"metadata": {"name": "builder"}}, {"metadata": {"name": namespace}, "value": 1000}
+        await fleet.source.create(SERVICE_ACCOUNTS, account, namespace)
+        await fleet.source.create(PRIORITY_CLASSES, urgent)
+        await fleet.source.create(PODS, manifests.pod("build", serviceAccountName="builder"), namespace)
+        await fleet.source.create(PODS, manifests.pod("urgent", priorityClassName=namespace), namespace)
+        await waits(fleet, namespace, "build", 'serviceaccount "builder" not found')
+        await waits(fleet, namespace, "urgent", f"no PriorityClass with name {namespace} was found")
+        await fleet.clients["us"].create(SERVICE_ACCOUNTS, account, namespace)
+        await fleet.clients["us"].create(PRIORITY_CLASSES, urgent)
+        for name in ("build", "urgent"):
+            await fleet.running(namespace, name, 1)
+        for name in ("cd", "us"):
+            await fleet.clients[name].delete(PRIORITY_CLASSES, namespace)
+
+
+async def waits(fleet: Fleet, namespace: str, name: str, why: str) -> None:
+    """Wait until a proxy pod says why it has no place."""
+
+    async def said() -> bool:
+        scheduled = condition(await fleet.source.get(PODS, name, namespace), "PodScheduled")
+        return scheduled.get("status") == "False" and why in scheduled["message"]
+
+    await fleet.until(f"pod {name} says {why}", said, about=namespace)
