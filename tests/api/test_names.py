@@ -33,7 +33,7 @@ POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0
         (("foo", ""), (), (0, 1), "foo-14fe48f0fb"),
     ],
 )
-def test_names_are_joined_as_admiralty_joins_them(
+def test_vectors_of_2_2_names_are_joined_as_admiralty_joins_them(
     parts: tuple[str, ...], constant: tuple[int, ...], optional: tuple[int, ...], want: str
 ) -> None:
     assert names.join(63, parts, constant=constant, optional=optional) == want
@@ -50,7 +50,7 @@ def test_names_are_joined_as_admiralty_joins_them(
         ("default", "eu-west-3-1", "admiralty-default-eu-west-3-1-8984c76b96", None),
     ],
 )
-def test_virtual_nodes_and_finalizers_have_admiraltys_names(
+def test_table_2_3_virtual_nodes_and_finalizers_have_admiraltys_names(
     namespace: str, name: str, want_node: str | None, want_finalizer: str | None
 ) -> None:
     if want_node:
@@ -59,7 +59,7 @@ def test_virtual_nodes_and_finalizers_have_admiraltys_names(
         assert names.finalizer(namespace, name) == "multicluster.admiralty.io/" + want_finalizer
 
 
-def test_bindings_have_admiraltys_names() -> None:
+def test_table_2_3_bindings_have_admiraltys_names() -> None:
     assert names.source_binding("c1") == "admiralty-source-c1"
     assert names.source_viewer_binding("default", "c1") == "admiralty-source-default-c1-cluster-summary-viewer"
     assert names.source_viewer_binding("team-a", "c1") == "admiralty-source-team-a-c1-cluster-summary-viewer-344a76a73c"

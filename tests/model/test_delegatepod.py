@@ -27,7 +27,7 @@ def reference(path: str) -> dict[str, Any]:
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
-def test_the_worked_example_of_the_contract_comes_out() -> None:
+def test_appendix_a_the_worked_example_of_the_contract_comes_out() -> None:
     source = pod()
     want_spec = copy.deepcopy(source["spec"])
     del want_spec["priority"]

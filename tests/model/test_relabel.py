@@ -21,7 +21,9 @@ MIXED = {"foo.com/bar": "a", "baz.com/foo": "b", P + "baz": "c", "a": "d"}
         (r"^kueue\.x-k8s\.io\/queue-name", {P + "bar": "a", P + "foo": "b", P + "baz": "c", P + "a": "d"}),
     ],
 )
-def test_labels_are_rewritten_as_admiralty_rewrites_them(regexp: str | None, want: dict[str, str]) -> None:
+def test_vectors_of_4_1_labels_are_rewritten_as_admiralty_rewrites_them(
+    regexp: str | None, want: dict[str, str]
+) -> None:
     assert relabel(MIXED, regexp) == want
 
 

@@ -80,7 +80,9 @@ def test_labels_of_the_target_override_base_labels_but_not_who_the_node_is() -> 
         (None, {"k1", "k2", "prefix.io/k1"}),
     ],
 )
-def test_labels_of_the_target_are_excluded_as_admiralty_excludes_them(regexp: str | None, want: set[str]) -> None:
+def test_vectors_of_8_3_labels_of_the_target_are_excluded_as_admiralty_excludes_them(
+    regexp: str | None, want: set[str]
+) -> None:
     summary = {"k1": "v1", "k2": "v2", "prefix.io/k1": "v1"}
     assert labels(summary, regexp).labels.keys() - BASE.keys() == want
 
