@@ -37,10 +37,14 @@ async def test_only_finalizers_that_belong_to_no_target_are_removed(
     ours = (finalizer(namespace, "c1"), finalizer(namespace, "c2"))
     await client.create(PODS, proxy("mixed", namespace, *ours, FINALIZER_V010, "example.com/other"))
     await client.create(PODS, {**proxy("alien", namespace, ours[1]), "spec": alien_spec()})
+    await client.create(PODS, proxy("old", namespace, FINALIZER_V010))
     async with running(cluster, CleanupRoom):
         await eventually(lambda: carries(client, namespace, [ours[0], "example.com/other"]))
+        old = await client.get(PODS, "old", namespace)
+        assert old["metadata"]["finalizers"] == [FINALIZER_V010], "c1 may have a delegate of it"
         await client.delete(TARGETS, "c1", namespace)
         await eventually(lambda: carries(client, namespace, ["example.com/other"]))
+        await eventually(lambda: carries(client, namespace, None, "old"))
         assert (await client.get(PODS, "alien", namespace))["metadata"]["finalizers"] == [ours[1]]
     for name in ("mixed", "alien"):
         await client.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace)
@@ -50,8 +54,8 @@ def alien_spec() -> dict[str, Any]:
     return {"schedulerName": "elsewhere", "containers": [{"name": "c", "image": "busybox"}]}
 
 
-async def carries(client: Client, namespace: str, want: list[str]) -> bool:
-    return bool((await client.get(PODS, "mixed", namespace))["metadata"].get("finalizers") == want)
+async def carries(client: Client, namespace: str, want: list[str] | None, name: str = "mixed") -> bool:
+    return bool((await client.get(PODS, name, namespace))["metadata"].get("finalizers") == want)
 
 
 async def test_a_target_being_removed_gives_up_its_pods_when_it_cannot_be_reached(

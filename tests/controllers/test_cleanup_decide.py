@@ -1,7 +1,7 @@
 """Which finalizers of a proxy pod belong to nobody."""
 
 from agent.api.names import FINALIZER_V010
-from agent.controllers.cleanup.decide import Known, Verdict, decide
+from agent.controllers.cleanup.decide import OLD_SECONDS, Known, Verdict, decide
 
 C1 = "multicluster.admiralty.io/default-c1"
 C2 = "multicluster.admiralty.io/default-c2"
@@ -21,6 +21,11 @@ def test_finalizers_of_targets_that_are_no_more_go() -> None:
 
 def test_the_finalizer_of_version_0_10_goes() -> None:
     assert verdict([FINALIZER_V010, C1], Known(C1)) == Verdict((FINALIZER_V010,), None)
+
+
+def test_the_finalizer_of_version_0_10_stays_while_it_is_all_that_holds_a_pod_for_its_delegate() -> None:
+    assert decide([FINALIZER_V010], {}, needs_old=True) == Verdict((), OLD_SECONDS)
+    assert decide([FINALIZER_V010, C2], {C2: Known(C2, free_in=1.0)}, needs_old=True) == Verdict((), 1.0)
 
 
 def test_finalizers_of_others_stay() -> None:

@@ -163,11 +163,13 @@ async def held(pair: Pair, name: str, *finalizers: str) -> Raw:
     return await pair.create(CONFIGMAPS, name, data={}, metadata={"finalizers": [*finalizers], "labels": labels})
 
 
-async def test_finalizers_of_the_agent_before_us_let_go_after_their_copies(pair: Pair) -> None:
-    finalizer = names.finalizer(pair.namespace, "eu")
-    original = await held(pair, "files", finalizer, names.FINALIZER_V010, names.finalizer(pair.namespace, "no-more"))
-    labels = {names.LABEL_PARENT_UID: original["metadata"]["uid"], names.LABEL_PARENT_CLUSTER_NAME: ""}
-    await pair.there.create(CONFIGMAPS, {"metadata": {"name": "files", "labels": labels}, "data": {}}, pair.namespace)
+@pytest.mark.parametrize("marks", ["labels", "annotations"], ids=["v0.17", "v0.10"])
+async def test_finalizers_of_the_agent_before_us_let_go_after_their_copies(pair: Pair, marks: str) -> None:
+    own, gone_since = names.finalizer(pair.namespace, "eu"), names.finalizer(pair.namespace, "no-more")
+    original = await held(pair, "files", *((own, gone_since) if marks == "labels" else (names.FINALIZER_V010,)))
+    parent = {names.LABEL_PARENT_UID: original["metadata"]["uid"]}
+    copy = {"metadata": {"name": "files", marks: parent}, "data": {}}
+    await pair.there.create(CONFIGMAPS, copy, pair.namespace)
     async with pair.at_work(ReleaseRoom):
         await asyncio.sleep(STILL_SECONDS)
         assert await pair.here.get(CONFIGMAPS, "files", pair.namespace) == original

@@ -3,11 +3,12 @@
 Watches  proxy pods, Targets, ClusterTargets.
 Writes   the finalizers of proxy pods, nothing else.
 A Target that is being removed and cannot be reached gives up its pods after `release_after` seconds; any other target
-that is away keeps them: its feedback removes the finalizer when it is back.
+that is away keeps them: its feedback removes the finalizer when it is back. The one finalizer that v0.10 put on a pod
+for all targets stays until no target can have a delegate that nothing else holds the pod for.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
@@ -45,21 +46,36 @@ class CleanupRoom(Controller[Key]):
         pod = self._pods.store.get(key)
         if pod is None:
             return None
-        verdict = decide(pod.finalizers, {known.finalizer: known for known in self._known()})
+        known = {known.finalizer: known for known in self._known()}
+        needs_old = names.FINALIZER_V010 in pod.finalizers and self._needs_old(pod, known)
+        verdict = decide(pod.finalizers, known, needs_old=needs_old)
         unknown = set(verdict.remove)
-        if unknown - {known.finalizer for known in self._known()}:
+        if unknown - known.keys():
             unknown -= await self._appeared(pod)
         if unknown:
             await self._remove(pod, unknown)
         return verdict.again
+
+    def _needs_old(self, pod: Object, known: Mapping[str, Known]) -> bool:
+        """Whether a target may have a delegate of a pod, and the pod no other finalizer of a target."""
+        if any(finalizer in known for finalizer in pod.finalizers):
+            return False
+        placed = self._deps.chaperons.of(pod.key)
+        if any(each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid for each in placed):
+            return True
+        serving = (obj for store in self._targets for obj in store.store if obj.namespace in ("", pod.namespace))
+        return any(known[names.finalizer(*obj.key)].free_in != 0 and not self._is_ready(obj) for obj in serving)
+
+    def _is_ready(self, target: Object) -> bool:
+        connected = self._deps.targets.get(target.key)
+        return connected is not None and connected.ready
 
     def _known(self) -> list[Known]:
         return [Known(names.finalizer(*obj.key), self._free_in(obj)) for store in self._targets for obj in store.store]
 
     def _free_in(self, target: Object) -> float | None:
         deleted_at = target.head.metadata.deletion_timestamp
-        connected = self._deps.targets.get(target.key)
-        if deleted_at is None or (connected is not None and connected.ready):
+        if deleted_at is None or self._is_ready(target):
             return None
         age = (self._deps.clock.now() - parse(deleted_at)).total_seconds()
         return max(0.0, self._release_after - age)

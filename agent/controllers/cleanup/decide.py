@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from agent.api import names
 
+OLD_SECONDS = 2.0
+"""A pod that still needs the finalizer of v0.10 is looked at again after this time."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -26,12 +29,18 @@ class Verdict:
     again: float | None
 
 
-def decide(finalizers: Iterable[str], known: Mapping[str, Known]) -> Verdict:
-    """Finalizers with Admiralty's prefix that belong to no target, the one that v0.10 put on every pod included."""
+def decide(finalizers: Iterable[str], known: Mapping[str, Known], *, needs_old: bool = False) -> Verdict:
+    """Finalizers with Admiralty's prefix that belong to no target.
+
+    The one that v0.10 put on every pod, for all targets together, is among them once it is not needed any more.
+    """
     remove = []
     again = None
     for finalizer in finalizers:
         if not finalizer.startswith(names.PREFIX):
+            continue
+        if finalizer == names.FINALIZER_V010 and needs_old:
+            again = OLD_SECONDS if again is None else min(again, OLD_SECONDS)
             continue
         target = known.get(finalizer)
         if target is None or (target.free_in is not None and target.free_in <= 0):

@@ -3,7 +3,8 @@
 Watches  metadata of ConfigMaps and Secrets here; Targets and ClusterTargets.
 Writes   the finalizers of originals that are being deleted; deletes their copies in targets.
 Our own copies need no finalizers: a copy whose original is gone is recognised by our cluster's UID, and goes when its
-target can be reached. A finalizer of a target that cannot be reached stays; one that belongs to no target goes.
+target can be reached. A finalizer of a target that cannot be reached stays; one that belongs to no target goes. The
+finalizer of v0.10 stands for all targets.
 """
 
 import contextlib
@@ -60,15 +61,29 @@ class ReleaseRoom(Controller[Original]):
         """Whether a finalizer has to stay: it is another's, or its target cannot be asked."""
         if not finalizer.startswith(names.PREFIX):
             return True
+        if finalizer == names.FINALIZER_V010:
+            return await self._may_have_copies(original)
         target = next((each for each in self._deps.targets if each.finalizer == finalizer), None)
         if target is None:
             known = (obj.key for informer in self._targets for obj in informer.store)
             return any(names.finalizer(*key) == finalizer for key in known)
-        if not target.is_self:
-            if not target.ready:
-                return True
-            await self._delete_copy(target, original)
+        return await self._has_copy(target, original)
+
+    async def _has_copy(self, target: Target, original: Object) -> bool:
+        """Whether a target may still have a copy after we have tried to delete it: it cannot be asked."""
+        if target.is_self:
+            return False
+        if not target.ready:
+            return True
+        await self._delete_copy(target, original)
         return False
+
+    async def _may_have_copies(self, original: Object) -> bool:
+        """The same of all targets."""
+        keys = [obj.key for informer in self._targets for obj in informer.store]
+        unknown = [key for key in keys if key[0] in ("", original.namespace) and self._deps.targets.get(key) is None]
+        targets = self._deps.targets.serving(original.namespace)
+        return any([await self._has_copy(target, original) for target in targets]) or bool(unknown)
 
     async def _delete_copy(self, target: Target, original: Object) -> None:
         client = target.cluster.client
