@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
+from agent.api.names import finalizer
 from agent.kube.errors import Invalid
 from agent.model.proxypod import is_proxy, source_pod
 from tests.webhook.replica import Place, Raw, elected, pod
@@ -18,6 +19,9 @@ LONG = "multicluster.admiralty.io/"
 SHORT = "multicluster/"
 PREFIXES = [pytest.param(LONG, id="long"), pytest.param(SHORT, id="short")]
 
+HAS_FINALIZER = LONG + "has-finalizer"
+MARKS = {LONG + "elect", "team", LONG + "sourcepod-manifest"}
+STALE = {LONG + "gone", LONG + "multiclusterForegroundDeletion"}
 PROVIDER = {"virtual-kubelet.io/provider": "admiralty"}
 TOLERATIONS = [
     {"key": "virtual-kubelet.io/provider", "value": "admiralty"},
@@ -99,7 +103,7 @@ KEYS: list[tuple[str, str, Raw, Callable[[str], Check]]] = [
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-async def test_each_annotation_of_users_counts_under_both_prefixes(place: Place, prefix: str) -> None:
+async def test_each_annotation_of_users_in_section_2_1_counts_under_both_prefixes(place: Place, prefix: str) -> None:
     async with place.replica():
         for suffix, value, spec, check in KEYS:
             election = {} if suffix == "elect" else {prefix + "elect": ""}
@@ -128,7 +132,7 @@ async def test_a_bad_value_is_refused_with_field_and_reason(place: Place, prefix
             assert reason in refused.value.message
 
 
-async def test_constraints_of_the_annotation_win_over_those_of_the_spec(place: Place) -> None:
+async def test_step_5_constraints_of_the_annotation_win_over_those_of_the_spec(place: Place) -> None:
     both = {
         LONG + "proxy-pod-scheduling-constraints": "nodeSelector: {region: us}",
         SHORT + "use-constraints-from-spec-for-proxy-pod-scheduling": "",
@@ -139,11 +143,71 @@ async def test_constraints_of_the_annotation_win_over_those_of_the_spec(place: P
     assert proxy["spec"]["tolerations"] == TOLERATIONS
 
 
-async def test_a_proxy_pod_is_what_each_step_makes_of_it(place: Place) -> None:
+class Step(NamedTuple):
+    """One step of section 3, and whether the proxy pod is what it makes of the pod that was sent."""
+
+    name: str
+    holds: Callable[[Raw, Raw], bool]
+    """Of the proxy pod and the source pod that it carries."""
+
+
+UNTOUCHED = ("containers", "volumes", "serviceAccountName", "priority", "preemptionPolicy", "dnsPolicy")
+STEPS = (
+    Step("1: its annotations are those sent and the manifest", lambda proxy, source: set(marks(proxy)) == MARKS),
+    # Built-in admission is before us, and what the delegate is to have of constraints and grace is in it.
+    Step("1: the manifest has been defaulted", lambda proxy, source: "serviceAccountToken" in json.dumps(source)),
+    Step("1: and names its scheduler", lambda proxy, source: source["spec"]["schedulerName"] == "default-scheduler"),
+    Step("1: and its grace period", lambda proxy, source: source["spec"]["terminationGracePeriodSeconds"] == 45),
+    Step("1: and its labels", lambda proxy, source: source["metadata"]["labels"] == {"app": "web"}),
+    Step(
+        "1: and its constraints",
+        lambda proxy, source: (
+            (source["spec"]["nodeSelector"], source["spec"]["affinity"]) == ({"region": "eu"}, AFFINITY)
+            and {"gpu", "node.kubernetes.io/not-ready"} <= {one["key"] for one in source["spec"]["tolerations"]}
+        ),
+    ),
+    Step("2: its node selector", lambda proxy, source: proxy["spec"]["nodeSelector"] == PROVIDER),
+    Step("3: its tolerations", lambda proxy, source: proxy["spec"]["tolerations"] == TOLERATIONS),
+    Step("4: no affinity", lambda proxy, source: "affinity" not in proxy["spec"]),
+    Step("4: no spread constraints", lambda proxy, source: "topologySpreadConstraints" not in proxy["spec"]),
+    Step("6: its scheduler", lambda proxy, source: proxy["spec"]["schedulerName"] == "admiralty-proxy"),
+    Step("7: no grace period", lambda proxy, source: proxy["spec"]["terminationGracePeriodSeconds"] == 0),
+    Step("8: finalizers of others stay first", lambda proxy, source: finalizers(proxy)[0] == "example.com/mine"),
+    Step("8: those of all known targets follow", lambda proxy, source: known(proxy) <= set(finalizers(proxy)[1:])),
+    Step("8: old ones are dropped", lambda proxy, source: not STALE & set(finalizers(proxy))),
+    Step("9: its label", lambda proxy, source: proxy["metadata"]["labels"] == {"app": "web", HAS_FINALIZER: "true"}),
+    Step(
+        "nothing else is touched",
+        lambda proxy, source: all(proxy["spec"][field] == source["spec"][field] for field in UNTOUCHED),
+    ),
+    Step(
+        "its owners stay",
+        lambda proxy, source: [owner["name"] for owner in proxy["metadata"]["ownerReferences"]] == ["web-7d"],
+    ),
+)
+
+
+def marks(proxy: Raw) -> Raw:
+    found: Raw = proxy["metadata"]["annotations"]
+    return found
+
+
+def finalizers(proxy: Raw) -> list[str]:
+    found: list[str] = proxy["metadata"]["finalizers"]
+    return found
+
+
+def known(proxy: Raw) -> set[str]:
+    """Finalizers of the Target and the ClusterTarget that there are."""
+    namespace = proxy["metadata"]["namespace"]
+    return {finalizer(namespace, "c2"), finalizer("", namespace)}
+
+
+async def test_a_proxy_pod_is_what_each_step_of_section_3_makes_of_it(place: Place) -> None:
     sent = elected("web", {"team": "x"}, **CONSTRAINTS, terminationGracePeriodSeconds=45)
     sent["metadata"] |= {
         "labels": {"app": "web"},
-        "finalizers": ["example.com/mine", LONG + "gone", LONG + "multiclusterForegroundDeletion"],
+        "finalizers": ["example.com/mine", *STALE],
         "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d", "uid": "8b7a2f6e", "controller": True}
         ],
@@ -155,27 +219,11 @@ async def test_a_proxy_pod_is_what_each_step_makes_of_it(place: Place) -> None:
             proxy = await place.create(sent)
     finally:
         await place.client.delete(CLUSTER_TARGETS, place.namespace)
-    metadata, spec, source = proxy["metadata"], proxy["spec"], source_pod(proxy)
-    assert unconstrained(proxy)
-    assert (spec["schedulerName"], spec["terminationGracePeriodSeconds"]) == ("admiralty-proxy", 0)
-    assert metadata["labels"] == {"app": "web", LONG + "has-finalizer": "true"}
-    assert metadata["finalizers"][0] == "example.com/mine"
-    assert len(metadata["finalizers"]) == 3
-    assert all(name.startswith(LONG + place.namespace.partition("-")[0]) for name in metadata["finalizers"][1:])
-    assert metadata["annotations"].keys() == {LONG + "elect", "team", LONG + "sourcepod-manifest"}
-    assert metadata["ownerReferences"] == sent["metadata"]["ownerReferences"]
-    for field in ("containers", "volumes", "serviceAccountName", "priority", "preemptionPolicy", "dnsPolicy"):
-        assert spec[field] == source["spec"][field]
-    # The manifest is the pod as built-in admission left it, with the constraints that its delegate is to have.
-    assert source["spec"]["schedulerName"] == "default-scheduler"
-    assert source["spec"]["terminationGracePeriodSeconds"] == 45
-    assert {one["key"] for one in source["spec"]["tolerations"]} >= {"gpu", "node.kubernetes.io/not-ready"}
-    assert (source["spec"]["nodeSelector"], source["spec"]["affinity"]) == ({"region": "eu"}, AFFINITY)
-    assert any("serviceAccountToken" in json.dumps(volume) for volume in source["spec"]["volumes"])
-    assert source["metadata"]["labels"] == {"app": "web"}
+    failed = [step.name for step in STEPS if not step.holds(proxy, source_pod(proxy))]
+    assert failed == [], proxy
 
 
-async def test_a_manifest_that_is_there_is_kept_and_its_constraints_count(place: Place) -> None:
+async def test_step_1_a_manifest_that_is_there_is_kept_and_its_constraints_count(place: Place) -> None:
     key = LONG + "sourcepod-manifest"
     earlier = elected("web", **CONSTRAINTS)
     again = elected(
