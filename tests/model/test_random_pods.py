@@ -1,5 +1,6 @@
 """Whatever a pod says arrives in its delegate as it was written, but for the fields that the contract lists."""
 
+import asyncio
 import copy
 import json
 import re
@@ -25,7 +26,8 @@ ON_THE_PROXY = {
     "schedulerName",
     "terminationGracePeriodSeconds",
 }
-ON_A_CLUSTER = 30
+ON_A_CLUSTER, AT_ONCE = 100, 8
+"""On a cluster fewer than the 1,000 of the pure test: five requests each."""
 _LABEL = re.compile(r"metadata\.labels\['(.*)'\]")
 
 
@@ -159,14 +161,26 @@ def without_token(spec: Raw) -> Raw:
 
 @pytest.mark.cluster
 async def test_api_servers_take_what_is_made_of_any_pod(client: Client, namespace: str) -> None:
-    for pod in some_pods(ON_A_CLUSTER):
-        source = await dry_run(client, PODS, pod, namespace)
-        wanted = await dry_run(client, PODS, {**pod, "spec": expected(pod, namespace)}, namespace)
-        for field in ("uid", "creationTimestamp", "generation", "managedFields"):
-            source["metadata"].pop(field, None)
-        proxy = await dry_run(client, PODS, proxy_pod(source, [P + "default-t"]), namespace)
-        made = chaperon(proxy, cluster_name="c", cluster_uid="k")
-        parent = await dry_run(client, CHAPERONS, made, namespace)
-        assert parent["spec"] == made["spec"], "the chaperon lost a field"
-        child = await dry_run(client, PODS, delegate(parent), namespace)
-        assert without_token(child["spec"]) == without_token(wanted["spec"])
+    waiting = some_pods(ON_A_CLUSTER)
+
+    async def work() -> None:
+        while waiting:
+            await arrives(client, namespace, waiting.pop())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(work())
+
+
+async def arrives(client: Client, namespace: str, pod: Raw) -> None:
+    """See to it that one pod is stored by the source, as chaperon and as delegate, as it is meant to be."""
+    source = await dry_run(client, PODS, pod, namespace)
+    wanted = await dry_run(client, PODS, {**pod, "spec": expected(pod, namespace)}, namespace)
+    for field in ("uid", "creationTimestamp", "generation", "managedFields"):
+        source["metadata"].pop(field, None)
+    proxy = await dry_run(client, PODS, proxy_pod(source, [P + "default-t"]), namespace)
+    made = chaperon(proxy, cluster_name="c", cluster_uid="k")
+    parent = await dry_run(client, CHAPERONS, made, namespace)
+    assert parent["spec"] == made["spec"], "the chaperon lost a field"
+    child = await dry_run(client, PODS, delegate(parent), namespace)
+    assert without_token(child["spec"]) == without_token(wanted["spec"])
