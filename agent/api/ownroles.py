@@ -104,10 +104,6 @@ class Account:
     name: str
     grants: dict[str, tuple[Grant, ...]]
 
-    def features(self) -> set[str]:
-        """Every feature that a verb serves."""
-        return {grant.feature for grants in self.grants.values() for grant in grants}
-
 
 def _grants(kind: Kind, verbs: str, feature: str, *, sub: str = "", names: tuple[str, ...] = ()) -> tuple[Grant, ...]:
     return tuple(Grant(kind, verb, feature, sub, names) for verb in verbs.split())

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import io
-import time
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Self
@@ -48,7 +47,6 @@ class Session:
         self.connection = connection
         self.name = name
         self.timeout = timeout
-        self.last_success = 0.0
         self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
         self._http = aiohttp.ClientSession(
@@ -130,7 +128,6 @@ class Session:
                 payload = await response.read()
                 outcome = str(response.status)
                 self._check(response, payload)
-                self.last_success = time.monotonic()
                 return payload
         except _NO_CONNECTION as error:
             raise Unsent(_explain(error, CONNECT_SECONDS)) from error
@@ -165,8 +162,7 @@ class Session:
                         self._check(response, await response.read())
                     except _Retry as retry:
                         raise retry.error from None
-                self.last_success = time.monotonic()
-                yield Stream(self, response)
+                yield Stream(response)
         except _NETWORK_ERRORS as error:
             connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
             raise Unreachable(_explain(error, self.timeout if connecting else idle)) from error
@@ -199,8 +195,7 @@ class Session:
 class Stream:
     """The lines of a watch."""
 
-    def __init__(self, session: Session, response: aiohttp.ClientResponse) -> None:
-        self._session = session
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -212,7 +207,6 @@ class Stream:
             if not line.endswith(b"\n"):
                 # The end; what a connection cut off in the middle of an event is told again after resuming.
                 return
-            self._session.last_success = time.monotonic()
             yield line
 
 

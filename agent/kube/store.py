@@ -56,7 +56,6 @@ class Metadata(msgspec.Struct, rename="camel"):
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     finalizers: list[str] | None = None
     owner_references: list[Owner] | None = None

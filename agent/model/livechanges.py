@@ -16,7 +16,6 @@ from agent.model.proxypod import proxy_pod
 from agent.model.relabel import relabel
 
 Raw = dict[str, Any]
-Containers = Mapping[str, Mapping[str, Any]]
 
 _OF_NODE = frozenset(("topology.kubernetes.io/region", "topology.kubernetes.io/zone"))
 """Labels that the API server copies from the node when it binds a pod (KEP-4742): the delegate has its own."""

@@ -43,11 +43,6 @@ class Quantity:
         """In whole base units (cores, bytes), rounded up as Kubernetes does."""
         return -(-self.nano // _NANO)
 
-    @property
-    def milli(self) -> int:
-        """In thousandths of a base unit, rounded up."""
-        return -(-self.nano // 10**6)
-
     def __add__(self, other: "Quantity") -> "Quantity":
         """The exact sum, written as the left one, or as the right one if the left one is zero."""
         return Quantity(self.nano + other.nano, self.format if self.nano else other.format)

@@ -21,8 +21,6 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: u, user: {token: t}}]
 """
 
-WITH_PLUGIN = KUBECONFIG.replace(b"token: t", b"exec: {apiVersion: client.authentication.k8s.io/v1, command: x}")
-
 
 @contextlib.asynccontextmanager
 async def validating(place: Place) -> AsyncIterator[None]:
