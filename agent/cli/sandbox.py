@@ -13,7 +13,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from agent.kube.errors import KubeError
-from agent.sandbox import Sandbox, SandboxError, binaries
+from agent.sandbox import Sandbox, SandboxError, binaries, older
+from agent.sandbox.plan import parse_version
 from agent.sandbox.progress import default
 
 app = typer.Typer(help="Several real clusters on this machine.", no_args_is_help=True)
@@ -53,6 +54,7 @@ def up(
     candidate_scheduler: Annotated[
         bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
     ] = False,
+    kubernetes: Annotated[list[str], typer.Option(help="CLUSTER=1.30: a control plane of another version.")] = [],  # noqa: B006
     network: Annotated[Network, typer.Option(help="Network namespaces (root) or loopback addresses.")] = Network.AUTO,
 ) -> None:
     """Start the clusters; in a sandbox that is up, start again what died."""
@@ -69,6 +71,7 @@ def up(
             node_memory=node_memory,
             pods_per_node=pods_per_node,
             candidate_scheduler=candidate_scheduler,
+            kubernetes=kubernetes,
             network=network.value,
             progress=default(),
         )
@@ -95,11 +98,14 @@ def down(directory: Directory = Path(".sandbox")) -> None:
 def programs(
     with_helm: Annotated[bool, typer.Option("--helm", help="Helm, too.")] = False,
     real: Annotated[bool, typer.Option("--real", help="Those of real nodes, too; installs Debian packages.")] = False,
+    kubernetes: Annotated[str, typer.Option(help="Those of another version instead, such as 1.30.")] = "",
 ) -> None:
     """Find the control plane's programs, or download or build them, and print where they are."""
 
     async def run() -> dict[str, str]:
         progress = default()
+        if kubernetes:
+            return await older.find(parse_version(kubernetes), progress)
         found = dict((await binaries.for_nodes("real", progress)).paths) if real else {}
         found |= (await binaries.for_nodes("kwok", progress)).paths
         return found | ({"helm": await binaries.helm(progress)} if with_helm else {})

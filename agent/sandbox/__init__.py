@@ -3,7 +3,8 @@
 For the demo, the tests and the benchmarks: `Sandbox(directory).up()`, `.down()`, and faults on purpose.
 """
 
+from agent.sandbox.cluster import Cluster
 from agent.sandbox.errors import SandboxError
-from agent.sandbox.sandbox import Cluster, Sandbox
+from agent.sandbox.sandbox import Sandbox
 
 __all__ = ["Cluster", "Sandbox", "SandboxError"]

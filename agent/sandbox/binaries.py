@@ -22,12 +22,11 @@ from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import ETCD, KUBERNETES, KWOK
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.objects import REPOSITORY
-from agent.sandbox.plan import NodeKind
+from agent.sandbox.plan import OLDEST_MINOR, NodeKind
 from agent.sandbox.progress import Progress
 from agent.sandbox.realnode import host
 
 HELM = "v3.19.5"
-OLDEST_MINOR = 30
 SOURCE = REPOSITORY / "hack" / "controlplane"
 
 _KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -129,7 +128,7 @@ async def helm(progress: Progress) -> str:
     found = shutil.which("helm") or (str(kept) if os.access(kept, os.X_OK) else None)
     if found:
         return found
-    async with _exclusive(progress):
+    async with exclusive(progress):
         if not os.access(kept, os.X_OK):
             try:
                 await build.helm(HELM, kept.parent, progress)
@@ -140,7 +139,7 @@ async def helm(progress: Progress) -> str:
 
 async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> Path:
     try:
-        async with _exclusive(progress):
+        async with exclusive(progress):
             # Somebody else may have got them while we waited.
             folder = _cached(names)
             if folder is not None:
@@ -169,7 +168,7 @@ def _give_up(reasons: Sequence[str]) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def _exclusive(progress: Progress) -> AsyncIterator[None]:
+async def exclusive(progress: Progress) -> AsyncIterator[None]:
     """Hold the cache: nobody else downloads or builds meanwhile, and what an interrupted attempt left is removed."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / ".lock").open("w") as lock:

@@ -215,7 +215,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
             runner.start(CONTROLLER_MANAGER)
             await write_agent_kubeconfigs(runner, client)
-            await objects.apply_nodes(client, cluster, f"v{runner.plan.kubernetes}.0")
+            await objects.apply_nodes(client, cluster, f"v{cluster.kubernetes or runner.plan.kubernetes}.0")
             needed = (*node_components(runner.plan), CONTROLLER_MANAGER, SCHEDULER, APISERVER, ETCD)
             await runner.wait("nodes ready", lambda: objects.is_usable(client, cluster), *needed)
             await runner.started(SCHEDULER)

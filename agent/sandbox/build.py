@@ -53,6 +53,25 @@ async def control_plane(source: Path, out: Path, progress: Progress) -> None:
         task.finish()
 
 
+async def older(source: Path, out: Path, version: str, progress: Progress) -> None:
+    """Build the control plane of another version into the folder `out`, all or nothing. Raises BuildError."""
+    find_go()
+    script = source / "build"
+    if not script.exists():
+        raise BuildError(f"{source} is missing: it is part of the source repository only")
+    with progress:
+        task = progress.task(f"compiling the control plane of Kubernetes {version}")
+        compiled: list[str] = []
+
+        def show(line: str) -> None:
+            if " " not in line:
+                compiled.append(line)
+                task.update(len(compiled), None, f"{len(compiled)} packages")
+
+        await ticking(progress, _run([str(script), str(out), version], cwd=source, line=show))
+        task.finish()
+
+
 async def helm(version: str, out: Path, progress: Progress) -> None:
     """Build helm into the folder `out`. Raises BuildError."""
     go = find_go()

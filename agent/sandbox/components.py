@@ -38,6 +38,10 @@ class Context:
         """Path of a certificate or key."""
         return str(self.directory / "pki" / name)
 
+    def program(self, name: str) -> str:
+        """Path of a program of the cluster's Kubernetes version."""
+        return self.cluster.programs.get(name) or self.plan.programs[name]
+
     def port(self, name: str) -> int:
         """Port of something that listens."""
         return self.cluster.ports[name]
@@ -63,7 +67,7 @@ class Component:
         """The whole command line."""
         if self.module:
             return [sys.executable, "-m", self.module, *self.arguments(context)]
-        return [context.plan.programs[self.program or self.name], *self.arguments(context)]
+        return [context.program(self.program or self.name), *self.arguments(context)]
 
 
 def _etcd(context: Context) -> list[str]:
@@ -128,7 +132,7 @@ def _controller_manager(context: Context) -> list[str]:
         f"--cluster-signing-key-file={context.pki('ca.key')}",
         *_CLIENT_LIMITS,
     ]
-    if context.plan.kubernetes == "1.36":
+    if (context.cluster.kubernetes or context.plan.kubernetes) == "1.36":
         # With fast pod churn these controllers of 1.36 can stall for a long time, each waiting for its own write.
         gates = ",".join(f"StaleControllerConsistency{kind}=false" for kind in _STALE_CONTROLLERS)
         arguments.append(f"--feature-gates={gates}")
@@ -234,6 +238,8 @@ _CONTROL_PLANE = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
 _REAL_NODE = (NODE, CONTAINERD, KUBELET, KUBE_PROXY)
 PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kwok", "kubectl")
 """Programs a sandbox needs."""
+CONTROL_PLANE = (APISERVER.name, CONTROLLER_MANAGER.name, SCHEDULER.name)
+"""Those of them whose version is that of a cluster."""
 REAL_PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl", "kubelet", "kube-proxy")
 """Programs a sandbox with real nodes needs, those of the machine itself (`realnode.host`) apart."""
 

@@ -60,7 +60,7 @@ def base(name: str) -> str:
     return (os.environ.get(variable) or default).rstrip("/")
 
 
-def release(program: str, architecture: str) -> Release:
+def release(program: str, architecture: str, kubernetes: str = KUBERNETES) -> Release:
     """Where a program's official release is."""
     if program == "etcd":
         folder = f"{base('github')}/etcd-io/etcd/releases/download/{ETCD}"
@@ -70,7 +70,7 @@ def release(program: str, architecture: str) -> Release:
         url = f"{base('github')}/kubernetes-sigs/kwok/releases/download/{KWOK}/kwok-linux-{architecture}"
         # kwok publishes no checksum files; GitHub tells the digest of each file of a release.
         return Release(program, url, f"{base('github-api')}/repos/kubernetes-sigs/kwok/releases/tags/{KWOK}", "github")
-    url = f"{base('kubernetes')}/{KUBERNETES}/bin/linux/{architecture}/{program}"
+    url = f"{base('kubernetes')}/{kubernetes}/bin/linux/{architecture}/{program}"
     return Release(program, url, f"{url}.sha256", "alone")
 
 
@@ -93,9 +93,11 @@ def expected_digest(found: Release, text: str) -> str:
     return digest.lower()
 
 
-async def fetch(programs: Sequence[str], architecture: str, folder: Path, progress: Progress) -> None:
+async def fetch(
+    programs: Sequence[str], architecture: str, folder: Path, progress: Progress, *, kubernetes: str = KUBERNETES
+) -> None:
     """Download what is missing of the named programs into a folder. Raises DownloadError, OSError."""
-    wanted = [release(name, architecture) for name in programs if not os.access(folder / name, os.X_OK)]
+    wanted = [release(name, architecture, kubernetes) for name in programs if not os.access(folder / name, os.X_OK)]
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
     _make(folder)
     try:

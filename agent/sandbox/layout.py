@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from agent.sandbox import network
+from agent.sandbox import network, older
 from agent.sandbox.binaries import Programs
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity
@@ -29,6 +29,7 @@ class Request:
     network: Network
     candidate_scheduler: bool = False
     audit: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
@@ -65,6 +66,8 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
             region=request.regions[cluster],
             nodes=request.shape,
             namespace=network.namespace_name(name, cluster),
+            kubernetes=_minor(request.versions.get(cluster, "")),
+            programs=_programs(request.versions.get(cluster, "")),
         )
         for index, cluster in enumerate(request.names)
     )
@@ -75,6 +78,16 @@ def _on_loopback(name: str, request: Request) -> tuple[ClusterPlan, ...]:
     clusters = []
     for index, cluster in enumerate(request.names):
         address = network.loopback_address(name, index)
+        version = request.versions.get(cluster, "")
         plan = ClusterPlan(cluster, index, address, request.regions[cluster], request.shape)
+        plan = dataclasses.replace(plan, kubernetes=_minor(version), programs=_programs(version))
         clusters.append(dataclasses.replace(plan, ports=network.free_ports(address)))
     return tuple(clusters)
+
+
+def _minor(version: str) -> str:
+    return version.removeprefix("v").rpartition(".")[0]
+
+
+def _programs(version: str) -> dict[str, str]:
+    return older.paths(version) if version else {}

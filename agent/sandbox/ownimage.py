@@ -65,8 +65,8 @@ class _Place:
         return self.python / "site-packages"
 
 
-def write_tree(folder: Path) -> Path:
-    """Make the tree in an empty or missing folder. Raises SandboxError when something of it cannot be found."""
+def write_tree(folder: Path, source: Path = REPOSITORY) -> Path:
+    """Make the tree of a checkout in an empty or missing folder. Raises SandboxError when something is missing."""
     place = _Place(folder)
     try:
         for path in (place.programs, place.libraries, folder / "etc", folder / "tmp"):
@@ -75,7 +75,7 @@ def write_tree(folder: Path) -> Path:
         (folder / "tmp").chmod(0o1777)
         (folder / "etc/passwd").write_text(_PASSWD)
         shutil.copytree(sysconfig.get_path("stdlib"), place.python, ignore=_NOT_NEEDED)
-        _write_packages(place)
+        _write_packages(place, source)
         _write_programs(place)
         _write_libraries(place)
     except (OSError, subprocess.CalledProcessError, importlib.metadata.PackageNotFoundError) as error:
@@ -83,11 +83,11 @@ def write_tree(folder: Path) -> Path:
     return folder
 
 
-def build(file: Path, name: str) -> Path:
-    """Our own image in a file that nodes import. Raises SandboxError."""
+def build(file: Path, name: str, source: Path = REPOSITORY) -> Path:
+    """Our own image, as a checkout has it, in a file that nodes import. Raises SandboxError."""
     start = images.Start(ENTRYPOINT, COMMAND, ENVIRONMENT, user=USER)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        return images.build(write_tree(Path(folder)), file, name, start)
+        return images.build(write_tree(Path(folder), source), file, name, start)
 
 
 def build_program(program: Path, file: Path, name: str) -> Path:
@@ -131,7 +131,7 @@ def _requirements(distribution: str, extras: set[str]) -> Iterator[str]:
             yield name[0]
 
 
-def _write_packages(place: _Place) -> None:
+def _write_packages(place: _Place, source: Path) -> None:
     place.packages.mkdir()
     for name in distributions():
         distribution = importlib.metadata.distribution(name)
@@ -142,7 +142,7 @@ def _write_packages(place: _Place) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(distribution.locate_file(file)), target)
     for package in ("agent", "webhook"):
-        shutil.copytree(REPOSITORY / package, place.packages / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source / package, place.packages / package, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _write_programs(place: _Place) -> None:

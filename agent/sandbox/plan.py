@@ -32,8 +32,13 @@ PORTS = {
 }
 """Default port of everything that listens; a cluster without an address of its own may have to take others."""
 
+OLDEST_MINOR = 30
+"""Before Kubernetes 1.30 webhooks have no match conditions."""
+OLDEST = "v1.30.14"
+
 NodeKind = Literal["kwok", "real"]
 
+_VERSION = re.compile(r"v?1\.(\d+)(\.\d+)?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
@@ -59,6 +64,9 @@ class ClusterPlan:
     nodes: NodeShape
     namespace: str = ""
     ports: Mapping[str, int] = field(default_factory=lambda: dict(PORTS))
+    kubernetes: str = ""
+    """Its version (`1.30`) and the programs of it, where these are not those of the sandbox."""
+    programs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def server(self) -> str:
@@ -164,3 +172,28 @@ def parse_regions(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
             raise SandboxError(f"region {pair!r}: write CLUSTER=REGION, with one of the clusters {', '.join(names)}")
         regions[cluster] = region
     return regions
+
+
+def parse_version(text: str) -> str:
+    """A version as releases are called: `1.30` and `1.30.14` are `v1.30.14`. Raises SandboxError."""
+    match = _VERSION.fullmatch(text)
+    if not match or int(match[1]) < OLDEST_MINOR:
+        raise SandboxError(f"Kubernetes {text!r}: use 1.{OLDEST_MINOR} or newer, such as {OLDEST[1:]}")
+    if match[2]:
+        return f"v{text.removeprefix('v')}"
+    if int(match[1]) == OLDEST_MINOR:
+        return OLDEST
+    raise SandboxError(f"Kubernetes {text!r}: write the whole version, such as {text}.1, or 1.{OLDEST_MINOR}")
+
+
+def parse_versions(pairs: Sequence[str], names: Sequence[str], kind: NodeKind) -> dict[str, str]:
+    """Kubernetes versions given as `CLUSTER=1.30`; the others have the sandbox's own. Raises SandboxError."""
+    if pairs and kind == "real":
+        raise SandboxError("clusters with real nodes are all of one Kubernetes version: leave out either")
+    versions = {}
+    for pair in pairs:
+        cluster, equals, version = pair.partition("=")
+        if not equals or cluster not in names:
+            raise SandboxError(f"version {pair!r}: write CLUSTER=1.{OLDEST_MINOR}, with one of {', '.join(names)}")
+        versions[cluster] = parse_version(version)
+    return versions

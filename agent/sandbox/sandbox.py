@@ -8,13 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from agent.sandbox import binaries, network, objects, process, store
+from agent.sandbox import binaries, network, objects, older, process, store
 from agent.sandbox.bringup import Runner, bring_up
+from agent.sandbox.cluster import Cluster
 from agent.sandbox.components import APISERVER, Component, components
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.join import join_source, join_target
 from agent.sandbox.layout import Network, Request, lay_out
-from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions
+from agent.sandbox.plan import NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions, parse_versions
 from agent.sandbox.progress import Progress, Silent, ticking, together
 from agent.sandbox.realnode import boot, cgroups
 
@@ -35,33 +36,13 @@ class ProcessStatus:
     state: State
 
 
-class Cluster:
-    """One cluster of a sandbox that is up."""
-
-    def __init__(self, plan: Plan, cluster: ClusterPlan, directory: Path) -> None:
-        self.runner = Runner(plan, cluster, directory)
-        self.name = cluster.name
-        self.address = cluster.address
-        self.server = cluster.server
-        self.ports = cluster.ports
-        self.directory = directory
-        self.kubeconfig = directory / "kubeconfig"
-
-    def pid(self, name: str) -> int | None:
-        """Process id of one of the cluster's processes, None while it does not run."""
-        return self.runner.find(name)
-
-    def log(self, name: str) -> Path:
-        """Log of one of the cluster's processes."""
-        return self.directory / f"{name}.log"
-
-
 class Sandbox:
     """Several clusters in one directory.
 
     `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` or `real:1`. `regions`: `CLUSTER=REGION` pairs.
     `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
     `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them.
+    `kubernetes`: `CLUSTER=1.30` pairs, for control planes of other versions than the sandbox's own.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
 
@@ -80,6 +61,7 @@ class Sandbox:
         pods_per_node: int = 110,
         candidate_scheduler: bool = False,
         audit: bool = False,
+        kubernetes: Sequence[str] = (),
         network: Network = "auto",
         progress: Progress | None = None,
     ) -> None:
@@ -96,6 +78,7 @@ class Sandbox:
             network=network,
             candidate_scheduler=candidate_scheduler,
             audit=audit,
+            versions=parse_versions(kubernetes, names, kind),
         )
         self._progress = progress or Silent()
         self._plan: Plan | None = None
@@ -147,7 +130,7 @@ class Sandbox:
         nothing behind when it fails or is cancelled. Raises SandboxError.
         """
         existing = store.load(self.directory)
-        programs = None if existing else await binaries.for_nodes(self._request.shape.kind, self._progress)
+        programs = None if existing else await self._programs()
         async with store.locked(self.directory, create=True):
             existing = store.load(self.directory)
             if existing is not None:
@@ -247,6 +230,11 @@ class Sandbox:
         if name not in table:
             raise SandboxError(f"no process {name!r} in this sandbox (it has: {', '.join(table)})")
         return self[cluster].runner, table[name]
+
+    async def _programs(self) -> binaries.Programs:
+        for version in set(self._request.versions.values()):
+            await older.find(version, self._progress)
+        return await binaries.for_nodes(self._request.shape.kind, self._progress)
 
     async def _build(self, programs: binaries.Programs) -> None:
         async with network.exclusive():

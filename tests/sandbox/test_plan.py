@@ -16,6 +16,7 @@ from agent.sandbox.plan import (
     parse_names,
     parse_nodes,
     parse_regions,
+    parse_versions,
 )
 from agent.sandbox.realnode.machine import POD_NETWORKS
 
@@ -95,3 +96,27 @@ def test_pod_and_service_networks_of_clusters_do_not_overlap() -> None:
     assert all(not a.overlaps(b) for a, b in itertools.combinations(networks, 2))
     assert all(IPv4Network(cluster.service_range)[1] == IPv4Address(cluster.first_service) for cluster in clusters)
     assert all(IPv4Network(cluster.pod_range).subnet_of(IPv4Network(POD_NETWORKS)) for cluster in clusters)
+
+
+def test_clusters_may_have_versions_of_their_own() -> None:
+    assert parse_versions(["eu=1.30", "us=1.32.4"], ("cd", "us", "eu"), "kwok") == {"eu": "v1.30.14", "us": "v1.32.4"}
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("eu", "write CLUSTER=1.30, with one of cd, eu"),
+        ("us=1.30", "with one of cd, eu"),
+        ("eu=1.29.9", "use 1.30 or newer"),
+        ("eu=latest", "use 1.30 or newer, such as 1.30.14"),
+        ("eu=1.32", "write the whole version, such as 1.32.1, or 1.30"),
+    ],
+)
+def test_a_version_that_cannot_be_had_is_refused_with_the_remedy(pair: str, message: str) -> None:
+    with pytest.raises(SandboxError, match=message):
+        parse_versions([pair], ("cd", "eu"), "kwok")
+
+
+def test_real_nodes_are_of_one_version() -> None:
+    with pytest.raises(SandboxError, match="leave out either"):
+        parse_versions(["cd=1.30"], ("cd", "eu"), "real")

@@ -1,0 +1,82 @@
+"""Promise 40: clusters of the oldest Kubernetes that is supported and of the newest run each other's pods."""
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import CONFIGMAPS, PODS, SERVICES
+from agent.api.names import PREFIX, virtual_node
+from agent.sandbox import Sandbox, SandboxError, older
+from agent.sandbox.plan import OLDEST
+from agent.sandbox.progress import Silent
+from tests.e2e import manifests, shared
+from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+
+RESERVED = {"multicluster/scheduling": "reserve"}
+SETTINGS = {"volumes": [{"name": "settings", "configMap": {"name": "settings"}}]}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def two_versions(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """Clusters `old` and `new`, each with a candidate scheduler of its version."""
+    try:
+        # A build takes too long for a test.
+        await older.find(OLDEST, Silent(), compile=False)
+    except SandboxError as error:
+        pytest.skip(str(error))
+    sandbox = Sandbox(
+        tmp_path_factory.mktemp("fleet") / "versions",
+        ("old", "new"),
+        "kwok:2",
+        agent_flags=AGENT_FLAGS,
+        candidate_scheduler=True,
+        audit=True,
+        kubernetes=[f"old={OLDEST}"],
+    )
+    async with fleet_of(sandbox) as fleet:
+        yield fleet
+
+
+async def test_the_clusters_are_of_these_versions(two_versions: Fleet) -> None:
+    answers = {
+        name: json.loads(await client.session.request("GET", "/version"))["gitVersion"]
+        for name, client in two_versions.clients.items()
+    }
+    assert answers["old"] == OLDEST
+    assert answers["new"].startswith(f"v{two_versions.sandbox.plan.kubernetes}.")
+    assert answers["new"] != OLDEST
+
+
+@pytest.mark.parametrize(("source", "target"), [("old", "new"), ("new", "old")])
+async def test_either_runs_pods_of_the_other(two_versions: Fleet, source: str, target: str) -> None:
+    fleet, client = two_versions, two_versions.clients[source]
+    async with fleet.namespace((target,), source=source) as namespace:
+        await client.create(CONFIGMAPS, {"metadata": {"name": "settings"}, "data": {"a": "1"}}, namespace)
+        await client.create(SERVICES, shared.service("web"), namespace)
+        await client.create(DEPLOYMENTS, manifests.deployment("web", 4, **SETTINGS), namespace)
+        await client.create(PODS, manifests.pod("held", annotations=RESERVED), namespace)
+        found = [*await fleet.running(namespace, "web", 4, source=source)]
+        found += await fleet.running(namespace, "held", 1, source=source)
+        assert {pod["spec"]["nodeName"] for pod in found} == {virtual_node(namespace, target)}
+        await fleet.agree(namespace)
+        assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {target}
+        assert (await fleet.clients[target].get(CONFIGMAPS, "settings", namespace))["data"] == {"a": "1"}
+
+        async def known() -> bool:
+            want = sorted(
+                pod["status"]["podIP"]
+                for _, pod in (await fleet.delegates(namespace)).values()
+                if pod["metadata"]["labels"].get(PREFIX + "app") == "web"
+            )
+            known = [await shared.ready(fleet, namespace, "web", cluster) for cluster in (source, target)]
+            return len(want) == 4 and all(each == want for each in known)
+
+        await fleet.until("both know the endpoints", known, about=namespace)
+        await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 2}}, namespace)
+        await fleet.running(namespace, "web", 2, source=source)
+        await fleet.agree(namespace)
+        fleet.census.check(namespace, at_most=5, may_end=True)
