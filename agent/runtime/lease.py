@@ -7,12 +7,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client import Gauge
+
 from agent.api.kinds import LEASES
 from agent.base.clock import Clock, micro_stamp
+from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 
 log = logging.getLogger(__name__)
+
+LEADER = Gauge("flotilla_leader", "Whether this replica leads (1) or waits for its turn (0).", registry=REGISTRY)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class LeaderLease:
         while True:
             renewed = await self._acquire()
             log.info("leading: %s holds lease %s/%s", self.identity, self._namespace, self._name)
-            self.leading = True
+            self._leads(True)
             try:
                 async with asyncio.TaskGroup() as group:
                     work = group.create_task(_awaited(lead))
@@ -62,8 +67,12 @@ class LeaderLease:
                     log.warning("lease %s/%s lost", self._namespace, self._name)
                     work.cancel()
             finally:
-                self.leading = False
+                self._leads(False)
                 await asyncio.shield(self._release())
+
+    def _leads(self, leading: bool) -> None:
+        self.leading = leading
+        LEADER.set(leading)
 
     async def _acquire(self) -> float:
         """Wait for the lease; returns the moment from which it is ours."""
