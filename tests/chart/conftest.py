@@ -13,7 +13,7 @@ from tests.chart.helm import NAMESPACE, Raw
 
 OTHERS = {
     "cert-manager.io/v1": ("Issuer", "Certificate"),
-    "monitoring.coreos.com/v1": ("ServiceMonitor",),
+    "monitoring.coreos.com/v1": ("ServiceMonitor", "PrometheusRule"),
 }
 """Kinds of others that the chart may use, by group and version."""
 

@@ -31,6 +31,7 @@ MATRIX = (
     ("crds.install=false", "networkPolicy.enabled=false", "podDisruptionBudget.enabled=false", "priorityClassName="),
     ("crds.keep=false", "uninstall.policy=delete", "uninstall.timeout=600"),
     ("serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus", "uninstall.policy=orphan"),
+    ("dashboard.enabled=true", "prometheusRule.enabled=true", "prometheusRule.labels.release=prometheus"),
     CANDIDATES,
     (*CANDIDATES, "candidateScheduler.image.tag=v1.36.3", "scheduler.resources.requests.cpu=1"),
     (

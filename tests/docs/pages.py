@@ -1,0 +1,71 @@
+"""The documentation as tests read it: tables, fenced blocks, anchors."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.sandbox.objects import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+README = REPOSITORY / "README.md"
+PAGES = [README, *sorted(DOCS.glob("*.md"))]
+
+_FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_QUOTED = re.compile(r"`([^`]+)`")
+_COLUMN = re.compile(r"(?<!\\)\|")
+
+
+@dataclass(frozen=True)
+class Block:
+    """What is between two fences."""
+
+    page: str
+    language: str
+    mark: str
+    """Second word after the fence, such as `demo`."""
+    text: str
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    """The fenced blocks of a page in one language."""
+    found = []
+    for info, text in _FENCE.findall(page.read_text()):
+        words = info.split()
+        if words[:1] == [language]:
+            found.append(Block(page.name, language, " ".join(words[1:]), text))
+    return found
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """Cells of every table, its head first, without the line of dashes."""
+    found: list[list[list[str]]] = []
+    inside = False
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            inside = False
+            continue
+        if not inside:
+            found.append([])
+        inside = True
+        cells = [cell.strip() for cell in _COLUMN.split(line.strip())[1:-1]]
+        if not all(set(cell) <= set("-: ") for cell in cells):
+            found[-1].append(cells)
+    return found
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands under a heading of the second level."""
+    _, _, rest = page.read_text().partition(f"\n## {heading}\n")
+    assert rest, f"{page.name} has no section {heading}"
+    return re.split(r"\n## ", rest)[0]
+
+
+def quoted(cell: str) -> list[str]:
+    """What is between backticks."""
+    return _QUOTED.findall(cell)
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
