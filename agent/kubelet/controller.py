@@ -92,6 +92,11 @@ class KubeletRoom(Controller[str]):
     async def run(self) -> None:
         """Keep ports, certificate and connections until cancelled."""
         stop = authority.watch(self._deps.local, self._trust)
+        # Also when it is started again after a failure, which has closed all ports.
+        for node in self._nodes.store:
+            self.queue.add(node.name)
+        for target in self._deps.targets:
+            self.queue.add(target.node_name)
         try:
             async with asyncio.TaskGroup() as group:
                 if self._address:

@@ -5,15 +5,17 @@ time since the sample before: what was not sampled in between is taken to be lik
 its time are always a pair of the target's own, the same one until there is a newer sample, and never go backwards.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 LONGEST_GAP = 300.0
 """Seconds that one sample may stand for: while nobody asks, nobody knows."""
 
+Pod = tuple[str, str]
+"""UIDs of a proxy pod and of its chaperon."""
 Key = tuple[str, str, str]
-"""UID of the proxy pod, UID of its chaperon, name of the container."""
+"""The same, and the name of the container."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,18 @@ class Counters:
     """Of all containers that ever were, in nanoseconds of a core."""
     _readings: dict[Key, Reading] = field(default_factory=dict)
 
-    def take(self, samples: Iterable[tuple[Key, Sample]]) -> Mapping[Key, Reading]:
-        """The readings of these containers; what is known of others is forgotten."""
+    def take(self, samples: Iterable[tuple[Key, Sample]], pods: Collection[Pod]) -> Mapping[Key, Reading]:
+        """The readings of these containers. A container that has no sample this time goes on later where it was.
+
+        :param pods: those that are there; what is known of others is forgotten
+        """
+        kept = {key: reading for key, reading in self._readings.items() if key[:2] in pods}
         readings = {}
         for key, sample in samples:
             reading, grown = _advance(self._readings.get(key), sample)
             readings[key] = reading
             self.node += grown
-        self._readings = readings
+        self._readings = {**kept, **readings}
         return readings
 
 

@@ -14,35 +14,49 @@ _MOST = 1_000
 class Memory(Generic[K, V]):
     """What was found out, by key; the oldest of more than a thousand is forgotten.
 
-    Who asks for what is being found out already waits for that answer. A failure is not kept.
+    Who asks for what is being found out already waits for that answer. A failure is told to all who wait, and not kept.
     """
 
     def __init__(self, seconds: float | Callable[[V], float]) -> None:
         self._seconds = seconds
         self._known: OrderedDict[K, tuple[float, V]] = OrderedDict()
-        self._locks: dict[K, asyncio.Lock] = {}
+        self._pending: dict[K, asyncio.Future[V]] = {}
 
     async def get(self, key: K, find: Callable[[], Awaitable[V]]) -> V:
         """The remembered answer, or what `find` gives."""
-        known = self._fresh(key)
-        if known is not None:
-            return known[1]
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        try:
-            async with lock:
-                known = self._fresh(key)
-                if known is None:
-                    value = await find()
-                    seconds = self._seconds(value) if callable(self._seconds) else self._seconds
-                    known = self._known[key] = (asyncio.get_running_loop().time() + seconds, value)
-                    self._known.move_to_end(key)
-                    if len(self._known) > _MOST:
-                        self._known.popitem(last=False)
+        while True:
+            known = self._known.get(key)
+            if known is not None and known[0] > asyncio.get_running_loop().time():
                 return known[1]
-        finally:
-            if not lock.locked():
-                self._locks.pop(key, None)
+            pending = self._pending.get(key)
+            if pending is None:
+                return await self._find(key, find)
+            try:
+                return await asyncio.shield(pending)
+            except asyncio.CancelledError:
+                # Who was finding it out has given up, or we are to.
+                if not pending.cancelled():
+                    raise
 
-    def _fresh(self, key: K) -> tuple[float, V] | None:
-        known = self._known.get(key)
-        return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
+    async def _find(self, key: K, find: Callable[[], Awaitable[V]]) -> V:
+        loop = asyncio.get_running_loop()
+        pending = self._pending[key] = loop.create_future()
+        try:
+            value = await find()
+        except Exception as error:
+            pending.set_exception(error)
+            # Perhaps nobody waits.
+            pending.exception()
+            raise
+        except BaseException:
+            pending.cancel()
+            raise
+        finally:
+            del self._pending[key]
+        seconds = self._seconds(value) if callable(self._seconds) else self._seconds
+        self._known[key] = (loop.time() + seconds, value)
+        self._known.move_to_end(key)
+        if len(self._known) > _MOST:
+            self._known.popitem(last=False)
+        pending.set_result(value)
+        return value

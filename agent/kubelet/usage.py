@@ -133,8 +133,9 @@ class Usage:
             return NodeUsage((), counters.node, message)
         delegates = list(self._pods.delegates(node))
         samples = {key: sample for delegate in delegates for key, sample in _samples(delegate, metrics)}
+        there = {(delegate.proxy.uid, delegate.chaperon_uid) for delegate in delegates}
         readings: dict[tuple[str, str], dict[str, Reading]] = {}
-        for (*pod, container), reading in counters.take(samples.items()).items():
+        for (*pod, container), reading in counters.take(samples.items(), there).items():
             readings.setdefault((pod[0], pod[1]), {})[container] = reading
         pods = tuple(
             _pod(delegate.proxy, found)

@@ -59,6 +59,28 @@ async def test_a_failure_is_not_kept() -> None:
     assert await known.get("a", source.find) == 2
 
 
+@pytest.mark.looptime
+async def test_who_waits_for_what_fails_is_told_and_nobody_asks_again_for_each() -> None:
+    source, known = Source(), Memory[str, int](10.0)
+    source.error = ValueError()
+    found = await asyncio.gather(*(known.get("a", source.find) for _ in range(10)), return_exceptions=True)
+    assert all(isinstance(each, ValueError) for each in found)
+    assert source.asked == 1
+
+
+@pytest.mark.looptime
+async def test_who_waits_goes_on_when_the_one_who_asked_has_given_up() -> None:
+    source, known = Source(), Memory[str, int](10.0)
+    first = asyncio.ensure_future(known.get("a", source.find))
+    others = [asyncio.ensure_future(known.get("a", source.find)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    others[0].cancel()
+    first.cancel()
+    found = await asyncio.gather(first, *others, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in found] == [True, True, False, False]
+    assert found[2:] == [2, 2]
+
+
 async def test_the_oldest_of_too_many_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_MOST", 3)
     known = Memory[int, int](10.0)
@@ -69,4 +91,4 @@ async def test_the_oldest_of_too_many_is_forgotten(monkeypatch: pytest.MonkeyPat
     for value in range(5):
         await known.get(value, lambda value=value: find(value))
     assert list(known._known) == [2, 3, 4]
-    assert known._locks == {}
+    assert known._pending == {}
