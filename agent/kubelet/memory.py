@@ -34,8 +34,9 @@ class Memory(Generic[K, V]):
             try:
                 return await asyncio.shield(pending)
             except asyncio.CancelledError:
-                # Who was finding it out has given up, or we are to.
-                if not pending.cancelled():
+                # Who was finding it out has given up, or we are to, or both.
+                task = asyncio.current_task()
+                if not pending.cancelled() or (task is not None and task.cancelling()):
                     raise
 
     async def _find(self, key: K, find: Callable[[], Awaitable[V]]) -> V:

@@ -81,6 +81,19 @@ async def test_who_waits_goes_on_when_the_one_who_asked_has_given_up() -> None:
     assert found[2:] == [2, 2]
 
 
+@pytest.mark.looptime
+async def test_who_gives_up_together_with_the_one_who_asked_does_not_go_on() -> None:
+    source, known = Source(), Memory[str, int](10.0)
+    first = asyncio.ensure_future(known.get("a", source.find))
+    other = asyncio.ensure_future(known.get("a", source.find))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    other.cancel()
+    found = await asyncio.gather(first, other, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in found] == [True, True]
+    assert source.asked == 1
+
+
 async def test_the_oldest_of_too_many_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_MOST", 3)
     known = Memory[int, int](10.0)
