@@ -12,6 +12,10 @@ from datetime import datetime
 LONGEST_GAP = 300.0
 """Seconds that one sample may stand for: while nobody asks, nobody knows."""
 
+_FIRST = 1_000_000
+"""Nanoseconds of a core that a container has used at least when it is first seen: metrics-server takes a counter of 0
+for one that is missing, and leaves out a whole pod for one container that sleeps."""
+
 Pod = tuple[str, str]
 """UIDs of a proxy pod and of its chaperon."""
 Key = tuple[str, str, str]
@@ -69,5 +73,7 @@ def _advance(before: Reading | None, sample: Sample) -> tuple[Reading, int]:
     if before is not None:
         seconds = min((sample.at - before.at).total_seconds(), LONGEST_GAP)
     grown = round(sample.nanocores * seconds)
+    if before is None:
+        grown = max(grown, _FIRST)
     total = grown + (before.nanoseconds if before is not None else 0)
     return Reading(sample.at, sample.nanocores, sample.memory, total), grown

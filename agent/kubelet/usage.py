@@ -70,6 +70,7 @@ class _Status(msgspec.Struct, rename="camel"):
     start_time: str | None = None
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
+    ephemeral_container_statuses: list[_ContainerStatus] | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -171,7 +172,8 @@ def _samples(delegate: Delegate, metrics: dict[tuple[str, str], _PodMetrics]) ->
 
 def _pod(proxy: Object, readings: Mapping[str, Reading]) -> PodUsage:
     status = _pod_decoder.decode(proxy.raw).status
-    statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    groups = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
+    statuses = [each for group in groups for each in group or ()]
     started = {each.name: _time(each.state.running.started_at) for each in statuses if each.state.running is not None}
     containers = {name: (reading, started.get(name)) for name, reading in readings.items()}
     return PodUsage(proxy.namespace, proxy.name, proxy.uid, _time(status.start_time), containers)

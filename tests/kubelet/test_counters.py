@@ -23,6 +23,14 @@ def test_a_counter_begins_with_the_window_and_grows_by_the_rate_times_the_time()
     assert counters.node == 27_500_000_000
 
 
+def test_a_container_that_sleeps_has_a_counter_all_the_same() -> None:
+    counters = Counters()
+    found = counters.take([(ONE, sample(0, 0)), (OTHER, sample(0, 0))], THERE)
+    assert found[ONE].nanoseconds > 0
+    assert counters.node == found[ONE].nanoseconds + found[OTHER].nanoseconds
+    assert counters.take([(ONE, sample(15, 0))], THERE)[ONE].nanoseconds == found[ONE].nanoseconds
+
+
 def test_the_same_sample_again_gives_the_same_reading_with_the_same_time() -> None:
     counters = Counters()
     first = counters.take([(ONE, sample(0))], THERE)[ONE]
