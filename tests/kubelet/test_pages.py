@@ -6,7 +6,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.kubelet import pages
-from agent.kubelet.counters import Reading
+from agent.kubelet.counters import Counters, Reading, Sample
 from agent.kubelet.usage import NodeUsage, PodUsage, seconds
 
 AT = datetime(2026, 1, 1, 12, 0, 15, tzinfo=UTC)
@@ -45,6 +45,18 @@ def test_types_are_those_that_metrics_server_expects() -> None:
     types = {family.name: family.type for family in text_string_to_metric_families(pages.resource(USAGE, AT))}
     assert types["container_cpu_usage_seconds"] == types["node_cpu_usage_seconds"] == "counter"
     assert types["container_memory_working_set_bytes"] == "gauge"
+
+
+def test_metrics_server_leaves_out_no_pod_whose_containers_sleep() -> None:
+    counters = Counters()
+    keys = [("uid-1", "chaperon", name) for name in ("main", "side")]
+    found = counters.take([(key, Sample(AT, 15.0, 0, 4096)) for key in keys], {("uid-1", "chaperon")})
+    pod = PodUsage("ns", "web", "uid-1", STARTED, {key[2]: (reading, STARTED) for key, reading in found.items()})
+    shown = read(pages.resource(NodeUsage((pod,), counters.node), AT))
+    # As its decodeBatch has it: nothing that is 0 counts, and each container has all three.
+    for name in ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes"):
+        assert all(int(shown[name, key[2]][0] * 1e9) > 0 for key in keys)
+    assert int(shown["node_cpu_usage_seconds_total", ""][0] * 1e9) > 0
 
 
 def test_without_usage_the_answer_is_empty_but_valid() -> None:
