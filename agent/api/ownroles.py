@@ -130,6 +130,7 @@ AGENT = Account(
             *_grants(CHAPERONS, "update", DELEGATES, sub="finalizers"),
             *_grants(PODS, "create", DELEGATES),
             *_grants(PODS, "patch", DELEGATES, sub="resize"),
+            *_grants(PODS, "patch", DELEGATES, sub="ephemeralcontainers"),
             *_grants(EVENTS, "create get patch", TELL),
             *_grants(CLUSTER_SUMMARIES, "create", SUMMARY),
             *_grants(CLUSTER_SUMMARIES, "list watch patch", SUMMARY, names=(SUMMARY_NAME,)),

@@ -15,7 +15,7 @@ from agent.model.proxypod import source_pod
 from agent.model.relabel import constraints as relabel_constraints
 from agent.model.relabel import new_key, relabel
 
-__all__ = ["chaperon", "delegate", "relabel"]
+__all__ = ["chaperon", "delegate", "delegate_container", "relabel"]
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _OUR_SCHEDULERS = frozenset((names.SCHEDULER_PROXY, names.SCHEDULER_CANDIDATE))
@@ -99,6 +99,11 @@ def delegate(chaperon: dict[str, Any]) -> dict[str, Any]:
         },
         "spec": chaperon["spec"],
     }
+
+
+def delegate_container(container: dict[str, Any], proxy: dict[str, Any]) -> dict[str, Any]:
+    """A container of the proxy pod as its delegate has it."""
+    return _container(container, proxy, set())
 
 
 def _regexp(annotations: dict[str, str]) -> str | None:

@@ -1,16 +1,18 @@
 """What changed on a proxy pod after it was created, and how its delegate follows: labels, annotations, and the fields
-of a running pod's spec that Kubernetes lets change (images, resources, more tolerations, a sooner deadline).
+of a running pod's spec that Kubernetes lets change (images, resources, more tolerations, a sooner deadline, containers
+to debug it).
 
 The source writes the changes to the chaperon, as one annotation that says what is meant and as the fields themselves.
 The target's agent changes only what is named there, so what others changed on the delegate stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from agent.api import names
+from agent.model.delegatepod import delegate_container
 from agent.model.pattern import InvalidPattern
 from agent.model.proxypod import proxy_pod
 from agent.model.relabel import relabel
@@ -28,7 +30,7 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
 
     What was told once stays told, with its present value: a change that is taken back has to be followed, too.
     Keys: labels and annotations (null removes), images and resources by container, tolerations (added ones),
-    activeDeadlineSeconds.
+    activeDeadlineSeconds, ephemeralContainers.
 
     :param source: the pod as it was created, from the manifest
     """
@@ -39,6 +41,7 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
         "images": _by_container(spec, was, "image", known.get("images", {})),
         "resources": _by_container(spec, was, "resources", known.get("resources", {})),
         "tolerations": _tolerations(proxy, source),
+        "ephemeralContainers": _ephemeral(proxy, known.get("ephemeralContainers", ())),
     }
     if spec.get("activeDeadlineSeconds") != was.get("activeDeadlineSeconds"):
         found["activeDeadlineSeconds"] = spec.get("activeDeadlineSeconds")
@@ -98,6 +101,26 @@ def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
         for name, wanted in _per_list(changed.get("resources", {}), pod, "resources").items()
     }
     return {"spec": spec} if spec else {}
+
+
+def ephemeral_patch(changed: Raw, pod: Mapping[str, Any], ended: Collection[str]) -> Raw:
+    """Strategic merge patch for the delegate's `ephemeralcontainers` subresource; {} when it has them all.
+
+    :param ended: names of those that ran in a delegate before this one: nothing starts such a container again
+    """
+    there = {container["name"] for container in pod["spec"].get("ephemeralContainers") or ()}
+    wanted = changed.get("ephemeralContainers", ())
+    missing = [container for container in wanted if container["name"] not in there and container["name"] not in ended]
+    return {"spec": {"ephemeralContainers": missing}} if missing else {}
+
+
+def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
+    """Containers that `kubectl debug` has added, as they are in the target: they never change, and none is removed."""
+    said = {container["name"]: container for container in known}
+    return [
+        said.get(container["name"]) or delegate_container(container, proxy)
+        for container in proxy["spec"].get("ephemeralContainers") or ()
+    ]
 
 
 def _labels(proxy: Raw, source: Raw, known: Raw) -> Raw:

@@ -22,10 +22,12 @@ _OWN = (
 _NOT_HOME = frozenset((*_OWN, "nominatedNodeName"))
 """nominatedNodeName is a node of the target, and the API server refuses it on a bound pod."""
 
+_EPHEMERAL = "ephemeralContainerStatuses"
+
 _CONTAINERS = {
     "containerStatuses": "containers",
     "initContainerStatuses": "initContainers",
-    "ephemeralContainerStatuses": "ephemeralContainers",
+    _EPHEMERAL: "ephemeralContainers",
 }
 
 
@@ -128,3 +130,31 @@ def with_restarts(status: Mapping[str, Any], before: Mapping[str, int]) -> dict[
                 for container in raised[field] or ()
             ]
     return raised
+
+
+def with_ended(status: Mapping[str, Any], pod: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """A delegate's status with the ephemeral containers of those before it, which have ended with them.
+
+    No kubelet starts one again, and API servers take no status in which one runs that had ended.
+
+    :param before: the status that the chaperon has
+    """
+    lost = ended_before(pod, before)
+    if not lost:
+        return dict(status)
+    entries = [entry for entry in before.get(_EPHEMERAL) or () if entry["name"] in lost]
+    return {**status, _EPHEMERAL: [*map(_ended, entries), *(status.get(_EPHEMERAL) or ())]}
+
+
+def ended_before(pod: Mapping[str, Any], before: Mapping[str, Any]) -> set[str]:
+    """Names of ephemeral containers that ran in a delegate before this one."""
+    there = {container["name"] for container in pod.get("spec", {}).get("ephemeralContainers") or ()}
+    return {entry["name"] for entry in before.get(_EPHEMERAL) or ()} - there
+
+
+def _ended(entry: Mapping[str, Any]) -> dict[str, Any]:
+    if (entry.get("state") or {}).get("terminated"):
+        return dict(entry)
+    # As kubelets say it of a container that they cannot find.
+    terminated = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "the delegate it ran in is gone"}
+    return {**entry, "ready": False, "started": False, "state": {"terminated": terminated}}

@@ -1,5 +1,6 @@
 """The room that makes delegates, on a real API server whose fake node runs them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -124,6 +125,26 @@ async def test_a_pod_that_the_server_refuses_is_told_and_made_once_it_is_let(
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "later"}}, namespace)
         told = await status(client, namespace, "web", phase="Running")
     assert all(each.get("reason") != "Refused" for each in told["status"]["conditions"])
+
+
+async def test_a_change_that_the_server_refuses_is_told_on_the_pod_and_its_status_goes_on(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    entry = {"name": "debugger", "image": "busybox", "targetContainerName": "nobody"}
+    meant = {names.ANNOTATION_LIVE_CHANGES: json.dumps({"ephemeralContainers": [entry]})}
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web"), namespace)
+        await status(client, namespace, "web", phase="Running")
+        await client.patch(CHAPERONS, "web", {"metadata": {"annotations": meant}}, namespace)
+
+        async def told() -> bool:
+            about = "involvedObject.kind=Pod,involvedObject.name=web,reason=FailedUpdate"
+            events = await client.list(EVENTS, namespace, fields=about)
+            return any("targetContainerName" in event["message"] for event in events)
+
+        await eventually(told)
+        await client.patch(PODS, "web", {"status": {"message": "still here"}}, namespace, sub="status")
+        await status(client, namespace, "web", message="still here")
 
 
 async def test_a_chaperon_deleted_in_the_foreground_outlives_its_pod(

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.api import names
@@ -12,6 +13,7 @@ from agent.controllers.chaperon.decide import (
     Foreign,
     LookAgain,
     PatchChaperon,
+    PatchPod,
     PutStatus,
     View,
     decide,
@@ -110,6 +112,16 @@ def test_a_pod_that_is_back_ends_the_note_of_its_loss() -> None:
     assert outcome(chaperon(RUNNING, ago(5)), pod(RUNNING)) == [
         PatchChaperon({"metadata": {"annotations": {SINCE: None}}})
     ]
+
+
+def test_a_container_to_debug_it_with_is_put_into_the_pod_unless_it_ran_in_one_before() -> None:
+    entry = {"name": "debugger", "image": "busybox"}
+    meant = {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode({"ephemeralContainers": [entry]}).decode()}
+    fresh = pod(RUNNING) | {"spec": {"containers": []}}
+    patch = PatchPod({"spec": {"ephemeralContainers": [entry]}}, "ephemeralcontainers")
+    assert outcome(chaperon(RUNNING, meant), fresh) == [patch]
+    ended = {"name": "debugger", "state": {"terminated": {"exitCode": 0}}}
+    assert outcome(chaperon(RUNNING | {"ephemeralContainerStatuses": [ended]}, meant), fresh) == []
 
 
 def test_the_pods_status_is_told_whole() -> None:

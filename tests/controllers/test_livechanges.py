@@ -124,6 +124,10 @@ def main(pod: Raw) -> Raw:
     return dict(container)
 
 
+def debuggers(pod: Raw) -> list[Raw]:
+    return pod["spec"].get("ephemeralContainers") or []
+
+
 async def test_labels_and_annotations_follow_and_are_taken_back(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
@@ -172,6 +176,28 @@ async def test_an_added_toleration_and_a_deadline_follow(cluster: Cluster, clien
         await both.comes_to_rest()
         keys = [each.get("key") for each in (await both.delegate())["spec"]["tolerations"]]
         assert names.PROVIDER_KEY not in keys
+
+
+async def test_a_container_to_debug_it_with_follows_and_its_status_comes_home(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with pair(cluster, client, namespace) as both:
+        for name in ("one", "two"):
+            entry = {"name": name, "image": "busybox:1", "targetContainerName": "main"}
+            await both.change({"spec": {"ephemeralContainers": [entry]}}, sub="ephemeralcontainers")
+        await both.becomes(lambda pod: {each["name"] for each in debuggers(pod)} == {"one", "two"})
+        statuses = [
+            {"name": "one", "image": "i", "imageID": "i", "ready": False, "restartCount": 0, "state": {"running": {}}}
+        ]
+        patch = {"status": {"ephemeralContainerStatuses": statuses}}
+        await client.patch(PODS, both.name, patch, namespace, sub="status")
+
+        async def home() -> bool:
+            found = (await both.proxy())["status"].get("ephemeralContainerStatuses") or ()
+            return ["running" in each["state"] for each in found] == [True]
+
+        await eventually(home)
+        await both.comes_to_rest()
 
 
 async def test_an_annotation_of_the_target_comes_home_and_stays_beside_changes_here(

@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.model.delegatepod import chaperon, delegate
-from agent.model.livechanges import changes, chaperon_patch, delegate_patch, resize_patch, told
+from agent.model.livechanges import changes, chaperon_patch, delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.proxypod import proxy_pod, source_pod
 
 Raw = dict[str, Any]
@@ -183,6 +183,53 @@ def test_an_added_toleration_is_added_and_the_api_servers_own_are_not() -> None:
     both.proxy["spec"]["tolerations"] += [limited, added]
     both.tell()
     assert both.follow()[0] == {"spec": {"tolerations": [{"key": "own", "operator": "Exists"}, added]}}
+
+
+def debugger(name: str = "debugger", **more: Any) -> Raw:
+    return {"name": name, "image": "busybox", "targetContainerName": "c", **more}
+
+
+def test_a_container_to_debug_it_with_is_added_once() -> None:
+    both = Both()
+    both.proxy["spec"]["ephemeralContainers"] = [debugger()]
+    both.tell()
+    meant = told(both.chaperon)
+    assert ephemeral_patch(meant, both.pod, ()) == {"spec": {"ephemeralContainers": [debugger()]}}
+    both.pod["spec"]["ephemeralContainers"] = [debugger(imagePullPolicy="Always")]
+    assert ephemeral_patch(meant, both.pod, ()) == {}
+    both.proxy["spec"]["ephemeralContainers"].append(debugger("other"))
+    both.tell()
+    assert ephemeral_patch(told(both.chaperon), both.pod, ()) == {"spec": {"ephemeralContainers": [debugger("other")]}}
+
+
+def test_a_container_to_debug_it_with_is_not_started_again_in_another_delegate() -> None:
+    both = Both()
+    both.proxy["spec"]["ephemeralContainers"] = [debugger(), debugger("other")]
+    both.tell()
+    patch = ephemeral_patch(told(both.chaperon), both.pod, {"debugger"})
+    assert patch == {"spec": {"ephemeralContainers": [debugger("other")]}}
+
+
+def test_a_container_to_debug_it_with_sees_the_proxy_and_no_token_of_the_source() -> None:
+    both = Both()
+    own = {"name": "data", "mountPath": "/data"}
+    token = {"name": "kube-api-access", "mountPath": names.SERVICE_ACCOUNT_MOUNT}
+    env = [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    both.proxy["spec"]["ephemeralContainers"] = [debugger(env=env, volumeMounts=[own, token])]
+    both.tell()
+    want = debugger(env=[{"name": "POD", "value": "web-1"}], volumeMounts=[own])
+    assert ephemeral_patch(told(both.chaperon), both.pod, ()) == {"spec": {"ephemeralContainers": [want]}}
+
+
+def test_what_was_said_of_a_container_to_debug_it_with_stays() -> None:
+    both = Both()
+    env = [{"name": "APP", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}}]
+    both.proxy["spec"]["ephemeralContainers"] = [debugger(env=env)]
+    both.tell()
+    said = told(both.chaperon)["ephemeralContainers"]
+    both.proxy["metadata"]["labels"]["app"] = "another"
+    both.tell()
+    assert told(both.chaperon)["ephemeralContainers"] == said
 
 
 def test_a_sooner_deadline_follows() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 from agent.api import names
 from agent.model.diff import merge_patch
 from agent.model.proxypod import proxy_pod
-from agent.model.status import annotations_home, proxy_status
+from agent.model.status import annotations_home, proxy_status, with_ended
 from tests.model.pods import P, pod
 
 
@@ -76,6 +76,24 @@ def test_statuses_of_containers_that_the_target_injected_stay_there() -> None:
     assert home["containerStatuses"] == [container("main")]
     assert home["initContainerStatuses"] == [container("init")]
     assert "ephemeralContainerStatuses" not in home
+
+
+def test_a_container_that_debugged_an_earlier_delegate_has_ended_with_it() -> None:
+    runs, ended = {"running": {"startedAt": "then"}}, {"terminated": {"exitCode": 3}}
+    before = {"ephemeralContainerStatuses": [container("one", state=runs), container("two", state=ended)]}
+    pod = {"spec": {"ephemeralContainers": [{"name": "three"}]}}
+    now = {"phase": "Running", "ephemeralContainerStatuses": [container("three", state=runs)]}
+    one, two, three = with_ended(now, pod, before)["ephemeralContainerStatuses"]
+    assert (two, three) == (container("two", state=ended), container("three", state=runs))
+    assert (one["ready"], one["state"]["terminated"]["exitCode"]) == (False, 137)
+    told = with_ended(now, pod, before)
+    assert with_ended(now, pod, told) == told
+
+
+def test_a_container_that_debugs_the_delegate_is_told_as_its_kubelet_tells_it() -> None:
+    before = {"ephemeralContainerStatuses": [container("one", state={"running": {}})]}
+    now = {"ephemeralContainerStatuses": [container("one", state={"terminated": {"exitCode": 0}})]}
+    assert with_ended(now, {"spec": {"ephemeralContainers": [{"name": "one"}]}}, before) == now
 
 
 def test_restart_counts_are_never_lowered_when_a_delegate_was_made_anew() -> None:

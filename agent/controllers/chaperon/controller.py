@@ -90,7 +90,8 @@ class Chaperon(Controller[Key]):
             raw = await self._client.patch_raw(PODS, name, patch, namespace, sub=sub, style="strategic")
         except (BadRequest, Forbidden, Invalid, NotFound) as error:
             # The status still has to go home; the change is tried again when anything changes.
-            self._deps.recorder.event(view.chaperon, "Warning", "FailedUpdate", error.message)
+            # Told on the delegate: from there events come home to who made the change.
+            self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", error.message)
             return
         self._pods.absorb(raw)
 

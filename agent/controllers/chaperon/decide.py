@@ -11,8 +11,8 @@ from agent.api import names
 from agent.base.clock import parse, stamp
 from agent.model.diff import equivalent, merge_patch
 from agent.model.hold import left_behind
-from agent.model.livechanges import delegate_patch, resize_patch, told
-from agent.model.status import restarts_left_behind, with_restarts
+from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
+from agent.model.status import ended_before, restarts_left_behind, with_ended, with_restarts
 
 
 @dataclass(frozen=True)
@@ -110,19 +110,20 @@ def _without_pod(view: View, now: datetime) -> list[Action]:
 def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
     actions: list[Action] = []
     theirs = chaperon["metadata"].get("annotations") or {}
+    before = chaperon.get("status") or {}
     changed: dict[str, str | None] = {}
     if names.ANNOTATION_POD_MISSING_SINCE in theirs:
         changed[names.ANNOTATION_POD_MISSING_SINCE] = None
     meant = told(chaperon)
     if meant and not pod["metadata"].get("deletionTimestamp"):
-        actions += _follow(meant, pod)
+        actions += _follow(meant, pod, before)
     ours = meant.get("annotations", {})
     upwards = merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
     changed |= {key: value for key, value in upwards.items() if key not in ours}
     if changed:
         actions.append(PatchChaperon(_annotations(changed)))
-    status = with_restarts(pod.get("status") or {}, _restarts(theirs))
-    if worth_telling(status) and not equivalent(chaperon.get("status") or {}, status):
+    status = with_ended(with_restarts(pod.get("status") or {}, _restarts(theirs)), pod, before)
+    if worth_telling(status) and not equivalent(before, status):
         actions.append(PutStatus(status))
     return actions
 
@@ -146,12 +147,14 @@ def _restarts(annotations: Mapping[str, str]) -> dict[str, int]:
         return {}
 
 
-def _follow(meant: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
+def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any]) -> list[Action]:
     actions: list[Action] = []
     if patch := delegate_patch(meant, pod):
         actions.append(PatchPod(patch))
     if patch := resize_patch(meant, pod):
         actions.append(PatchPod(patch, "resize"))
+    if patch := ephemeral_patch(meant, pod, ended_before(pod, before)):
+        actions.append(PatchPod(patch, "ephemeralcontainers"))
     return actions
 
 

@@ -1,4 +1,5 @@
-"""Live changes: labels, annotations, images, resources, tolerations and deadline of a bound proxy go to its chaperon.
+"""Live changes: labels, annotations and what may change in a bound proxy's spec (images, resources, tolerations,
+deadline, ephemeral containers) go to its chaperon.
 
 Watches  proxy pods here, our chaperons in targets.
 Writes   the chaperon: labels, annotations and one annotation that says what changed; its agent changes the delegate.
