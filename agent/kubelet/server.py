@@ -82,9 +82,18 @@ class Server:
                 oldest = next(iter(self._unknown))
                 del self._unknown[oldest]
                 oldest.abort()
-            self._group.create_task(self._serve(node, channel, self.tls), name=f"kubelet/{node}")
+            task = self._group.create_task(self._serve(node, channel, self.tls), name=f"kubelet/{node}")
+            # Not at its end: a task that is cancelled before it has begun does not come there.
+            task.add_done_callback(lambda done: self._served(channel, done))
 
         return lambda: Channel(accepted)
+
+    def _served(self, channel: Channel, done: asyncio.Task[None]) -> None:
+        self._unknown.pop(channel, None)
+        if done.cancelled():
+            channel.abort()
+        else:
+            channel.close()
 
     async def _serve(self, node: str, channel: Channel, tls: ssl.SSLContext) -> None:
         try:
@@ -94,14 +103,8 @@ class Server:
                 pass
         except (OSError, TimeoutError) as error:
             log.debug("connection to node %s: %s", node, error)
-        except asyncio.CancelledError:
-            channel.abort()
-            raise
         except Exception:
             log.exception("a connection to node %s failed unexpectedly", node)
-        finally:
-            self._unknown.pop(channel, None)
-            channel.close()
 
     async def _next(self, node: str, channel: Channel) -> bool:
         """Answer one request; says whether another may follow."""

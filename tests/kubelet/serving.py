@@ -44,6 +44,7 @@ class Serving:
     """Where the server is, and what it has been asked."""
 
     server: Server
+    running: asyncio.Future[None]
     port: int
     asked: list[Route]
 
@@ -97,7 +98,7 @@ async def serving() -> AsyncIterator[Serving]:
     await asyncio.sleep(0)
     listener = await asyncio.get_running_loop().create_server(server.accept("node"), "127.0.0.1", 0, backlog=1024)
     try:
-        yield Serving(server, listener.sockets[0].getsockname()[1], asked)
+        yield Serving(server, running, listener.sockets[0].getsockname()[1], asked)
     finally:
         listener.close()
         running.cancel()

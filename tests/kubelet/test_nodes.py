@@ -2,18 +2,24 @@
 
 import asyncio
 import base64
+import contextlib
 import ssl
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from agent.api.kinds import CERTIFICATE_REQUESTS, EVENTS, NODES, PODS
 from agent.api.names import virtual_node
+from agent.clusters.deps import Deps
+from agent.controllers.target import TargetRoom
+from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kubelet import certificate
+from agent.kubelet.controller import KubeletRoom
 from agent.sandbox import Cluster
 from tests.controllers.rooms import eventually, running
 from tests.controllers.targets import add, kubeconfig, tear_away
-from tests.kubelet.places import Kubelet, host_facing, place, remove, upgraded
+from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded
 from tests.kubelet.scenes import ROOMS, Scene, condition, ready, served
 from tests.runtime.test_health import free_port
 from tests.waiting import until
@@ -73,6 +79,50 @@ async def test_a_node_keeps_its_port_over_restarts_of_the_agent(
     assert ports[0] == ports[1]
     assert len(set(ports[0])) == 2
     await tear_away(client, namespace)
+
+
+class Twice(KubeletRoom):
+    """Ends once in the middle, as after a failure, and is started again."""
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__(deps)
+        self.ended = asyncio.Event()
+
+    async def run(self) -> None:
+        first = asyncio.ensure_future(super().run())
+        await self.ended.wait()
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await super().run()
+
+
+async def test_nodes_are_served_again_after_a_failure(cluster: Cluster, client: Client, namespace: str) -> None:
+    address = host_facing(cluster)
+    rooms: list[Twice] = []
+
+    def twice(deps: Deps) -> Twice:
+        rooms.append(Twice(deps))
+        return rooms[0]
+
+    settings = {"node_address": address, "kubelet_port": free_port(address)}
+    async with running(cluster, TargetRoom, VirtualNodeRoom, twice, **settings):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        port = await served_port(client, virtual_node(namespace, "c1"))
+
+        async def answers() -> bool:
+            with contextlib.suppress(OSError):
+                return (await directly(address, port, "/healthz"))[0] == 401
+            return False
+
+        await eventually(answers)
+        rooms[0].ended.set()
+        await eventually(lambda: refused(answers))
+        await eventually(answers)
+    await tear_away(client, namespace)
+
+
+async def refused(answers: Callable[[], Awaitable[bool]]) -> bool:
+    return not await answers()
 
 
 async def served_port(client: Client, node: str) -> int:

@@ -6,6 +6,7 @@ import datetime
 import logging
 import os
 import random
+import socket
 
 import pytest
 
@@ -184,3 +185,17 @@ async def test_an_upgrade_that_is_broken_off_leaves_nothing() -> None:
             channel.abort()
         await still_serves(served)
         await until(lambda: len(asyncio.all_tasks()) <= before)
+
+
+async def test_a_connection_that_comes_while_the_server_ends_is_cut_off() -> None:
+    async with serving() as served:
+        channel = served.server.accept("node")()
+        accepted, channel._accepted = channel._accepted, None
+        assert accepted is not None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: channel, ours)
+            served.running.cancel()
+            accepted(channel)
+            await asyncio.gather(served.running, return_exceptions=True)
+            await until(lambda: channel.ended)
