@@ -1,36 +1,20 @@
 """The calls that make a copy in a target, keep it right and take it away."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from agent.api import names
 from agent.api.kinds import SECRETS, Kind
 from agent.clusters.deps import Deps
+from agent.clusters.refusals import NOT_OURS, Blocked, asking, not_copied
 from agent.clusters.target import Target
-from agent.kube.errors import (
-    AlreadyExists,
-    Conflict,
-    NotFound,
-    ServerError,
-    StatusError,
-    TooManyRequests,
-    Unauthorized,
-    Unreachable,
-)
+from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import copies, sharedcopies
 from agent.model.diff import equivalent
 
 Raw = dict[str, Any]
-
-_PASSING = (Conflict, ServerError, TooManyRequests, Unauthorized)
-"""Answers after which another try may go better."""
-
-
-class Blocked(Exception):
-    """The target, or an object in it, does not let us; the message says which, and what to do."""
 
 
 class Copier:
@@ -47,7 +31,7 @@ class Copier:
         """Make the copy what is wanted; None where the target has the original itself, or what that is a copy of."""
         metadata = wanted["metadata"]
         title = f"{self._kind.name} {metadata['namespace']}/{metadata['name']}"
-        with self._asking(title):
+        with asking(title, self.target):
             if copy is None:
                 try:
                     return self._copies.absorb(await self._client.create_raw(self._kind, wanted))
@@ -60,7 +44,10 @@ class Copier:
 
     async def remove(self, copy: Object) -> None:
         """Delete this very copy."""
-        with self._asking(f"{self._kind.name} {copy.namespace}/{copy.name}"), contextlib.suppress(NotFound, Conflict):
+        with (
+            asking(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target),
+            contextlib.suppress(NotFound, Conflict),
+        ):
             await self._client.delete(self._kind, copy.name, copy.namespace, uid=copy.uid)
 
     async def remove_child_of(self, original: Object) -> None:
@@ -70,11 +57,6 @@ class Copier:
             if copies.parent_uid(found) == original.uid:
                 uid = found["metadata"]["uid"]
                 await self._client.delete(self._kind, original.name, original.namespace, uid=uid)
-
-    @staticmethod
-    def words(title: str, target: Target, reason: str) -> str:
-        """What a user is told."""
-        return f"{title} is not copied to target {target.title}: {reason}"
 
     async def _revise(self, found: Object, wanted: Raw) -> Object:
         copy = (
@@ -93,29 +75,9 @@ class Copier:
             return False
         if copies.belongs_to(found, original["metadata"]["uid"], self._deps.cluster_uid):
             return True
-        raise Blocked(
-            self.words(
-                title,
-                self.target,
-                "an object of that name exists there that is not ours; rename or delete it there, or use another name"
-                " here",
-            )
-        )
+        raise Blocked(not_copied(title, self.target, NOT_OURS))
 
     def _serves_pods(self, found: Raw) -> bool:
         """Whether a Secret is there already, because pods name it, and is kept right for them."""
         labels = found["metadata"].get("labels") or {}
         return self._kind == SECRETS and labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._deps.cluster_uid
-
-    @contextlib.contextmanager
-    def _asking(self, title: str) -> Iterator[None]:
-        """Tell what a target refuses for good from what may pass."""
-        try:
-            yield
-        except Unreachable:
-            self.target.doubt()
-            raise
-        except _PASSING:
-            raise
-        except StatusError as error:
-            raise Blocked(self.words(title, self.target, str(error))) from error

@@ -14,8 +14,10 @@ from typing import Any, ClassVar
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
 from agent.base.backoff import Backoff
-from agent.clusters.copier import Blocked, Copier
+from agent.clusters.copier import Copier
 from agent.clusters.deps import Deps
+from agent.clusters.refusals import Blocked, not_copied
+from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
@@ -30,8 +32,6 @@ BLOCKED = "SharingBlocked"
 """Reason of the Warning event on an original that has no copy where it should."""
 BLOCKED_SECONDS = (2.0, 60.0)
 """First and longest pause until what is in the way is looked at again."""
-REVERT_SECONDS = (1.0, 300.0)
-"""First and longest pause between two reverts of a copy whose original stays: something there may not give in."""
 UNSHARED_SECONDS = 3.0
 """How long a copy stays after its original ceased to be shared: who replaces one brings it without our annotations."""
 _UNSYNCED_SECONDS = 2.0
@@ -54,7 +54,7 @@ class CopyRoom(Controller[Item]):
         self.originals = originals
         self._copies: dict[str, Informer] = {}
         self._agreed: dict[Item, tuple[str, str]] = {}
-        self._reverts: dict[Item, tuple[float, Backoff]] = {}
+        self._reverts: Reverts[Item] = Reverts()
         self._blocked: dict[Item, Backoff] = {}
         self._unshared: dict[Item, float] = {}
         self.problems: dict[Key, dict[str, str]] = {}
@@ -138,8 +138,10 @@ class CopyRoom(Controller[Item]):
     async def _bring(self, item: Item, original: Object, copier: Copier, copy: Object | None) -> float | None:
         if copy is not None and self._agreed.get(item) == (original.version, copy.version):
             return None
-        if copy is not None and (wait := self._may_revert_in(item, original)) > 0:
-            return wait
+        if copy is not None:
+            now = asyncio.get_running_loop().time()
+            if (wait := self._reverts.wait(item, self._agreed.get(item), original.version, now)) > 0:
+                return wait
         try:
             content = await self.content(original)
             if content is None:
@@ -155,7 +157,7 @@ class CopyRoom(Controller[Item]):
     async def _remove(self, item: Item, original: Object | None, copier: Copier, copy: Object | None) -> None:
         """Also takes off the finalizer that Admiralty's agent, here before us, has put on the original."""
         self._agreed.pop(item, None)
-        self._reverts.pop(item, None)
+        self._reverts.forget(item)
         self._blocked.pop(item, None)
         self._unshared.pop(item, None)
         self.problems.get(item[1:], {}).pop(item[0], None)
@@ -180,7 +182,7 @@ class CopyRoom(Controller[Item]):
     def _unreadable(self, item: Item, original: Object | None, target: Target, informer: Informer) -> float | None:
         if informer.error is not None and original is not None and self._belongs(original, target):
             title = f"{self.kind.name} {original.namespace}/{original.name}"
-            return self._tell(item, original, target, Copier.words(title, target, str(informer.error)))
+            return self._tell(item, original, target, not_copied(title, target, str(informer.error)))
         return _UNSYNCED_SECONDS
 
     def _tell(self, item: Item, original: Object, target: Target, message: str) -> float:
@@ -191,21 +193,6 @@ class CopyRoom(Controller[Item]):
             regarding = {"apiVersion": self.kind.api_version, "kind": self.kind.name, "metadata": metadata}
             self.deps.recorder.event(regarding, "Warning", BLOCKED, message)
         return self._blocked.setdefault(item, Backoff(*BLOCKED_SECONDS)).next()
-
-    def _may_revert_in(self, item: Item, original: Object) -> float:
-        """In how many seconds a copy may be put right: at once where its original has changed."""
-        agreed = self._agreed.get(item)
-        if agreed is None or agreed[0] != original.version:
-            self._reverts.pop(item, None)
-            return 0.0
-        now = asyncio.get_running_loop().time()
-        due, backoff = self._reverts.get(item, (0.0, Backoff(*REVERT_SECONDS)))
-        if now < due:
-            return due - now
-        if now > due + REVERT_SECONDS[1]:
-            backoff.reset()
-        self._reverts[item] = (now + backoff.next(), backoff)
-        return 0.0
 
     async def _release(self, original: Object | None) -> float | None:
         """Take finalizers of targets that are no more from an original that is being deleted."""
@@ -273,7 +260,9 @@ class CopyRoom(Controller[Item]):
     def _detached(self, target: Target) -> None:
         node = target.node_name
         self._copies.pop(node, None)
-        for known in (self._agreed, self._reverts, self._blocked, self._unshared):
+        for item in [each for each in self._agreed if each[0] == node]:
+            self._reverts.forget(item)
+        for known in (self._agreed, self._blocked, self._unshared):
             for item in [each for each in known if each[0] == node]:
                 del known[item]
         for problems in self.problems.values():

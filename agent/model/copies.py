@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
+from agent.model import parentage
 from agent.model.diff import equivalent
 
 Raw = dict[str, Any]
@@ -34,15 +35,9 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
             "namespace": metadata["namespace"],
             "labels": {
                 **_theirs(metadata.get("labels")),
-                names.LABEL_PARENT_UID: metadata["uid"],
-                names.LABEL_PARENT_CLUSTER_NAME: cluster_name,
-                names.LABEL_PARENT_CLUSTER_UID: cluster_uid,
+                **parentage.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
-            "annotations": {
-                **_theirs(metadata.get("annotations")),
-                names.ANNOTATION_PARENT_NAMESPACE: metadata["namespace"],
-                names.ANNOTATION_PARENT_NAME: metadata["name"],
-            },
+            "annotations": {**_theirs(metadata.get("annotations")), **parentage.annotations(metadata)},
         },
         **{field: original[field] for field in _fields(kind.name, original)},
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.model import constraints, downward
+from agent.model import constraints, downward, parentage
 from agent.model.errors import InvalidPod
 from agent.model.pattern import InvalidPattern, compile_pattern
 from agent.model.proxypod import source_pod
@@ -57,14 +57,11 @@ def chaperon(proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, rese
             "namespace": metadata["namespace"],
             "labels": {
                 **relabel(labels, regexp),
-                names.LABEL_PARENT_UID: metadata["uid"],
-                names.LABEL_PARENT_CLUSTER_NAME: cluster_name,
-                names.LABEL_PARENT_CLUSTER_UID: cluster_uid,
+                **parentage.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
             "annotations": {
                 **{key: value for key, value in annotations.items() if not names.is_ours(key)},
-                names.ANNOTATION_PARENT_NAMESPACE: metadata["namespace"],
-                names.ANNOTATION_PARENT_NAME: metadata["name"],
+                **parentage.annotations(metadata),
             },
         },
         "spec": _spec(proxy, source["spec"], labels, regexp, strip=strip, reserve=reserve),

@@ -1,34 +1,20 @@
 """The calls that make a copy, keep it right and take it away. What a target refuses for good is said as Blocked."""
 
 import contextlib
-from collections.abc import AsyncIterator
 from enum import Enum, auto
 from typing import NamedTuple
 
 from agent.api.kinds import Kind
-from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
+from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, asking, not_copied
+from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.controllers.follow.needs import Item
-from agent.kube.errors import (
-    AlreadyExists,
-    Conflict,
-    NotFound,
-    ServerError,
-    StatusError,
-    TooManyRequests,
-    Unauthorized,
-    Unreachable,
-)
+from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import copies
 from agent.model.copies import Raw
-
-_PASSING = (Conflict, ServerError, TooManyRequests, Unauthorized)
-"""Answers after which another try may go better."""
-REVERT_SECONDS = (1.0, 300.0)
-"""First and longest pause between two reverts of a copy whose original stays: something there may not give in."""
 
 
 class Outcome(Enum):
@@ -41,10 +27,6 @@ class Outcome(Enum):
 
 class Vanished(Conflict):
     """The copy has gone since it was seen."""
-
-
-class Blocked(Exception):
-    """The target, or an object in it, does not let us; the message says which, and what to do."""
 
 
 class Place(NamedTuple):
@@ -69,13 +51,12 @@ class Bringer:
         self._source = deps.local.client
         self.agreed: dict[Item, tuple[str, str]] = {}
         """Versions of original and copy that are the same."""
-        self._reverts: dict[Item, tuple[float, Backoff]] = {}
-        """When a copy may be reverted again (loop time)."""
+        self._reverts: Reverts[Item] = Reverts()
 
     def forget(self, item: Item) -> None:
         """There is no copy of it any more."""
         self.agreed.pop(item, None)
-        self._reverts.pop(item, None)
+        self._reverts.forget(item)
 
     async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
         """Create the copy where there is an original; `look_first` where something is likely to be there."""
@@ -101,9 +82,8 @@ class Bringer:
     async def remove(self, place: Place, uid: str) -> None:
         """Delete this very copy."""
         item = place.item
-        async with asking(place):
-            with contextlib.suppress(NotFound, Conflict):
-                await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
+        with asking(place.title, place.target), contextlib.suppress(NotFound, Conflict):
+            await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
         self.forget(item)
 
     async def _original(self, place: Place) -> Raw | None:
@@ -113,7 +93,7 @@ class Bringer:
             raw = await self._source.get_raw(item.kind, item.name, item.namespace)
         except NotFound:
             return None
-        except _PASSING:
+        except PASSING:
             raise
         except StatusError as error:
             raise Blocked(f"{place.title} cannot be read: {error}") from error
@@ -126,7 +106,7 @@ class Bringer:
             return self._needs_none(place, original)
         wanted = self._wanted(place.item.kind, original)
         try:
-            async with asking(place):
+            with asking(place.title, place.target):
                 raw = await place.target.cluster.client.create_raw(place.item.kind, wanted)
         except AlreadyExists:
             return await self._adopt(place, original)
@@ -141,7 +121,7 @@ class Bringer:
     async def _compare(self, place: Place, original: Raw, now: float | None) -> Outcome | float:
         """Without `now`, whatever differs is put right at once."""
         item, client = place.item, place.target.cluster.client
-        async with asking(place):
+        with asking(place.title, place.target):
             try:
                 raw = await client.get_raw(item.kind, item.name, item.namespace)
             except NotFound as error:
@@ -150,47 +130,29 @@ class Bringer:
         if copies.is_same_or_upstream(copy, original):
             return self._needs_none(place, original)
         if not copies.belongs_to(copy, original["metadata"]["uid"], self._deps.cluster_uid):
-            raise Blocked(
-                f"{place.title} is not copied to target {place.target.title}: an object of that name exists there that"
-                " is not ours; rename or delete it there, or use another name here"
-            )
+            raise Blocked(not_copied(place.title, place.target, NOT_OURS))
         if "deletionTimestamp" in copy["metadata"]:
-            raise Blocked(
-                f"{place.title} is not copied to target {place.target.title}: its old copy there is being deleted and"
-                " held by finalizers"
-            )
+            held = "its old copy there is being deleted and held by finalizers"
+            raise Blocked(not_copied(place.title, place.target, held))
         wanted = self._wanted(item.kind, original)
         if copies.same_content(copy, wanted):
             self._agree(place, original, raw)
             return Outcome.THERE
-        if now is not None and (wait := self._may_revert_in(item, original, now)) > 0:
+        version = original["metadata"]["resourceVersion"]
+        if now is not None and (wait := self._reverts.wait(item, self.agreed.get(item), version, now)) > 0:
             return wait
         await self._revise(place, original, copy, wanted)
         return Outcome.THERE
 
     async def _revise(self, place: Place, original: Raw, copy: Raw, wanted: Raw) -> None:
         item, client = place.item, place.target.cluster.client
-        async with asking(place):
+        with asking(place.title, place.target):
             if copies.must_be_replaced(copy, wanted):
                 await client.delete(item.kind, item.name, item.namespace, uid=copy["metadata"]["uid"])
                 raw = await client.create_raw(item.kind, wanted)
             else:
                 raw = await client.update_raw(item.kind, copies.revised(copy, wanted))
         self._agree(place, original, raw)
-
-    def _may_revert_in(self, item: Item, original: Raw, now: float) -> float:
-        """In how many seconds a copy may be put right: at once where its original has changed."""
-        agreed = self.agreed.get(item)
-        if agreed is None or agreed[0] != original["metadata"]["resourceVersion"]:
-            self._reverts.pop(item, None)
-            return 0.0
-        due, backoff = self._reverts.get(item, (0.0, Backoff(*REVERT_SECONDS)))
-        if now < due:
-            return due - now
-        if now > due + REVERT_SECONDS[1]:
-            backoff.reset()
-        self._reverts[item] = (now + backoff.next(), backoff)
-        return 0.0
 
     def _wanted(self, kind: Kind, original: Raw) -> Raw:
         name = self._deps.settings.cluster_name
@@ -204,18 +166,3 @@ class Bringer:
         """What the target made of our write counts as the same, also where its own admission changed it."""
         version = place.copies.absorb(raw).version
         self.agreed[place.item] = (original["metadata"]["resourceVersion"], version)
-
-
-@contextlib.asynccontextmanager
-async def asking(place: Place) -> AsyncIterator[None]:
-    """Tell what a target refuses for good from what may pass."""
-    try:
-        yield
-    except Unreachable:
-        place.target.doubt()
-        raise
-    except _PASSING:
-        raise
-    except StatusError as error:
-        where = f"{place.title} is not copied to target {place.target.title}"
-        raise Blocked(f"{where}: {error}") from error

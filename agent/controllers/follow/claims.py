@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
 from agent.clusters.deps import Deps
-from agent.controllers.follow.bring import Blocked, Bringer, Outcome, Place, asking
+from agent.clusters.refusals import Blocked, asking
+from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.needs import Item, Needs
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.informer import Informer
@@ -66,7 +67,7 @@ class ClaimBringer(Bringer):
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
-        async with asking(place):
+        with asking(place.title, place.target):
             try:
                 raw = await client.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
@@ -75,7 +76,7 @@ class ClaimBringer(Bringer):
         if found is not None and not self._is_ours(found, original):
             return self._needs_none(place, original)
         original = await self._reserve(place, original)
-        async with asking(place):
+        with asking(place.title, place.target):
             if found is None:
                 raw = await client.create_raw(item.kind, self._claim(place, original))
             elif patch := growth(original, found):

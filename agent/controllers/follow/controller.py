@@ -15,9 +15,10 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, Kind
 from agent.clusters.deps import Deps
+from agent.clusters.refusals import Blocked
 from agent.clusters.target import Target
 from agent.controllers.follow import decide as steps
-from agent.controllers.follow.bring import Blocked, Bringer, Outcome, Place
+from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.claims import HAS_VOLUME, ClaimBringer
 from agent.controllers.follow.kinds import KINDS, copies_in, originals
 from agent.controllers.follow.needs import Item, Needs

@@ -1,0 +1,37 @@
+"""What a target refuses for good, told from what may pass, and the words in which users hear of it."""
+
+import contextlib
+from collections.abc import Iterator
+
+from agent.clusters.target import Target
+from agent.kube.errors import Conflict, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable
+
+PASSING = (Conflict, ServerError, TooManyRequests, Unauthorized)
+"""Answers after which another try may go better."""
+NOT_OURS = "an object of that name exists there that is not ours; rename or delete it there, or use another name here"
+
+
+class Blocked(Exception):
+    """The target, or an object in it, does not let us; the message says which, and what to do."""
+
+
+def not_copied(title: str, target: Target, reason: str) -> str:
+    """What a user is told of an object, called as users call it, that is not in a target where it should be."""
+    return f"{title} is not copied to target {target.title}: {reason}"
+
+
+@contextlib.contextmanager
+def asking(title: str, target: Target) -> Iterator[None]:
+    """Around requests to a target about an object.
+
+    Raises Blocked for what is refused for good; everything else as it was. Silence puts the target in doubt.
+    """
+    try:
+        yield
+    except Unreachable:
+        target.doubt()
+        raise
+    except PASSING:
+        raise
+    except StatusError as error:
+        raise Blocked(not_copied(title, target, str(error))) from error

@@ -1,0 +1,25 @@
+"""How an object in a target says whose child it is (specs, sections 4.1 and 6; design.md, ruling 4). Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+
+
+def labels(parent: Mapping[str, Any], *, cluster_name: str, cluster_uid: str) -> dict[str, str]:
+    """Labels of the child.
+
+    :param parent: metadata of the original
+    :param cluster_name: of the source, may be empty
+    :param cluster_uid: UID of the source's kube-system namespace
+    """
+    return {
+        names.LABEL_PARENT_UID: parent["uid"],
+        names.LABEL_PARENT_CLUSTER_NAME: cluster_name,
+        names.LABEL_PARENT_CLUSTER_UID: cluster_uid,
+    }
+
+
+def annotations(parent: Mapping[str, Any]) -> dict[str, str]:
+    """Annotations of the child, which has another name where it is a chaperon."""
+    return {names.ANNOTATION_PARENT_NAMESPACE: parent["namespace"], names.ANNOTATION_PARENT_NAME: parent["name"]}
