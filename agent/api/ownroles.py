@@ -212,6 +212,8 @@ UNINSTALL = Account(
             *_grants(SECRETS, "list patch", CLEAN),
             *_grants(NODES, "list delete", CLEAN),
             *_grants(NAMESPACES, "list patch", CLEAN),
+            *_grants(SERVICES, "get list patch", CLEAN),
+            *_grants(ENDPOINT_SLICES, "list delete", CLEAN),
             *_grants(ROLE_BINDINGS, "list delete", CLEAN),
             *_grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
             *_grants(CLUSTER_SUMMARIES, "delete", CLEAN, names=(SUMMARY_NAME,)),

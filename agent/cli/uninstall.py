@@ -17,6 +17,7 @@ from agent.api.kinds import (
     CLUSTER_SUMMARIES,
     CLUSTER_TARGETS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -28,6 +29,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
+from agent.cli.restoring import MIRRORS, restore_services
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, InvalidConfig, KubeError, NotFound
@@ -170,6 +172,7 @@ class Uninstaller:
     async def _clean(self) -> None:
         """Take away what the agents made, and let go of what they held."""
         self._say("removing what agents and webhooks made")
+        await restore_services(self._client, self._say)
         await self._release_all(PODS, fields=PROXIES)
         for kind in (TARGETS, CLUSTER_TARGETS):
             await self._release_all(kind)
@@ -179,6 +182,8 @@ class Uninstaller:
         await self._delete_all(NODES, await self._list(NODES, labels=virtual))
         for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             await self._delete_all(kind, await self._list(kind, labels=names.LABEL_SOURCE))
+        # Only now, for the sources, whose rights end here, would bring them again.
+        await self._delete_all(ENDPOINT_SLICES, await self._list(ENDPOINT_SLICES, labels=MIRRORS))
         for kind, name, namespace in (
             (CLUSTER_SUMMARIES, names.SUMMARY_NAME, None),
             (LEASES, names.LEASE_CONTROLLERS, self._namespace),

@@ -12,6 +12,7 @@ from agent.api import names
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
+    ENDPOINT_SLICES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
@@ -19,6 +20,7 @@ from agent.api.kinds import (
     ROLE_BINDINGS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICES,
     TARGETS,
     Kind,
 )
@@ -26,6 +28,7 @@ from agent.api.ownroles import CONFIGURATION, UNINSTALL
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.service import rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.waiting import until
@@ -151,6 +154,37 @@ async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
     assert not await exists(admin, NODES, "admiralty-us")
     assert not await exists(admin, ROLE_BINDINGS, "admiralty-source-cd", namespace)
     assert not await exists(admin, CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+
+
+async def test_services_select_what_their_users_wrote_again(admin: Client, client: Client, namespace: str) -> None:
+    ports = [{"port": 80}]
+    plain = {"metadata": {"name": "web", "namespace": namespace}, "spec": {"selector": {"app": "web"}, "ports": ports}}
+    written = await admin.create(SERVICES, rerouted(plain, switch=True), namespace)
+    assert written["spec"]["selector"] == {names.PREFIX + "app": "web"}
+    shared = {"annotations": {names.ANNOTATION_CILIUM: "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
+    await admin.create(SERVICES, {**plain, "metadata": {"name": "shared", **shared}}, namespace)
+    copy = {"annotations": {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"}}
+    await admin.create(SERVICES, {**plain, "metadata": {"name": "copy", **copy}}, namespace)
+    broken = {"annotations": {names.ANNOTATION_ORIGINAL_SELECTOR: "nonsense"}}
+    await admin.create(SERVICES, {**plain, "metadata": {"name": "broken", **broken}}, namespace)
+    for name, manager in (("web-mirror", names.SLICE_MANAGER), ("web-own", "example.test")):
+        labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_SLICE_MANAGED_BY: manager}
+        body = {"metadata": {"name": name, "labels": labels}, "addressType": "IPv4", "endpoints": []}
+        await admin.create(ENDPOINT_SLICES, body, namespace)
+
+    said: list[str] = []
+    await Uninstaller(client, Policy.REFUSE, "kube-system", "flotilla", 30, said.append).run()
+    web = await admin.get(SERVICES, "web", namespace)
+    assert web["spec"]["selector"] == {"app": "web"}
+    assert not any(names.is_ours(key) or "cilium" in key for key in web["metadata"].get("annotations") or {})
+    assert "labels" not in web["metadata"]
+    metadata = (await admin.get(SERVICES, "shared", namespace))["metadata"]
+    assert metadata["annotations"] == shared["annotations"], "what its user wrote stays"
+    assert "labels" not in metadata
+    assert (await admin.get(SERVICES, "copy", namespace))["metadata"]["annotations"] == copy["annotations"]
+    assert any(line.startswith(f"Service {namespace}/broken is left as it is: annotation") for line in said)
+    assert not await exists(admin, ENDPOINT_SLICES, "web-mirror", namespace)
+    assert await exists(admin, ENDPOINT_SLICES, "web-own", namespace)
 
 
 async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Client, namespace: str) -> None:

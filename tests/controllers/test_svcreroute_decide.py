@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from agent.clusters.managers import given_back
 from agent.controllers.svcreroute.decide import View, Wait, decide
-from agent.controllers.svcreroute.managers import given_back
 from agent.model.diff import merge_patch
 from agent.model.service import is_switched, rerouted
 from tests.model.pods import P

@@ -13,9 +13,9 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import PODS, SERVICES
 from agent.clusters.deps import Deps
+from agent.clusters.managers import kept_managers
 from agent.controllers.svcreroute.decide import View, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage, service_of
-from agent.controllers.svcreroute.managers import kept_managers
 from agent.controllers.svcreroute.selections import Selections
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object

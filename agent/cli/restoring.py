@@ -1,0 +1,65 @@
+"""Services as their users want them, in a cluster whose agents have stopped: part of `flotilla uninstall`."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import SERVICES
+from agent.clusters.managers import kept_managers
+from agent.kube.client import Client
+from agent.kube.errors import Conflict, NotFound
+from agent.kube.store import Object
+from agent.model.diff import merge_patch
+from agent.model.pattern import InvalidPattern
+from agent.model.service import InvalidService, is_copy, restored
+
+MIRRORS = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
+"""EndpointSlices that tell of other clusters: nobody would say any more when those are gone."""
+_TRIES = 5
+
+
+async def restore_services(client: Client, say: Callable[[str], None]) -> None:
+    """Set selectors back, and take everything of ours from Services; `say` is told of those that cannot be read.
+
+    Raises Conflict if somebody else keeps changing one.
+    """
+    _, items = await client.list_raw(SERVICES)
+    for item in items:
+        with contextlib.suppress(NotFound):
+            await _restore(client, Object(SERVICES, bytes(item)), say)
+
+
+async def _restore(client: Client, service: Object, say: Callable[[str], None]) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            patch = _undone(service)
+        except (InvalidService, InvalidPattern) as error:
+            say(f"Service {service.namespace}/{service.name} is left as it is: {error}")
+            return
+        if not patch:
+            return
+        try:
+            raw = await client.patch_raw(SERVICES, service.name, patch, service.namespace)
+        except Conflict:
+            if not left:
+                raise
+            service = Object(SERVICES, await client.get_raw(SERVICES, service.name, service.namespace))
+            continue
+        if service.applied and "spec" in patch:
+            await kept_managers(client, service, raw)
+        return
+
+
+def _undone(service: Object) -> dict[str, Any]:
+    """Merge patch; {} where there is nothing of ours. Copies are another cluster's, and go with their originals."""
+    if service.deleting or is_copy(service.annotations):
+        return {}
+    live = service.decode()
+    wanted = restored(live)
+    metadata = wanted["metadata"]
+    labels = {key: value for key, value in (metadata["labels"] or {}).items() if key != names.LABEL_GLOBAL}
+    patch = merge_patch(live, {**wanted, "metadata": {**metadata, "labels": labels or None}})
+    if patch:
+        patch.setdefault("metadata", {})["resourceVersion"] = service.version
+    return patch
