@@ -1,8 +1,6 @@
 """flotilla explain: why a pod is where it is, or what it waits for."""
 
-import asyncio
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,19 +9,12 @@ from agent.base.clock import SystemClock
 from agent.cli.explaining import facts, written
 from agent.cli.explaining.account import Account, account
 from agent.cli.explaining.stranger import remedy
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish, opened
+from agent.cli.output import as_json, as_yaml
 from agent.kube import config
-from agent.kube.errors import KubeError
 from agent.settings import InvalidSetting, Settings, parse
 
 app = typer.Typer(help="Say why a pod is where it is, or what it waits for.", no_args_is_help=True)
-
-
-class Output(StrEnum):
-    """How it is written."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
 
 
 @app.callback()
@@ -34,10 +25,10 @@ def _explain() -> None:
 @app.command()
 def pod(
     name: Annotated[str, typer.Argument(help="Name of a pod in the source cluster.")],
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Namespace; by default the context's.")] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="Format.")] = Output.TABLE,
-    kubeconfig: Annotated[str, typer.Option(help="File; by default $KUBECONFIG or ~/.kube/config.")] = "",
-    context: Annotated[str, typer.Option(help="Context of the kubeconfig; by default its current one.")] = "",
+    namespace: Namespace = "",
+    output: OutputOption = Output.TABLE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     agent_flag: Annotated[
         list[str], typer.Option(help="Flag of the agent that bears on ranking, such as --agent-flag=--dwell=60.")
     ] = [],  # noqa: B006
@@ -48,25 +39,22 @@ def pod(
     """
     try:
         settings = parse(agent_flag)
-        found = asyncio.run(_account(name, namespace, kubeconfig, context, settings))
     except InvalidSetting as error:
         raise typer.BadParameter(str(error)) from None
-    except (facts.Unexplained, KubeError) as error:
-        print(f"flotilla: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    found = finish(_account(name, namespace, kubeconfig, context, settings))
     match output:
-        case Output.TABLE:
+        case Output.TABLE | Output.WIDE:
             print(written.as_text(found, terminal=sys.stdout.isatty()))
         case Output.JSON:
-            print(written.as_json(found))
+            print(as_json(found))
         case Output.YAML:
-            print(written.as_yaml(found))
+            print(as_yaml(found))
 
 
 async def _account(name: str, namespace: str, kubeconfig: str, context: str, settings: Settings) -> Account:
     connection = config.load(kubeconfig or None, context or None)
     now = SystemClock().now()
-    async with facts.opened(connection, "source") as source:
+    async with opened(connection, "source", facts.REQUEST_SECONDS) as source:
         pod = await facts.read_pod(source, namespace or connection.namespace, name)
         wrong = remedy(pod, await facts.read_namespace(source, pod.namespace))
         if wrong:

@@ -14,6 +14,7 @@ from agent.cli.explaining import written
 from agent.cli.explaining.account import Account, account
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
 from agent.cli.explaining.stranger import remedy
+from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
 from agent.settings import Settings
@@ -183,7 +184,7 @@ def test_pods_of_others_get_the_remedy(stranger: Object, where: Object | None, w
 def test_the_three_formats_say_the_same() -> None:
     attempts = {US: {"reason": "0/5 nodes", "at": "2026-01-01T11:30:00Z"}}
     found = explained(proxy("8", attempts=json.dumps(attempts)), seen("eu"), seen("us", cpu="16", weight=50))
-    assert json.loads(written.as_json(found)) == yaml.safe_load(written.as_yaml(found))
+    assert json.loads(as_json(found)) == yaml.safe_load(as_yaml(found))
     plain = written.as_text(found, terminal=False)
     drawn = written.as_text(found, terminal=True)
     for text in (plain, drawn):

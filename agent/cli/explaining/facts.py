@@ -7,7 +7,6 @@ word counts, wherever the user is.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,12 +28,12 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.base.clock import parse
+from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import Lease
 from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.session import Session
 from agent.kube.store import Object
 from agent.scheduler.extrascores import kind_of, read_score
 from agent.scheduler.hearsay import Hearsay, hearsay
@@ -50,7 +49,7 @@ _SILENT = timedelta(seconds=60)
 _PROXIES = f"spec.schedulerName={names.SCHEDULER_PROXY}"
 
 
-class Unexplained(Exception):
+class Unexplained(Failed):
     """There is nothing to explain; the message says why, and what to do."""
 
 
@@ -78,13 +77,6 @@ class Facts:
     targets: tuple[Seen, ...] = ()
     notes: list[str] = field(default_factory=list)
     """What could not be read, and what follows."""
-
-
-@contextlib.asynccontextmanager
-async def opened(connection: Connection, name: str) -> AsyncIterator[Client]:
-    """A client of a cluster."""
-    async with Session(connection, name=name, timeout=REQUEST_SECONDS) as session:
-        yield Client(session)
 
 
 async def read_pod(source: Client, namespace: str, name: str) -> Object:
@@ -184,7 +176,7 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, s
         async with contextlib.AsyncExitStack() as stack:
             client = source
             if connection is not None:
-                client = await stack.enter_async_context(opened(connection, told.title))
+                client = await stack.enter_async_context(opened(connection, told.title, REQUEST_SECONDS))
             return await _asked(client, Seen(place), told, node, obj, pod)
     except KubeError as error:
         return Seen(place, unread=str(error))

@@ -1,32 +1,16 @@
-"""An account as text: tables of rich on a terminal, plain columns elsewhere."""
+"""An account as text."""
 
-import json
-from collections.abc import Iterator, Sequence
-
-import msgspec
-import yaml
+from collections.abc import Iterator
 
 from agent.cli.explaining.account import Account, Bound
-
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Heads of the columns, and rows."""
-
-
-def as_json(account: Account) -> str:
-    """One JSON object."""
-    return json.dumps(msgspec.to_builtins(account), indent=2)
-
-
-def as_yaml(account: Account) -> str:
-    """One YAML document."""
-    return str(yaml.safe_dump(msgspec.to_builtins(account), sort_keys=False, allow_unicode=True, width=1000)).rstrip()
+from agent.cli.output import Table, as_table
 
 
 def as_text(account: Account, *, terminal: bool) -> str:
     """For people."""
     blocks = ["\n".join(_facts(account))]
     for title, table in _tables(account):
-        blocks.append(f"{title}\n{_rich(table) if terminal else _plain(table)}")
+        blocks.append(f"{title}\n{as_table(table, terminal=terminal)}")
     if account.notes:
         blocks.append("\n".join(f"Note: {note}" for note in account.notes))
     return "\n\n".join(blocks)
@@ -80,30 +64,3 @@ def _tables(account: Account) -> Iterator[tuple[str, Table]]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
-
-
-def _plain(table: Table) -> str:
-    heads, rows = table
-    found = [list(heads), *(list(row) for row in rows)]
-    widths = [max(len(row[column]) for row in found) for column in range(len(heads))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in found
-    )
-
-
-def _rich(table: Table) -> str:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    heads, rows = table
-    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False)
-    for head in heads:
-        drawn.add_column(head, overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    console = Console(force_terminal=True)
-    with console.capture() as captured:
-        console.print(drawn)
-    return captured.get().rstrip("\n")

@@ -1,0 +1,78 @@
+"""What every verb shares that talks to clusters: options as kubectl's, what errors say, how a command ends.
+
+Exit status: 0 done, 1 refused or failed, 2 wrong usage (typer's own).
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from agent.kube import config
+from agent.kube.client import Client
+from agent.kube.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from agent.kube.session import Session
+
+T = TypeVar("T")
+
+REQUEST_SECONDS = 10.0
+
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", help="kubeconfig; by default $KUBECONFIG, or ~/.kube/config.", metavar="FILE")
+]
+Context = Annotated[str, typer.Option("--context", help="Context of the kubeconfig; by default its current one.")]
+Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Namespace; by default the context's.")]
+
+
+class Output(StrEnum):
+    """How data is written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Format.")]
+
+
+class Failed(Exception):
+    """The command cannot do what was asked; the message says why, and what to do."""
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    connection: config.Connection, name: str = "", seconds: float = REQUEST_SECONDS
+) -> AsyncIterator[Client]:
+    """A client of a cluster, whose requests take `seconds` at most. Raises InvalidConfig."""
+    async with Session(connection, name=name, timeout=seconds) as session:
+        yield Client(session)
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a command's work; a failure is told in one line on standard error, with exit status 1."""
+    try:
+        return asyncio.run(work)
+    except (Failed, KubeError) as error:
+        print(f"flotilla: {told(error)}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def told(error: Exception, cluster: str = "the cluster") -> str:
+    """What an error means for whoever has typed a command, with the remedy."""
+    match error:
+        case Unauthorized():
+            return (
+                f"{cluster} refuses your credentials ({error}): they are wrong or have expired; renew them, or choose"
+                " another context"
+            )
+        case Forbidden():
+            return f"{cluster} does not let you: {error}; ask its administrator for this right, or choose another user"
+        case Unreachable():
+            return f"{cluster} cannot be reached ({error}): check the server's address in the kubeconfig, and the way"
+        case _:
+            return str(error)
