@@ -15,19 +15,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import yaml
-
+from agent.kube import kubeconfig as documents
 from agent.kube.errors import InvalidConfig
+from agent.kube.kubeconfig import Entry
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REREAD_SECONDS = 60.0
 PLUGIN_REREAD_SECONDS = 60.0
 PLUGIN_SECONDS = 30.0
 """How long a credential plugin may take."""
-
-Entry = dict[str, Any]
 
 
 class Auth(Protocol):
@@ -67,7 +65,7 @@ class FileAuth:
     async def header(self) -> str | None:
         """The file's token, read again once a minute. Raises InvalidConfig when the file cannot be read."""
         if time.monotonic() - self._read_at > TOKEN_REREAD_SECONDS:
-            self._value = f"Bearer {_token(_read(self.path).decode(errors='replace'), str(self.path))}"
+            self._value = f"Bearer {_token(documents.read(self.path).decode(errors='replace'), str(self.path))}"
             self._read_at = time.monotonic()
         return self._value
 
@@ -133,14 +131,13 @@ class Connection:
 def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
     """The connection of a kubeconfig file; without a path the pod's own, then $KUBECONFIG, then ~/.kube/config.
 
+    $KUBECONFIG may name several files, which count as one.
+
     Raises InvalidConfig with the remedy.
     """
     if not kubeconfig and (SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster()
-    path = Path(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
-    if not path.is_file():
-        raise InvalidConfig(f"no kubeconfig at {path}: give one with --kubeconfig or $KUBECONFIG, or run in a cluster")
-    return parse(_read(path), context, base=path.parent, plugins=True)
+    return of_document(documents.merged(documents.files(kubeconfig or "")), context, base=Path(), plugins=True)
 
 
 def in_cluster() -> Connection:
@@ -163,13 +160,16 @@ def parse(
 
     Raises InvalidConfig naming the entry and the remedy.
     """
-    document = _document(data)
-    name = context or document.get("current-context") or ""
-    if not name:
-        raise InvalidConfig("kubeconfig has no current-context: set it, or name a context")
-    entry = _named(document, "contexts", "context", name)
-    cluster = _named(document, "clusters", "cluster", str(entry.get("cluster", "")))
-    user = _named(document, "users", "user", str(entry["user"])) if entry.get("user") else {}
+    return of_document(documents.document_of(data), context, base=base, plugins=plugins)
+
+
+def of_document(
+    document: Entry, context: str | None = None, *, base: Path | None = None, plugins: bool = False
+) -> Connection:
+    """The same of a document that has been read."""
+    name, entry = documents.context_of(document, context or "")
+    cluster = documents.cluster_of(document, name)
+    user = documents.named(document, "users", "user", str(entry["user"])) if entry.get("user") else {}
     server = str(cluster.get("server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise InvalidConfig(f"cluster {entry.get('cluster')!r}: server {server!r} is not an http(s) address")
@@ -185,27 +185,6 @@ def parse(
         server_name=cluster.get("tls-server-name") or None,
         namespace=entry.get("namespace") or "default",
     )
-
-
-def _document(data: bytes | str) -> Entry:
-    try:
-        document = yaml.safe_load(data)
-    except yaml.YAMLError as error:
-        raise InvalidConfig("kubeconfig is neither YAML nor JSON") from error
-    if not isinstance(document, dict):
-        raise InvalidConfig("kubeconfig is not an object with clusters, contexts and users")
-    return document
-
-
-def _named(document: Entry, section: str, field_name: str, name: str) -> Entry:
-    listed = document.get(section)
-    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    for item in items:
-        if item.get("name") == name and isinstance(item.get(field_name), dict):
-            found: Entry = item[field_name]
-            return found
-    known = ", ".join(str(item.get("name")) for item in items)
-    raise InvalidConfig(f"kubeconfig has no {field_name} named {name!r} (it has: {known or 'none'})")
 
 
 def _auth(
@@ -256,7 +235,7 @@ def _material(entry: Entry, name: str, base: Path | None) -> bytes | None:
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise InvalidConfig(f"{name}-data is not base64") from error
-    return _read(_path(entry[name], base, name)) if entry.get(name) else None
+    return documents.read(_path(entry[name], base, name)) if entry.get(name) else None
 
 
 def _token(text: str, name: str) -> str:
@@ -271,13 +250,6 @@ def _path(value: object, base: Path | None, name: str) -> Path:
     if base is None:
         raise InvalidConfig(f"{name} names a file: only inline data is allowed here")
     return base / Path(str(value)).expanduser()
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidConfig(f"cannot read {path}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
