@@ -81,6 +81,9 @@ TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview
 SUBJECT_ACCESS_REVIEWS = Kind(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
+SELF_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
 POD_METRICS = Kind("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 """Served where a metrics-server (or something like it) is installed."""
 

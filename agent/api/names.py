@@ -126,6 +126,9 @@ LABEL_SOURCE = SHORT_PREFIX + "source"
 ANNOTATION_SOURCE = SHORT_PREFIX + "source"
 """On the same, namespace and name of the Source, which as a label might be too long."""
 
+ANNOTATION_CLUSTER_UID = SHORT_PREFIX + "cluster-uid"
+"""On what `flotilla join` makes: UID of the kube-system namespace of the cluster that it stands for."""
+
 TAINT_UNREACHABLE = SHORT_PREFIX + "unreachable"
 TAINT_DRAINING = SHORT_PREFIX + "draining"
 TAINT_AGENT = SHORT_PREFIX + "agent-not-ready"
@@ -224,6 +227,11 @@ def source_binding(name: str) -> str:
 def source_viewer_binding(namespace: str, name: str) -> str:
     """ClusterRoleBinding that lets a Source read the ClusterSummary."""
     return join(LONG_LIMIT, ("admiralty-source", namespace, name, "cluster-summary-viewer"), constant=(0, 3))
+
+
+def source_renewal(account: str) -> str:
+    """Role and RoleBinding that let a source's service account renew its own token."""
+    return join(LONG_LIMIT, ("admiralty-source", account, "token"), constant=(0, 2))
 
 
 def cluster_source_binding(name: str) -> str:

@@ -67,6 +67,7 @@ WARN_OF_MISSING = "warnings about what a target does not have"
 SUMMARY = "capacity of virtual nodes"
 QUOTAS = "no pods beyond a target's resource quotas"
 AGENT_HEALTH = "health of the target's agent"
+RENEW = "its token is renewed before it ends"
 
 
 MISSED = (SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)
@@ -114,6 +115,14 @@ CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
     Grant(CLUSTER_SUMMARIES, "watch", SUMMARY),
     *(Grant(LEASES, verb, AGENT_HEALTH, names=(LEASE_CONTROLLERS,)) for verb in ("get", "list", "watch")),
 )
+
+
+def token_renewal(account: str) -> Grant:
+    """A service account may renew its own token.
+
+    Whoever joins a source grants this, who may make such tokens anyway: no agent may.
+    """
+    return Grant(SERVICE_ACCOUNTS, "create", RENEW, "token", (account,))
 
 
 def source_cluster_role() -> dict[str, Any]:

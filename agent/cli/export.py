@@ -1,0 +1,114 @@
+"""flotilla export: the kubeconfig of a source as a Secret, for whoever has no context of both clusters."""
+
+import contextlib
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
+from agent.cli.joining import credentials, manifests, words
+from agent.cli.joining.joiner import DEFAULT_TOKEN
+from agent.cli.joining.manifests import Names, Raw
+from agent.cli.joining.options import AllowLoopback, ClusterScoped, Timeout, TokenDuration, documents_of, usage
+from agent.cli.joining.sides import Side, Way, address, side, telling
+from agent.cli.joining.writing import Report, ensure, find, title, until
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, finish
+from agent.cli.output import as_json, as_yaml
+from agent.kube import kubeconfig as kubeconfigs
+from agent.kube.errors import Forbidden
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="yaml or json.")]
+
+
+def export(
+    source: Annotated[str, typer.Argument(help="Name of a Source, or of its service account.")],
+    name: Annotated[str, typer.Option("--as", help="Name of the Secret; by default the context's.")] = "",
+    create: Annotated[bool, typer.Option("--create", help="Make the Source first, if it is missing.")] = False,
+    with_target: Annotated[bool, typer.Option("--with-target", help="Print the Target, too.")] = False,
+    namespace: Namespace = "",
+    cluster_scoped: ClusterScoped = False,
+    server: Annotated[str, typer.Option(help="Address of the API server as pods of the source reach it.")] = "",
+    ca_file: Annotated[str, typer.Option(help="File with the CA of that server.")] = "",
+    proxy_url: Annotated[str, typer.Option(help="Address of a proxy on the way to it.")] = "",
+    allow_loopback: AllowLoopback = False,
+    token_duration: TokenDuration = DEFAULT_TOKEN,
+    timeout: Timeout = 60.0,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    output: OutputOption = Output.YAML,
+) -> None:
+    """Print the Secret with which a source uses this cluster as its target: `kubectl apply -f -` it there.
+
+    With --cluster-scoped, -n is the namespace of service account and Secret.
+    """
+
+    async def run() -> list[Raw]:
+        document = documents_of(kubeconfig, "")[0]
+        way = Way(server, ca_file, proxy_url, allow_loopback)
+        async with side(document, context) as target:
+            with usage():
+                called = words.names("--as", [name] if name else [], [target.context])[target.context]
+                seconds = words.seconds_of(token_duration)
+            place = namespace or target.namespace
+            names = Names(source, called, cluster_scoped, place, place)
+            entry = address(target.entry, target.context, way)
+            with telling(target.title):
+                names, uid = await _account(target, names, create=create, seconds=timeout)
+                text = await credentials.request_token(target.client, names.target_namespace, names.source, seconds)
+            found = kubeconfigs.with_token(called, entry, names.target_namespace, text)
+            return [manifests.secret(called, place, found, uid), manifests.target(names, uid)]
+
+    objects = [manifests.without_none(each) for each in finish(run())][: 2 if with_target else 1]
+    if output is Output.JSON:
+        print(as_json(objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}))
+    else:
+        print("\n---\n".join(as_yaml(each) for each in objects))
+
+
+async def _account(target: Side, names: Names, *, create: bool, seconds: float) -> tuple[Names, str]:
+    """The names with the service account that the Source means, which is there, and the cluster's UID."""
+    uid = await _uid(target)
+    found = await find(target.client, names.source_kind, names.source, names.source_place)
+    if found is None and not create:
+        account = await find(target.client, SERVICE_ACCOUNTS, names.source, names.target_namespace)
+        if account is None:
+            raise Failed(
+                f"there is no {title(names.source_kind, names.source, names.source_place)} in {target.title}, nor a"
+                f" service account of that name: make the {names.source_kind.name} with --create, or"
+                " name another namespace with -n"
+            )
+        return names, uid
+    if found is None:
+        report = Report(names.target, names.source_place or "", names.source, target.context)
+        found = await ensure(target, names.source_kind, manifests.source(names, ""), report)
+        for kind, manifest in manifests.renewal(names, found):
+            await ensure(target, kind, manifest, report)
+    names = _with_account(names, found)
+    await until(
+        lambda: find(target.client, SERVICE_ACCOUNTS, names.source, names.target_namespace),
+        seconds,
+        lambda: (
+            f"there is no {title(SERVICE_ACCOUNTS, names.source, names.target_namespace)} in {target.title}, which the"
+            " agent there makes of the Source: see that it runs"
+        ),
+    )
+    return names, uid
+
+
+def _with_account(names: Names, source: Raw) -> Names:
+    """The same, with name and namespace of the service account that a Source names."""
+    spec = source.get("spec") or {}
+    account = spec.get("serviceAccount") or {}
+    name = account.get("name") if names.cluster_scoped else spec.get("serviceAccountName")
+    if not name:
+        what = title(names.source_kind, names.source, names.source_place)
+        raise Failed(f"{what} names no service account: set one in its spec, or choose another Source")
+    place = account.get("namespace") if names.cluster_scoped else names.target_namespace
+    return replace(names, source=name, target_namespace=place or names.target_namespace)
+
+
+async def _uid(target: Side) -> str:
+    with contextlib.suppress(Forbidden):
+        return str((await target.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+    return ""

@@ -1,0 +1,98 @@
+"""flotilla join: let the pods of one cluster run in others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from agent.cli.joining import words
+from agent.cli.joining.fleet import Order, for_all, opened_pairs
+from agent.cli.joining.joiner import DEFAULT_TOKEN, Terms
+from agent.cli.joining.options import (
+    TARGET_CONTEXT,
+    AllowLoopback,
+    Both,
+    ClusterScoped,
+    SourceName,
+    TargetKubeconfig,
+    TargetNames,
+    Timeout,
+    TokenDuration,
+    documents_of,
+    order_of,
+    usage,
+)
+from agent.cli.joining.shown import show
+from agent.cli.joining.sides import Way
+from agent.cli.joining.work import Joining
+from agent.cli.joining.writing import Report
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
+from agent.kube import kubeconfig as kubeconfigs
+from agent.sandbox.progress import default
+
+AGAIN = "Running the same command again goes on from there; `flotilla leave` with the same contexts undoes it"
+
+
+def join(
+    target_context: Annotated[list[str], typer.Option(TARGET_CONTEXT, help="Context of a target; may be repeated.")],
+    namespace: Namespace = "",
+    cluster_scoped: ClusterScoped = False,
+    both: Both = False,
+    server: Annotated[
+        list[str], typer.Option(help="[CONTEXT=]ADDRESS of an API server as pods of the other cluster reach it.")
+    ] = [],  # noqa: B006
+    ca_file: Annotated[list[str], typer.Option(help="[CONTEXT=]FILE with the CA of that server.")] = [],  # noqa: B006
+    proxy_url: Annotated[list[str], typer.Option(help="[CONTEXT=]ADDRESS of a proxy on the way to it.")] = [],  # noqa: B006
+    allow_loopback: AllowLoopback = False,
+    source_name: SourceName = "",
+    target_name: TargetNames = [],  # noqa: B006
+    token_duration: TokenDuration = DEFAULT_TOKEN,
+    new_token: Annotated[bool, typer.Option("--new-token", help="Make a new token, though the old one works.")] = False,
+    without_agent: Annotated[
+        bool, typer.Option("--without-agent", help="Go on where no agent of Flotilla runs.")
+    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the targets are Ready.")] = False,
+    timeout: Timeout = 60.0,
+    target_kubeconfig: TargetKubeconfig = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Let pods of one cluster, the source, run in others, its targets. What is there already stays as it is.
+
+    In each target it makes a Source, and a token for it; in the source a Secret with it, and a Target.
+    """
+
+    async def run() -> list[Report]:
+        documents = documents_of(kubeconfig, target_kubeconfig)
+        source = kubeconfigs.context_of(documents[0], context)[0]
+        with usage():
+            order = order_of(source, target_context, target_name, source_name, namespace, cluster_scoped, both)
+            order = _with_ways(order, server, ca_file, proxy_url, loopback=allow_loopback, agentless=without_agent)
+            seconds = words.seconds_of(token_duration)
+        terms = Terms(Way(loopback=allow_loopback), seconds, new_token, not no_wait, timeout)
+        async with opened_pairs(order, *documents) as pairs:
+            return await for_all(pairs, "join", default(), Joining(order, terms))
+
+    show(finish(run()), output, again=AGAIN)
+
+
+def _with_ways(
+    order: Order,
+    servers: Sequence[str],
+    authorities: Sequence[str],
+    proxies: Sequence[str],
+    *,
+    loopback: bool,
+    agentless: bool,
+) -> Order:
+    targets = list(order.targets.values())
+    contexts = [*targets, order.source] if order.both else targets
+    only = targets[0] if len(contexts) == 1 else None
+    given = (("--server", servers), ("--ca-file", authorities), ("--proxy-url", proxies))
+    server, authority, proxy = (words.by_context(option, values, contexts, only) for option, values in given)
+    ways = {
+        each: Way(server.get(each, ""), authority.get(each, ""), proxy.get(each, ""), loopback) for each in contexts
+    }
+    return replace(order, ways=ways, agentless=agentless)

@@ -1,0 +1,1 @@
+"""What `flotilla join`, `leave` and `export` share: clusters, names, manifests, checks, and the steps themselves."""

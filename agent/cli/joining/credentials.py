@@ -1,0 +1,96 @@
+"""Kubeconfigs for a source: whether their address and their token do, and new tokens."""
+
+import contextlib
+
+import aiohttp
+
+from agent.api.kinds import CHAPERONS, SERVICE_ACCOUNTS
+from agent.base.clock import SystemClock
+from agent.cli.joining import manifests
+from agent.cli.joining.manifests import Names, Raw
+from agent.cli.options import Failed, opened
+from agent.kube import config, kubeconfig
+from agent.kube.client import Client
+from agent.kube.errors import InvalidConfig, KubeError, StatusError, Unauthorized, Unreachable
+from agent.kube.kubeconfig import Entry
+from agent.model import token
+
+KEEP_UNTIL = 0.8
+"""A token is kept while less than this part of its life is over: the source's agent renews it then."""
+REQUEST_SECONDS = 10.0
+
+
+async def answers(entry: Entry) -> str:
+    """Try an address as agents will; why there is no answer, empty for one. Raises Failed for a wrong certificate."""
+    try:
+        async with opened(_connection(entry), seconds=REQUEST_SECONDS) as client:
+            await client.session.request("GET", "/version", resource="version")
+    except StatusError:
+        # Whatever it says, it is there.
+        return ""
+    except Unreachable as error:
+        if isinstance(error.__cause__, aiohttp.ClientSSLError):
+            raise Failed(
+                f"{entry['server']} shows a certificate that is not trusted ({error}): give the CA that has signed it,"
+                " --ca-file, or a --server that the certificate names"
+            ) from error
+        return str(error)
+    return ""
+
+
+async def ask(found: Entry, names: Names) -> None:
+    """Ask a target with a kubeconfig what the source's agent asks first. Raises KubeError."""
+    async with opened(config.of_document(found), seconds=REQUEST_SECONDS) as client:
+        path = CHAPERONS.path(None if names.cluster_scoped else names.target_namespace)
+        await client.session.request("GET", path, params={"limit": "1"}, resource=CHAPERONS.plural)
+
+
+async def is_good(text: str, entry: Entry, names: Names) -> bool:
+    """Whether a token may stay: it is the source's, it lasts for some time, and the target does not refuse it."""
+    claims = token.claims(text)
+    if claims is None or (claims.namespace, claims.account) != (names.target_namespace, names.source):
+        return False
+    if claims.used(SystemClock().now()) > KEEP_UNTIL:
+        return False
+    try:
+        await ask(kubeconfig.with_token("x", entry, "", text), names)
+    except Unauthorized:
+        return False
+    except KubeError:
+        # It may lack rights for now, or the way there may be closed: that does not make the token bad.
+        return True
+    return True
+
+
+async def request_token(client: Client, namespace: str, account: str, seconds: int) -> str:
+    """A token of a service account that ends after so many seconds, or when its API server says."""
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {"name": account},
+        "spec": {"expirationSeconds": seconds},
+    }
+    answer = await client.create(SERVICE_ACCOUNTS, request, namespace, sub="token")
+    return str(answer["status"]["token"])
+
+
+def read(secret: Raw | None) -> Entry | None:
+    """The kubeconfig of a Secret, None when it holds none that can be read."""
+    if secret is None:
+        return None
+    with contextlib.suppress(InvalidConfig, ValueError):
+        return kubeconfig.document_of(manifests.kubeconfig_of(secret))
+    return None
+
+
+def old_token(secret: Raw | None) -> str:
+    """The token in a Secret, empty for none."""
+    with contextlib.suppress(InvalidConfig):
+        found = read(secret)
+        return kubeconfig.token_of(found) if found else ""
+    return ""
+
+
+def _connection(entry: Entry) -> config.Connection:
+    document = kubeconfig.with_token("x", entry, "", "")
+    return config.of_document(document)

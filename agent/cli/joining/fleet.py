@@ -1,0 +1,107 @@
+"""All pairs of clusters that one command is about: connected once, worked on at the same time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.cli.joining.manifests import Names
+from agent.cli.joining.sides import Side, Way, side
+from agent.cli.joining.writing import Report
+from agent.cli.options import Failed
+from agent.kube.errors import InvalidConfig
+from agent.kube.kubeconfig import Entry
+from agent.sandbox.progress import Progress, ticking
+
+AT_ONCE = 10
+"""Pairs worked on at a time."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for: one source and its targets, by contexts of kubeconfigs."""
+
+    source: str
+    source_name: str
+    targets: Mapping[str, str]
+    """Names of the targets, and their contexts; these are empty for targets that only the source is asked about."""
+    namespace: str = ""
+    """Empty: with ClusterTargets, that of each cluster's agent; else the source context's."""
+    cluster_scoped: bool = False
+    both: bool = False
+    """Every target is a source of its source, too."""
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """To clusters, by context."""
+    agentless: bool = False
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source and one of its targets, and how they call each other."""
+
+    source: Side
+    target: Side | None
+    source_name: str
+    target_name: str
+    namespace: str
+    cluster_scoped: bool
+
+    def names(self, homes: tuple[str, str] = ("", "")) -> Names:
+        """`homes`: namespaces of the agents of source and target, for what is in no namespace of its own."""
+        return Names(
+            source=self.source_name,
+            target=self.target_name,
+            cluster_scoped=self.cluster_scoped,
+            source_namespace=self.namespace or homes[0],
+            target_namespace=self.namespace or homes[1],
+        )
+
+    @property
+    def title(self) -> str:
+        """For whoever waits."""
+        return f"{self.source.context} -> {self.target.context if self.target else self.target_name}"
+
+
+Work = Callable[[Pair, Report, Say], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def opened_pairs(order: Order, source: Entry, targets: Entry) -> AsyncIterator[list[Pair]]:
+    """The pairs, connected; contexts of targets are those of the kubeconfig `targets`. Raises InvalidConfig."""
+    async with contextlib.AsyncExitStack() as stack:
+        here = await stack.enter_async_context(side(source, order.source))
+        namespace = order.namespace or ("" if order.cluster_scoped else here.namespace)
+        pairs = []
+        for name, context in order.targets.items():
+            there = await stack.enter_async_context(side(targets, context)) if context else None
+            pairs.append(Pair(here, there, order.source_name, name, namespace, order.cluster_scoped))
+            if order.both and there is not None:
+                pairs.append(Pair(there, here, name, order.source_name, namespace, order.cluster_scoped))
+        yield pairs
+
+
+async def for_all(pairs: Sequence[Pair], verb: str, progress: Progress, work: Work) -> list[Report]:
+    """Do the same for all pairs, some at a time. What fails is in its report; the others go on."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(pair: Pair) -> Report:
+        place = pair.names().target_place or ""
+        target = pair.target.context if pair.target else ""
+        report = Report(pair.target_name, place, pair.source.context, target)
+        async with limit:
+            task = progress.task(f"{verb} {pair.title}")
+            try:
+                await work(pair, report, lambda text: task.update(0, note=text))
+            except (Failed, InvalidConfig) as error:
+                report.state = "failed"
+                report.message = str(error)
+            task.finish(report.state)
+        return report
+
+    async def every() -> list[Report]:
+        return list(await asyncio.gather(*(one(pair) for pair in pairs)))
+
+    with progress:
+        return await ticking(progress, every())

@@ -1,0 +1,218 @@
+"""Join one source and one target, step by step; what has been done is known at every step."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
+from agent.api.names import LEASE_CONTROLLERS
+from agent.cli.joining import credentials, manifests
+from agent.cli.joining.manifests import Names, Raw
+from agent.cli.joining.sides import Side, Way, address, telling
+from agent.cli.joining.writing import Report, ensure, find, title, until
+from agent.cli.options import Failed
+from agent.kube import kubeconfig
+from agent.kube.errors import Forbidden, Unauthorized
+from agent.kube.kubeconfig import Entry
+from agent.model import token
+
+Say = Callable[[str], None]
+
+DEFAULT_TOKEN = "7d"
+_SETTLED_SECONDS = 6.0
+"""How long a Target may still say what was true of its old credentials."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How clusters are joined."""
+
+    way: Way = field(default_factory=Way)
+    token_seconds: int = 7 * 86400
+    new_token: bool = False
+    wait: bool = True
+    seconds: float = 60.0
+    """How long each wait may take."""
+
+
+class Joiner:
+    """Joins two clusters that have been examined; their UIDs are empty where they may not be known."""
+
+    def __init__(
+        self, source: Side, target: Side, names: Names, uids: tuple[str, str], terms: Terms, say: Say, report: Report
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._names = names
+        self._source_uid, self._target_uid = uids
+        self._terms = terms
+        self._say = say
+        self._report = report
+
+    async def run(self) -> None:
+        """Do it. Raises Failed; the report says what was done by then."""
+        entry = address(self._target.entry, self._target.context, self._terms.way)
+        reached = await self._reach(entry)
+        await self._check_owners()
+        with telling(self._target.title):
+            await self._let_in()
+            found = await self._kubeconfig(entry)
+            await self._prove(found if reached else self._own_way(found))
+        with telling(self._source.title):
+            changed = await self._add(found)
+            self._report.state = "joined"
+            if self._terms.wait:
+                self._report.state = "failed"
+                await self._ready(time.monotonic() + (_SETTLED_SECONDS if changed else 0.0))
+                self._report.state = "ready"
+
+    async def _reach(self, entry: Entry) -> bool:
+        """Try the address that agents will use, as far as that can be done from here, and say how far that is."""
+        server = entry["server"]
+        rest = f"whether pods of {self._source.title} reach it, is told by the condition Reachable of the target"
+        if not self._terms.way.other:
+            self._report.notes.append(f"{server} was reached from here; {rest}")
+            return True
+        self._say(f"trying {server}")
+        why = await credentials.answers(entry)
+        if why:
+            self._report.notes.append(f"{server} cannot be reached from here ({why}); {rest}")
+            return False
+        self._report.notes.append(f"{server} was reached from here, and its certificate is trusted; {rest}")
+        return True
+
+    def _own_way(self, found: Entry) -> Entry:
+        """The same credentials on the way that this command itself takes."""
+        way = Way(authority=self._terms.way.authority, loopback=True)
+        entry = address(self._target.entry, self._target.context, way)
+        return {**found, "clusters": [{**found["clusters"][0], "cluster": entry}]}
+
+    async def _check_owners(self) -> None:
+        """Nothing of what will be written may stand for another cluster."""
+        names = self._names
+        owned = (
+            (self._target, names.source_kind, names.source, names.source_place, self._source_uid, "--source-name"),
+            (self._source, names.target_kind, names.target, names.target_place, self._target_uid, "--target-name"),
+            (self._source, SECRETS, names.target, names.source_namespace, self._target_uid, "--target-name"),
+        )
+        for side, kind, name, namespace, uid, option in owned:
+            with telling(side.title):
+                found = await find(side.client, kind, name, namespace)
+            what = f"{title(kind, name, namespace)} of {side.title}"
+            told = manifests.cluster_uid(found) if found else ""
+            if told and uid and told != uid:
+                raise Failed(
+                    f"{what} stands for another cluster: choose another name, {option}, or let go of that one first,"
+                    " `flotilla leave`"
+                )
+            if found and kind == SECRETS and not manifests.kubeconfig_of(found):
+                raise Failed(f"{what} is there and holds no kubeconfig: choose another name, {option}, or delete it")
+
+    async def _let_in(self) -> None:
+        """In the target: the Source, and what its agent makes of it."""
+        names, client, place = self._names, self._target.client, self._names.target_namespace
+        self._say(f"{names.source_kind.name} in {self._target.title}")
+        made = await ensure(self._target, names.source_kind, manifests.source(names, self._source_uid), self._report)
+        what = title(SERVICE_ACCOUNTS, names.source, place)
+        self._say(f"waiting for {what}")
+        await until(
+            lambda: find(client, SERVICE_ACCOUNTS, names.source, place),
+            self._terms.seconds,
+            lambda: (
+                f"the agent of {self._target.title} has not made {what}: see that it renews its lease"
+                f" {LEASE_CONTROLLERS}, and what the conditions of"
+                f" {title(names.source_kind, names.source, names.source_place)} say"
+            ),
+        )
+        try:
+            for kind, manifest in manifests.renewal(names, made):
+                await ensure(self._target, kind, manifest, self._report)
+        except Forbidden as error:
+            self._report.notes.append(f"the agent cannot renew the token, so join again before it ends: {error}")
+
+    async def _kubeconfig(self, entry: Entry) -> Entry:
+        """With the token that is there, if it is good, else with a new one."""
+        names = self._names
+        with telling(self._source.title):
+            secret = await find(self._source.client, SECRETS, names.target, names.source_namespace)
+        found = kubeconfig.with_token(names.target, entry, names.target_namespace, credentials.old_token(secret))
+        own = self._own_way(found)["clusters"][0]["cluster"] if self._terms.way.other else entry
+        old = kubeconfig.token_of(found)
+        if self._terms.new_token or not await credentials.is_good(old, own, names):
+            self._say("requesting a token")
+            new = await credentials.request_token(
+                self._target.client, names.target_namespace, names.source, self._terms.token_seconds
+            )
+            kubeconfig.set_token(found, new)
+            self._report.changes.append(
+                f"token of ServiceAccount {names.target_namespace}/{names.source} in {self._target.title} made"
+            )
+        claims = token.claims(kubeconfig.token_of(found))
+        self._report.token_ends = f"{claims.expires:%Y-%m-%dT%H:%M:%SZ}" if claims else ""
+        return found
+
+    async def _prove(self, found: Entry) -> None:
+        """Use the credentials until they do: the target's agent has to bind the roles first."""
+        self._say("waiting for the rights of the source")
+        names, last = self._names, ""
+
+        async def works() -> bool:
+            nonlocal last
+            try:
+                await credentials.ask(found, names)
+            except Unauthorized:
+                raise Failed(
+                    f"{kubeconfig.cluster_of(found)['server']} does not take the token of {self._target.title}: does"
+                    " this address lead to another cluster?"
+                ) from None
+            except Forbidden as error:
+                last = str(error)
+                return False
+            return True
+
+        what = title(names.source_kind, names.source, names.source_place)
+        await until(
+            works,
+            self._terms.seconds,
+            lambda: f"the rights of {what} in {self._target.title} have not come ({last}): see what its conditions say",
+        )
+
+    async def _add(self, found: Entry) -> bool:
+        """In the source: the Secret, and the Target that refers to it. Whether an older Target was changed."""
+        names, client = self._names, self._source.client
+        self._say(f"{names.target_kind.name} in {self._source.title}")
+        before = await find(client, names.target_kind, names.target, names.target_place)
+        secret = manifests.secret(names.target, names.source_namespace, found, self._target_uid)
+        existing = await find(client, SECRETS, names.target, names.source_namespace)
+        if existing is not None:
+            del secret["type"]
+            if credentials.read(existing) == found:
+                # Another hand's spelling of the same.
+                del secret["data"]
+        changes = len(self._report.changes)
+        await ensure(self._source, SECRETS, secret, self._report)
+        await ensure(self._source, names.target_kind, manifests.target(names, self._target_uid), self._report)
+        return before is not None and len(self._report.changes) > changes
+
+    async def _ready(self, settled: float) -> None:
+        """Wait for the source's agent to say that it works, not before `settled`. Raises Failed with what it says."""
+        names, client = self._names, self._source.client
+        what = f"{title(names.target_kind, names.target, names.target_place)} of {self._source.title}"
+        self._say("waiting until the target is Ready")
+        told: dict[str, Any] = {}
+
+        async def is_ready() -> bool:
+            found: Raw = await client.get(names.target_kind, names.target, names.target_place)
+            told.clear()
+            told.update(find_condition((found.get("status") or {}).get("conditions"), "Ready") or {})
+            return told.get("status") == "True" and time.monotonic() >= settled
+
+        def why() -> str:
+            if not told:
+                return f"{what} has no condition Ready: see that the agent there runs"
+            return f"{what} is not Ready: {told.get('reason')}: {told.get('message')}"
+
+        await until(is_ready, self._terms.seconds, why)
+        self._report.message = str(told.get("message", ""))

@@ -1,0 +1,153 @@
+"""The objects that join two clusters, and what is missing of them. Pure."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import (
+    CLUSTER_SOURCES,
+    CLUSTER_TARGETS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SOURCES,
+    TARGETS,
+    Kind,
+)
+from agent.api.roles import rules, token_renewal
+from agent.model.diff import merge_patch
+
+Raw = dict[str, Any]
+
+KUBECONFIG_KEY = "config"
+
+
+@dataclass(frozen=True)
+class Names:
+    """How source and target call each other, and where."""
+
+    source: str
+    """Of the Source and of its service account, in the target."""
+    target: str
+    """Of the Target and of its Secret, in the source."""
+    cluster_scoped: bool
+    source_namespace: str
+    """In the source cluster: of Target and Secret, or only of the Secret."""
+    target_namespace: str
+    """In the target cluster: of Source and service account, or only of the latter."""
+
+    @property
+    def source_kind(self) -> Kind:
+        """Source or ClusterSource."""
+        return CLUSTER_SOURCES if self.cluster_scoped else SOURCES
+
+    @property
+    def target_kind(self) -> Kind:
+        """Target or ClusterTarget."""
+        return CLUSTER_TARGETS if self.cluster_scoped else TARGETS
+
+    @property
+    def source_place(self) -> str | None:
+        """Namespace of the Source."""
+        return None if self.cluster_scoped else self.target_namespace
+
+    @property
+    def target_place(self) -> str | None:
+        """Namespace of the Target."""
+        return None if self.cluster_scoped else self.source_namespace
+
+
+def source(found: Names, source_uid: str) -> Raw:
+    """In the target: lets the source in. `source_uid` says which cluster that is; empty when it is not known."""
+    spec: Raw = {"serviceAccountName": found.source}
+    if found.cluster_scoped:
+        spec = {"serviceAccount": {"name": found.source, "namespace": found.target_namespace}}
+    return _object(found.source_kind, found.source, found.source_place, source_uid) | {"spec": spec}
+
+
+def renewal(found: Names, owner: Raw) -> list[tuple[Kind, Raw]]:
+    """In the target: the service account may renew its own token, and no other; it goes with the Source `owner`."""
+    name = names.source_renewal(found.source)
+    kind = found.source_kind
+    reference = {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "name": found.source,
+        "uid": owner["metadata"]["uid"],
+    }
+    metadata = {"name": name, "namespace": found.target_namespace, "ownerReferences": [reference]}
+    subject = {"kind": SERVICE_ACCOUNTS.name, "name": found.source, "namespace": found.target_namespace}
+    return [
+        (ROLES, _head(ROLES) | {"metadata": metadata, "rules": rules([token_renewal(found.source)])}),
+        (
+            ROLE_BINDINGS,
+            _head(ROLE_BINDINGS)
+            | {
+                "metadata": metadata,
+                "roleRef": {"apiGroup": ROLES.group, "kind": ROLES.name, "name": name},
+                "subjects": [subject],
+            },
+        ),
+    ]
+
+
+def secret(name: str, namespace: str, kubeconfig: Raw, target_uid: str) -> Raw:
+    """In the source: the target's kubeconfig, under the key that Targets read by default."""
+    made = _object(SECRETS, name, namespace, target_uid)
+    text = json.dumps(kubeconfig, indent=1) + "\n"
+    return made | {"type": "Opaque", "data": {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}}
+
+
+def target(found: Names, target_uid: str) -> Raw:
+    """In the source: the target. What an older object says otherwise is None here."""
+    reference: Raw = {"name": found.target, "key": None, "context": None}
+    if found.cluster_scoped:
+        reference["namespace"] = found.source_namespace
+    made = _object(found.target_kind, found.target, found.target_place, target_uid)
+    return made | {"spec": {"self": None, "kubeconfigSecret": reference}}
+
+
+def kubeconfig_of(found: Raw) -> bytes:
+    """The kubeconfig in a Secret, empty when there is none."""
+    return base64.b64decode((found.get("data") or {}).get(KUBECONFIG_KEY) or "")
+
+
+def cluster_uid(found: Raw) -> str:
+    """Which cluster an object stands for, empty when it does not say."""
+    return str((found["metadata"].get("annotations") or {}).get(names.ANNOTATION_CLUSTER_UID) or "")
+
+
+def change(actual: Raw, wanted: Raw) -> Raw:
+    """The merge patch after which an object says what is wanted; what is not mentioned there stays."""
+    return merge_patch(_mentioned(actual, wanted), wanted)
+
+
+def without_none(value: Any) -> Any:
+    """An object as it is created."""
+    if not isinstance(value, dict):
+        return value
+    return {key: without_none(inner) for key, inner in value.items() if inner is not None}
+
+
+def _mentioned(actual: Raw, wanted: Raw) -> Raw:
+    return {
+        key: _mentioned(value, wanted[key]) if isinstance(value, dict) and isinstance(wanted[key], dict) else value
+        for key, value in actual.items()
+        if key in wanted
+    }
+
+
+def _object(kind: Kind, name: str, namespace: str | None, cluster: str) -> Raw:
+    metadata: Raw = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    if cluster:
+        metadata["annotations"] = {names.ANNOTATION_CLUSTER_UID: cluster}
+    return _head(kind) | {"metadata": metadata}
+
+
+def _head(kind: Kind) -> Raw:
+    return {"apiVersion": kind.api_version, "kind": kind.name}

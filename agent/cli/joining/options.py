@@ -1,0 +1,67 @@
+"""Options that join, leave and export share, and what they ask for together."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from agent.cli.joining import words
+from agent.cli.joining.fleet import Order
+from agent.kube import kubeconfig
+from agent.kube.kubeconfig import Entry
+
+TARGET_CONTEXT = "--target-context"
+TargetNames = Annotated[
+    list[str], typer.Option("--target-name", help="Name of the Target; by default its context's. Once per target.")
+]
+SourceName = Annotated[str, typer.Option("--source-name", help="Name of the Source; by default its context's.")]
+ClusterScoped = Annotated[
+    bool, typer.Option("--cluster-scoped", help="All namespaces: ClusterSource and ClusterTarget.")
+]
+TargetKubeconfig = Annotated[
+    str, typer.Option("--target-kubeconfig", help="kubeconfig of the targets' contexts; by default the same.")
+]
+Both = Annotated[bool, typer.Option("--both", help="Both ways: each target is a source of this cluster, too.")]
+AllowLoopback = Annotated[
+    bool, typer.Option("--allow-loopback", help="Addresses that only this machine reaches will do.")
+]
+TokenDuration = Annotated[
+    str, typer.Option("--token-duration", help="How long the token lives; agents renew it before it ends.")
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that each wait may take.")]
+
+
+def documents_of(kubeconfig_file: str, targets: str) -> tuple[Entry, Entry]:
+    """The kubeconfigs of the source and of the targets. Raises InvalidConfig."""
+    source = kubeconfig.merged(kubeconfig.files(kubeconfig_file))
+    return source, kubeconfig.merged(kubeconfig.files(targets)) if targets else source
+
+
+@contextlib.contextmanager
+def usage() -> Iterator[None]:
+    """Options that do not go together end the command with status 2."""
+    try:
+        yield
+    except words.WrongUsage as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def order_of(
+    source: str,
+    targets: Sequence[str],
+    target_names: Sequence[str],
+    source_name: str,
+    namespace: str,
+    cluster_scoped: bool,
+    both: bool,
+) -> Order:
+    """What is asked for. Raises WrongUsage, Failed."""
+    named = words.names("--target-name", target_names, targets)
+    mine = words.names("--source-name", [source_name] if source_name else [], [source])[source]
+    if mine in named.values():
+        raise words.WrongUsage(
+            f"source and target would both be named {mine}: tell them apart by --source-name or --target-name"
+        )
+    contexts = {name: each for each, name in named.items()}
+    return Order(source, mine, contexts, namespace, cluster_scoped, both)

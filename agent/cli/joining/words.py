@@ -1,0 +1,116 @@
+"""What is typed on the command line, and what it means: names, addresses, durations. Pure."""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from agent.cli.options import Failed
+
+_LIMIT = 63
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+_SHORTEST_SECONDS = 600
+"""API servers give no token for less."""
+
+_HERE_ONLY = ("host.docker.internal", "kubernetes.docker.internal", "gateway.docker.internal")
+_INSIDE_ONLY = (".svc", ".cluster.local")
+
+
+class WrongUsage(Exception):
+    """Options that do not go together, or cannot be read."""
+
+
+def name_of(context: str) -> str:
+    """A name for the cluster of a context that objects can have, as like it as possible.
+
+    Raises Failed for a context of which nothing is left.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-")[:_LIMIT].rstrip("-")
+    if not name:
+        raise Failed(f"context {context!r} gives no name for a cluster: name it by --source-name or --target-name")
+    return name
+
+
+def by_context(option: str, values: Sequence[str], contexts: Sequence[str], only: str | None) -> dict[str, str]:
+    """Values of an option by context: `CONTEXT=VALUE`, or a plain value for `only`, the one that can be meant.
+
+    Raises WrongUsage.
+    """
+    found: dict[str, str] = {}
+    for text in values:
+        context, equals, value = text.partition("=")
+        if not equals or context not in contexts:
+            if only is None:
+                known = ", ".join(contexts)
+                raise WrongUsage(f"{option} {text}: say for which of the contexts: CONTEXT=VALUE (contexts: {known})")
+            context, value = only, text
+        if context in found:
+            raise WrongUsage(f"{option} is given twice for context {context}")
+        found[context] = value
+    return found
+
+
+def names(option: str, given: Sequence[str], contexts: Sequence[str]) -> dict[str, str]:
+    """Names of the clusters of contexts, those given or those of the contexts. Raises WrongUsage, Failed."""
+    if given and len(given) != len(contexts):
+        raise WrongUsage(f"{option} is given {len(given)} times for {len(contexts)} contexts: once for each, or never")
+    found = dict(zip(contexts, given, strict=True)) if given else {each: name_of(each) for each in contexts}
+    for name in found.values():
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or len(name) > _LIMIT:
+            raise WrongUsage(f"{option} {name}: lower-case letters, digits and dashes, {_LIMIT} at most")
+    twice = {name for name in found.values() if list(found.values()).count(name) > 1}
+    if twice:
+        raise WrongUsage(
+            f"{', '.join(sorted(twice))} would be the name of several clusters: tell them apart by {option}"
+        )
+    return found
+
+
+def seconds_of(duration: str) -> int:
+    """A duration such as 90m, 24h or 7d in seconds. Raises WrongUsage."""
+    found = re.fullmatch(r"(\d+)([mhd])", duration.strip())
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if seconds < _SHORTEST_SECONDS:
+        raise WrongUsage(f"{duration}: a duration of 10 minutes or more, such as 90m, 24h or 7d")
+    return seconds
+
+
+def unreachable(server: str) -> str:
+    """Why pods of another cluster cannot reach an address, as far as the address itself tells; empty if it may be."""
+    host = (urlsplit(server).hostname or "").rstrip(".")
+    if not host:
+        return "has no host"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        if host == "localhost" or host.endswith(".localhost"):
+            return "is a loopback address"
+        if host in _HERE_ONLY:
+            return "is known to this machine only"
+        if host.endswith(_INSIDE_ONLY):
+            return "is known inside its own cluster only"
+        return ""
+    if address.is_loopback:
+        return "is a loopback address"
+    if address.is_unspecified:
+        return "is no address that one can connect to"
+    if address.is_link_local:
+        return "is a link-local address"
+    return ""
+
+
+def refusal(context: str, server: str) -> str:
+    """Why a target's address is refused, with the remedy; empty if it is not."""
+    why = unreachable(server)
+    if not why:
+        return ""
+    return (
+        f"the API server of context {context} is at {server}, which {why}: pods of the source cannot reach it; give the"
+        f" address under which they can, --server {context}=https://HOST:PORT, or, if your pods can, --allow-loopback"
+    )
+
+
+def missing_rights(cluster: str, denied: Mapping[str, str]) -> str:
+    """What somebody may not do in a cluster: `verb resource` by what it is for."""
+    listed = "; ".join(f"{right} ({why})" for right, why in denied.items())
+    return f"{cluster} does not let you: {listed}; ask its administrator for these rights, or choose another user"

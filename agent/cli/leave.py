@@ -1,0 +1,80 @@
+"""flotilla leave: what `flotilla join` has joined is parted."""
+
+from typing import Annotated
+
+import typer
+
+from agent.cli.joining import words
+from agent.cli.joining.fleet import Order, for_all, opened_pairs
+from agent.cli.joining.leaver import Leaving
+from agent.cli.joining.options import (
+    TARGET_CONTEXT,
+    Both,
+    ClusterScoped,
+    SourceName,
+    TargetKubeconfig,
+    TargetNames,
+    documents_of,
+    order_of,
+    usage,
+)
+from agent.cli.joining.shown import show
+from agent.cli.joining.writing import Report
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
+from agent.kube import kubeconfig as kubeconfigs
+from agent.sandbox.progress import default
+
+AGAIN = "Running the same command again goes on from there"
+
+
+def leave(
+    target_context: Annotated[
+        list[str],
+        typer.Option(TARGET_CONTEXT, help="Context of a target, where the Source goes, too; may be repeated."),
+    ] = [],  # noqa: B006
+    target_name: TargetNames = [],  # noqa: B006
+    namespace: Namespace = "",
+    cluster_scoped: ClusterScoped = False,
+    both: Both = False,
+    source_name: SourceName = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not wait for pods that run there: they may go on running.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that draining may take.")] = 300.0,
+    target_kubeconfig: TargetKubeconfig = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Let targets go: their pods move elsewhere, then Target, Secret and Source are deleted."""
+
+    async def run() -> list[Report]:
+        documents = documents_of(kubeconfig, target_kubeconfig)
+        source = kubeconfigs.context_of(documents[0], context)[0]
+        with usage():
+            order = _order(source, target_context, target_name, source_name, namespace, cluster_scoped, both)
+        async with opened_pairs(order, *documents) as pairs:
+            return await for_all(pairs, "leave", default(), Leaving(timeout, force=force))
+
+    show(finish(run()), output, again=AGAIN)
+
+
+def _order(
+    source: str,
+    contexts: list[str],
+    targets: list[str],
+    source_name: str,
+    namespace: str,
+    cluster_scoped: bool,
+    both: bool,
+) -> Order:
+    if contexts:
+        return order_of(source, contexts, targets, source_name, namespace, cluster_scoped, both)
+    if not targets:
+        raise words.WrongUsage(
+            "which targets? --target-context CONTEXT, or, to leave the clusters themselves alone, --target-name"
+        )
+    if both:
+        raise words.WrongUsage("--both asks the targets, too: name their contexts, --target-context CONTEXT")
+    name = words.names("--source-name", [source_name] if source_name else [], [source])[source]
+    return Order(source, name, dict.fromkeys(targets, ""), namespace, cluster_scoped)
