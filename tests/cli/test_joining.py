@@ -8,10 +8,13 @@ import pytest
 
 from agent.api.kinds import CLUSTER_TARGETS, ROLE_BINDINGS, ROLES, TARGETS
 from agent.cli.joining import manifests, words
+from agent.cli.joining.checks import too_old
 from agent.cli.joining.manifests import Names
 from agent.cli.joining.options import order_of
 from agent.cli.joining.shown import failures, notes, table
 from agent.cli.joining.sides import Way, address
+from agent.cli.joining.words import missing_rights
+from agent.cli.joining.work import rights
 from agent.cli.joining.writing import Report
 from agent.cli.options import Failed
 from agent.kube import config, kubeconfig
@@ -170,6 +173,23 @@ def test_a_source_may_renew_its_own_token_and_no_other() -> None:
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == "admiralty-source-cd-token"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "cd", "namespace": "team"}]
     assert role["metadata"]["ownerReferences"][0]["uid"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("version", "old"),
+    [("v1.29.9", True), ("v0.9.0", True), ("v1.30.0-gke.1", False), ("v1.36.3+k3s1", False), ("?", False)],
+)
+def test_clusters_that_are_too_old_are_refused(version: str, old: bool) -> None:
+    assert too_old(version).startswith(f"Kubernetes {version}, and Flotilla needs 1.30") is old
+
+
+def test_rights_are_asked_for_where_they_are_needed() -> None:
+    asked = [str(right._replace(namespace="team")) for right in rights("target", NAMES)]
+    assert "create serviceaccounts/token in namespace team" in asked
+    assert "patch clustertargets.multicluster.admiralty.io" in map(str, rights("source", WIDE))
+    assert missing_rights("cluster us", {"create x": "y", "get z": "w"}).startswith(
+        "cluster us does not let you: create x (y); get z (w); ask its administrator"
+    )
 
 
 def test_what_failed_says_what_was_done_before_and_notes_are_said_once() -> None:

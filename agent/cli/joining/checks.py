@@ -75,11 +75,17 @@ async def examine(side: Side, kind: Kind, namespace: str, rights: Sequence[Right
 
 async def _version(side: Side) -> None:
     answer = msgspec.json.decode(await side.client.session.request("GET", "/version", resource="version"))
-    text = str(answer.get("gitVersion", ""))
-    found = re.match(r"v(\d+)\.(\d+)", text)
-    if found and (int(found[1]), int(found[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise Failed(f"{side.title} is Kubernetes {text}, and Flotilla needs {oldest} or newer: upgrade it")
+    why = too_old(str(answer.get("gitVersion", "")))
+    if why:
+        raise Failed(f"{side.title} is {why}")
+
+
+def too_old(version: str) -> str:
+    """What is wrong with a version of Kubernetes, empty for nothing; one that cannot be read is let pass."""
+    found = re.match(r"v(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) >= OLDEST:
+        return ""
+    return f"Kubernetes {version}, and Flotilla needs {'.'.join(map(str, OLDEST))} or newer: upgrade it"
 
 
 async def _served(side: Side, kind: Kind, namespace: str) -> None:
