@@ -14,7 +14,7 @@ def main() -> int:
     failed: list[BaseException] = []
     try:
         settings = parse(sys.argv[1:])
-        configure(settings.log_level, settings.log_json)
+        configure(settings.log_level, settings.log_json, cluster=settings.cluster_name)
         run_until_signal(app.run(settings))
     except* (InvalidSetting, InvalidConfig, OSError) as group:
         failed += group.exceptions

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+_OURS = ("agent", "webhook")
+_configured = ["INFO"]
+"""Level to go back to."""
 _context: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar("log_context", default=None)
 
 
@@ -30,12 +33,17 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
+    def __init__(self, fields: dict[str, str]) -> None:
+        super().__init__()
+        self._fields = fields
+
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, str] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self._fields,
             **(_context.get() or {}),
         }
         if record.exc_info:
@@ -43,15 +51,27 @@ class _Json(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def configure(level: str = "INFO", as_json: bool = False) -> None:
-    """Send every log line to standard error.
+def configure(level: str = "INFO", as_json: bool = False, **fields: str) -> None:
+    """Send every log line to standard error. JSON lines carry `fields` (cluster, ...) that are not empty.
 
     Libraries that log request and response bodies at DEBUG (Secrets among them) stay at WARNING.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if as_json else _Text())
+    handler.setFormatter(_Json({name: value for name, value in fields.items() if value}) if as_json else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for name in ("agent", "webhook"):
-        logging.getLogger(name).setLevel(level.upper())
+    _configured[0] = level.upper()
+    _set_level(_configured[0])
+
+
+def change_detail(*, more: bool) -> None:
+    """While the process runs: log at DEBUG, or again at the level that was configured."""
+    level = "DEBUG" if more else _configured[0]
+    _set_level(level)
+    logging.getLogger(__name__).warning("log level is %s from now on", level)
+
+
+def _set_level(level: str) -> None:
+    for name in _OURS:
+        logging.getLogger(name).setLevel(level)

@@ -1,11 +1,14 @@
 """The life of a process: run until a signal asks it to stop."""
 
 import asyncio
+import functools
 import logging
 import signal
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Coroutine
 from typing import Any
+
+from agent.base.log import change_detail
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +22,8 @@ TLS_BUFFER = 32 * 1024
 def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
     """Run `main`; SIGTERM or SIGINT cancel it, so that it can release what it holds.
 
-    A `main` that has not ended 10 s after the signal is abandoned.
+    A `main` that has not ended 10 s after the signal is abandoned. SIGUSR1 has the process log at DEBUG, SIGUSR2 at the
+    configured level again.
     """
     SSLProtocol.max_size = TLS_BUFFER
     asyncio.run(_run(main))
@@ -31,6 +35,8 @@ async def _run(main: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    for number, more in ((signal.SIGUSR1, True), (signal.SIGUSR2, False)):
+        loop.add_signal_handler(number, functools.partial(change_detail, more=more))
     waiter = asyncio.create_task(stop.wait(), name="signal")
     await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
     waiter.cancel()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.base.log import configure, context
+from agent.base.log import change_detail, configure, context
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +55,24 @@ def test_libraries_that_log_bodies_at_debug_stay_silent_even_when_we_do_not(caps
     logging.getLogger("agent").debug("ours")
     assert "secret" not in (told := capsys.readouterr().err)
     assert "ours" in told
+
+
+def test_json_lines_say_which_cluster_they_are_of(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("INFO", as_json=True, cluster="eu", other="")
+    logging.getLogger("agent").info("ready")
+    entry = json.loads(capsys.readouterr().err)
+    assert entry["cluster"] == "eu"
+    assert "other" not in entry
+
+
+def test_more_detail_is_told_until_less_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("WARNING")
+    told = []
+    for more in (True, False):
+        change_detail(more=more)
+        logging.getLogger("agent.room").debug("a detail")
+        told.append(capsys.readouterr().err)
+    assert "log level is DEBUG" in told[0]
+    assert "a detail" in told[0]
+    assert "log level is WARNING" in told[1]
+    assert "a detail" not in told[1]

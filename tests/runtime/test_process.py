@@ -1,9 +1,11 @@
 import asyncio
+import logging
 import os
 import signal
 
 import pytest
 
+from agent.base.log import configure
 from agent.runtime import process
 from agent.runtime.process import run_until_signal
 
@@ -53,3 +55,25 @@ def test_a_main_that_does_not_end_after_the_signal_is_abandoned(monkeypatch: pyt
             await asyncio.sleep(3600)
 
     run_until_signal(main())
+
+
+def test_signals_change_how_much_is_logged_while_main_runs() -> None:
+    levels: list[int] = []
+    logger, root = logging.getLogger("agent"), logging.getLogger()
+    before = (logger.level, root.level, root.handlers[:])
+
+    async def main() -> None:
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+            levels.append(logger.level)
+
+    try:
+        configure("WARNING")
+        run_until_signal(main())
+    finally:
+        level, root_level, root.handlers[:] = before
+        logger.setLevel(level)
+        root.setLevel(root_level)
+    assert levels == [logging.DEBUG, logging.WARNING]
