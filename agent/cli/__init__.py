@@ -1,5 +1,7 @@
 """The command `flotilla`: one file per verb."""
 
+import os
+import shlex
 import sys
 
 
@@ -9,15 +11,42 @@ def main() -> None:
         import typer
     except ImportError:
         sys.exit("flotilla: the command line needs more packages: pip install 'flotilla[cli]'")
-    from agent.cli import demo, explain, export, join, leave, sandbox, uninstall
+    from agent.cli import demo, drain, explain, export, join, leave, pods, sandbox, targets, top, uninstall, version
 
-    app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True, add_completion=False)
+    app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True)
     app.callback()(lambda: None)
     app.command()(demo.demo)
-    app.command()(join.join)
-    app.command()(leave.leave)
-    app.command()(export.export)
+    for verb in (
+        join.join,
+        leave.leave,
+        export.export,
+        targets.targets,
+        pods.pods,
+        top.top,
+        drain.drain,
+        drain.undrain,
+        version.version,
+    ):
+        app.command()(verb)
     app.command()(uninstall.uninstall)
     app.add_typer(explain.app, name="explain")
     app.add_typer(sandbox.app, name="sandbox")
     app()
+
+
+def complete() -> None:
+    """Entry point of `kubectl_complete-flotilla`, which kubectl asks for what may follow `kubectl flotilla`.
+
+    It wants a line for each possibility, and in the end what to do beyond that: `:4` is to offer no files.
+    """
+    words = ["flotilla", *sys.argv[1:]]
+    sys.argv = ["flotilla"]
+    os.environ |= {
+        "_FLOTILLA_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    try:
+        main()
+    finally:
+        print(":4")

@@ -8,31 +8,21 @@ word counts, wherever the user is.
 import asyncio
 import contextlib
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-
-import msgspec
 
 from agent.api import names
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
-    CLUSTER_TARGETS,
-    LEASES,
     NAMESPACES,
-    NODES,
     PODS,
     RESOURCE_QUOTAS,
-    SECRETS,
-    TARGETS,
-    Kind,
 )
-from agent.base.clock import parse
+from agent.cli.fleet.reading import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
-from agent.clusters.agenthealth import Lease
 from agent.controllers.target import gather
 from agent.kube.client import Client
-from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.scheduler.extrascores import kind_of, read_score
@@ -43,10 +33,6 @@ from agent.scheduling.snapshot import Extra, Place, amounts
 from agent.settings import Settings
 
 REQUEST_SECONDS = 5.0
-_SILENT = timedelta(seconds=60)
-"""Agents renew their lease every few seconds; what is more than the clocks of two machines may differ by."""
-
-_PROXIES = f"spec.schedulerName={names.SCHEDULER_PROXY}"
 
 
 class Unexplained(Failed):
@@ -97,67 +83,24 @@ async def read_namespace(source: Client, name: str) -> Object | None:
 async def read(source: Client, pod: Object, settings: Settings, now: datetime) -> Facts:
     """All that bears on a proxy pod. Raises Unexplained, KubeError."""
     notes: list[str] = []
-    objects = [
-        *await _targets(source, TARGETS, pod.namespace, notes),
-        *await _targets(source, CLUSTER_TARGETS, None, notes),
-    ]
-    nodes = await _nodes(source, notes)
+    objects = await read_targets(source, pod.namespace, notes)
+    nodes = await _nodes(source)
     scores = [ExtraScore.parse(text) for text in settings.extra_score]
     found = await asyncio.gather(
         *(_seen(source, obj, nodes.get(hearsay(obj).node_name), pod, scores) for obj in objects)
     )
     notes += [f"target {seen.place.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
-    proxies = await _proxies(source, pod.namespace, notes)
+    proxies = await read_proxies(source, pod.namespace, notes)
     if not pod.node_name:
-        notes += await _about_agent(source, now)
+        notes += await agent_notes(source, now)
     return Facts(pod, await read_namespace(source, pod.namespace), proxies, tuple(found), notes)
 
 
-async def _targets(source: Client, kind: Kind, namespace: str | None, notes: list[str]) -> list[Object]:
+async def _nodes(source: Client) -> dict[str, Object]:
     try:
-        _, items = await source.list_raw(kind, namespace)
-    except NotFound:
-        raise Unexplained(
-            f"this cluster does not serve {kind}: choose the source cluster by --context, or install Flotilla in it"
-        ) from None
-    except Forbidden as error:
-        notes.append(f"{kind.plural} are left out: {error}")
-        return []
-    return [Object(kind, bytes(item)) for item in items]
-
-
-async def _nodes(source: Client, notes: list[str]) -> dict[str, Object]:
-    try:
-        _, items = await source.list_raw(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        return await read_nodes(source)
     except Forbidden as error:
         raise Unexplained(f"without virtual nodes nothing can be said: {error}") from None
-    return {node.name: node for node in (Object(NODES, bytes(item)) for item in items)}
-
-
-async def _proxies(source: Client, namespace: str, notes: list[str]) -> tuple[Object, ...]:
-    try:
-        _, items = await source.list_raw(PODS, fields=_PROXIES)
-    except Forbidden as error:
-        notes.append(f"proxy pods of other namespaces are not counted: {error}")
-        _, items = await source.list_raw(PODS, namespace, fields=_PROXIES)
-    return tuple(Object(PODS, bytes(item)) for item in items)
-
-
-async def _about_agent(source: Client, now: datetime) -> list[str]:
-    """A note where no agent leads in this cluster: then nothing happens to the pod."""
-    try:
-        _, items = await source.list_raw(LEASES, fields=f"metadata.name={names.LEASE_CONTROLLERS}")
-    except KubeError:
-        return []
-    renewed = [msgspec.json.decode(item, type=Lease).spec.renew_time for item in items]
-    times = [parse(text) for text in renewed if text]
-    if not times:
-        return [
-            f"no agent has ever led in this cluster (there is no lease {names.LEASE_CONTROLLERS}): is it installed?"
-        ]
-    if now - max(times) > _SILENT:
-        return [f"the agent of this cluster has been silent since {max(times):%Y-%m-%d %H:%M:%S} UTC: see that it runs"]
-    return []
 
 
 async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, scores: list[ExtraScore]) -> Seen:
@@ -169,7 +112,7 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, s
         # Without a summary these sums are all there is.
         place = replace(place, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
     try:
-        connection = await _connection(source, obj)
+        connection = await connection_of(source, obj)
     except (gather.Problem, KubeError) as error:
         return Seen(place, unread=str(error))
     try:
@@ -180,20 +123,6 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, s
             return await _asked(client, Seen(place), told, node, obj, pod)
     except KubeError as error:
         return Seen(place, unread=str(error))
-
-
-async def _connection(source: Client, obj: Object) -> Connection | None:
-    """How to reach a target, None for this cluster itself. Raises Problem, KubeError.
-
-    Credential plugins of a Secret are somebody else's programs, and are not run.
-    """
-    target = obj.decode()
-    gather.check(target)
-    place = gather.reference(target)
-    if place is None:
-        return None
-    secret = Object(SECRETS, await source.get_raw(SECRETS, place.secret[1], place.secret[0]))
-    return gather.connection(place, gather.kubeconfig(place, secret), plugins=False)
 
 
 async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None, obj: Object, pod: Object) -> Seen:

@@ -1,0 +1,117 @@
+"""flotilla drain and undrain: take all pods from a target, and let pods go there again."""
+
+from typing import Annotated
+
+import typer
+
+from agent.api import names
+from agent.api.kinds import NODES
+from agent.cli.draining.drainer import Drainer
+from agent.cli.draining.plan import Options
+from agent.cli.fleet.completion import target_names
+from agent.cli.fleet.reading import Source, read_targets, source
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, finish
+from agent.kube.errors import NotFound
+from agent.kube.store import Key
+
+DEFAULT_SECONDS = 600.0
+CLUSTER_TARGET = "clustertarget/"
+
+TargetName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a Target of the namespace, or else of a ClusterTarget (or clustertarget/NAME).",
+        autocompletion=target_names,
+    ),
+]
+
+
+def drain(
+    target: TargetName,
+    namespace: Namespace = "",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that pods may take to go.")] = DEFAULT_SECONDS,
+    grace_period: Annotated[int, typer.Option(min=-1, help="Seconds for each pod to end; -1: its own.")] = -1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also pods that nothing makes again.")] = False,
+    ignore_daemonsets: Annotated[
+        bool, typer.Option("--ignore-daemonsets", help="Let pods of DaemonSets stay.")
+    ] = False,
+    delete_emptydir_data: Annotated[
+        bool, typer.Option("--delete-emptydir-data", help="Also pods whose emptyDir volumes are lost then.")
+    ] = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Move all pods of this cluster out of a target: cordon its virtual node, evict its pods, wait until they are gone.
+
+    PodDisruptionBudgets are respected. Other Targets that name the same cluster are not drained.
+    """
+    options = Options(force, ignore_daemonsets, delete_emptydir_data)
+    grace = grace_period if grace_period >= 0 else None
+
+    async def run() -> None:
+        async with source(kubeconfig, context, namespace) as found:
+            key = await resolve(found, target)
+            drainer = Drainer(found.client, names.virtual_node(*key), options, _say)
+            if dry_run:
+                await drainer.preview(grace)
+                _say(f"target {_title(key)} would be drained; nothing was changed")
+                return
+            count = await drainer.run(timeout, grace)
+            _say(f"target {_title(key)} drained: {count} {'pod' if count == 1 else 'pods'} moved out")
+
+    finish(run())
+
+
+def undrain(
+    target: TargetName,
+    namespace: Namespace = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Let pods go to a target again that was drained or cordoned. Pods that run elsewhere stay there."""
+
+    async def run() -> None:
+        async with source(kubeconfig, context, namespace) as found:
+            key = await resolve(found, target)
+            node = names.virtual_node(*key)
+            if dry_run:
+                cordoned = bool(((await found.client.get(NODES, node)).get("spec") or {}).get("unschedulable"))
+                _say(f"target {_title(key)} {'would take' if cordoned else 'takes'} pods{' again' if cordoned else ''}")
+                return
+            changed = await Drainer(found.client, node, Options(), _say).cordon(wanted=False)
+            _say(f"target {_title(key)} takes pods{' again' if changed else ' already'}")
+
+    finish(run())
+
+
+async def resolve(where: Source, name: str) -> Key:
+    """The target that a name means, whose virtual node exists. Raises Failed, KubeError."""
+    only_cluster = name.startswith(CLUSTER_TARGET)
+    plain = name.removeprefix(CLUSTER_TARGET)
+    notes: list[str] = []
+    targets = await read_targets(where.client, where.namespace, notes)
+    found = [each.key for each in targets if each.name == plain and not (only_cluster and each.namespace)]
+    if not found:
+        known = ", ".join(sorted({each.name for each in targets})) or "none"
+        raise Failed(
+            f"no target {name} serves namespace {where.namespace} (there is: {known});"
+            f" choose another namespace by -n{': ' + notes[0] if notes else ''}"
+        )
+    key = max(found)
+    try:
+        await where.client.get_raw(NODES, names.virtual_node(*key))
+    except NotFound:
+        raise Failed(
+            f"target {_title(key)} has no virtual node {names.virtual_node(*key)}, so no pods: see `flotilla targets`"
+        ) from None
+    return key
+
+
+def _title(key: Key) -> str:
+    return "/".join(part for part in key if part)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,89 @@
+"""Which pods of a node are evicted by a drain, and which keep it from starting: `kubectl drain`'s rules. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be lost, as the flags of `kubectl drain` say it."""
+
+    force: bool = False
+    """Pods that nothing makes again."""
+    ignore_daemonsets: bool = False
+    """Pods of DaemonSets stay."""
+    delete_emptydir_data: bool = False
+    """Data in emptyDir volumes."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that is evicted."""
+
+    namespace: str
+    name: str
+    uid: str
+    deleting: bool
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`refused` says, by what would help, which pods keep the drain from starting."""
+
+    evict: tuple[Pod, ...] = ()
+    stay: tuple[Pod, ...] = ()
+    """Of DaemonSets, which make them again at once."""
+    refused: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
+
+
+EMPTYDIR = "have data in emptyDir volumes, which is lost: --delete-emptydir-data"
+UNMANAGED = "are made again by nothing: --force"
+DAEMONSETS = "belong to DaemonSets, which make them again at once: --ignore-daemonsets lets them stay"
+
+
+def plan(pods: Iterable[Raw], options: Options) -> Plan:
+    """What to do with all pods of a node."""
+    evict: list[Pod] = []
+    stay: list[Pod] = []
+    refused: dict[str, tuple[Pod, ...]] = {}
+    for raw in sorted(pods, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"])):
+        pod = _pod(raw)
+        if _controller(raw) == "DaemonSet":
+            if options.ignore_daemonsets:
+                stay.append(pod)
+                continue
+            why = DAEMONSETS
+        else:
+            why = "" if pod.deleting else _objection(raw, options)
+        if why:
+            refused[why] = (*refused.get(why, ()), pod)
+        else:
+            evict.append(pod)
+    return Plan(tuple(evict), tuple(stay), refused)
+
+
+def _objection(raw: Raw, options: Options) -> str:
+    if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return ""
+    if not _controller(raw) and not options.force:
+        return UNMANAGED
+    volumes = (raw.get("spec") or {}).get("volumes") or ()
+    if any("emptyDir" in volume for volume in volumes) and not options.delete_emptydir_data:
+        return EMPTYDIR
+    return ""
+
+
+def _controller(raw: Raw) -> str:
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return next((owner["kind"] for owner in owners if owner.get("controller")), "")
+
+
+def _pod(raw: Raw) -> Pod:
+    metadata = raw["metadata"]
+    return Pod(metadata["namespace"], metadata["name"], metadata["uid"], "deletionTimestamp" in metadata)

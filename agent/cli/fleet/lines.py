@@ -1,0 +1,207 @@
+"""Targets and proxy pods as lines of a table. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.base.clock import parse
+from agent.cli.fleet.asking import Answer, Delegate
+from agent.cli.fleet.reading import Fleet
+from agent.controllers.target.gather import reference
+from agent.kube.store import Object
+
+Raw = dict[str, Any]
+
+CLUSTER_SCOPE = "all namespaces"
+
+
+@dataclass(frozen=True)
+class Room:
+    """Amounts of one resource as Kubernetes writes them, empty where they are not known."""
+
+    free: str = ""
+    allocatable: str = ""
+
+
+@dataclass(frozen=True)
+class TargetLine:
+    """A target as its source sees it."""
+
+    name: str
+    namespace: str
+    """The only one that it serves, empty for a ClusterTarget."""
+    node: str
+    """Its virtual node, empty while there is none."""
+    ready: str
+    reason: str
+    message: str
+    cordoned: bool
+    pods: int
+    """Bound to its virtual node, finished ones apart."""
+    pending: int
+    """Of those, and of pods claimed for it, the ones that do not run yet."""
+    cpu: Room
+    memory: Room
+    kubernetes: str
+    agent: str
+    last_answer: str
+    """RFC 3339: since when it has not answered the agent; `now` while it does, empty while it never has."""
+    seconds: float | None
+    """How long an answer to this command took."""
+    credentials: str
+    """The kubeconfig Secret, `self` for this cluster itself."""
+    unread: str
+    """Why it was not asked itself."""
+
+    @property
+    def scope(self) -> str:
+        """Whom it serves."""
+        return self.namespace or CLUSTER_SCOPE
+
+
+@dataclass(frozen=True)
+class PodLine:
+    """A proxy pod."""
+
+    namespace: str
+    name: str
+    status: str
+    target: str
+    """That it is bound to, or claimed for."""
+    bound: bool
+    node: str
+    delegate: str
+    delegate_node: str
+    created: str
+    message: str
+    """Why it waits."""
+    ip: str
+
+
+def target_lines(fleet: Fleet, answers: dict[tuple[str, str], Answer]) -> list[TargetLine]:
+    """A line for every target, by namespace and name."""
+    bound: Counter[str] = Counter()
+    pending: Counter[str] = Counter()
+    for pod in fleet.proxies:
+        if pod.phase in ("Succeeded", "Failed"):
+            continue
+        node = pod.node_name or pod.known.claim
+        bound[pod.node_name] += 1
+        pending[node] += pod.phase != "Running"
+    return [
+        _target_line(target, fleet.nodes.get(node), bound[node], pending[node], answers.get(target.key, Answer()))
+        for target in sorted(fleet.targets, key=lambda each: each.key)
+        for node in (names.virtual_node(*target.key),)
+    ]
+
+
+def unplaced(fleet: Fleet) -> int:
+    """How many proxy pods neither have a target nor are tried in one."""
+    return sum(1 for pod in fleet.proxies if not pod.node_name and not pod.known.claim and not pod.deleting)
+
+
+def _target_line(target: Object, node: Object | None, pods: int, pending: int, answer: Answer) -> TargetLine:
+    manifest = target.decode()
+    conditions = (manifest.get("status") or {}).get("conditions")
+    ready = find_condition(conditions, "Ready") or {}
+    found = node.decode() if node is not None else {}
+    status = found.get("status") or {}
+    room = _rooms(node, status)
+    place = reference(manifest)
+    return TargetLine(
+        name=target.name,
+        namespace=target.namespace,
+        node=node.name if node is not None else "",
+        ready=ready.get("status") or "Unknown",
+        reason=ready.get("reason") or "NothingSaid",
+        message=ready.get("message") or "no agent of this cluster has said anything about this Target",
+        cordoned=bool((found.get("spec") or {}).get("unschedulable")),
+        pods=pods,
+        pending=pending,
+        cpu=room["cpu"],
+        memory=room["memory"],
+        kubernetes=answer.kubernetes or (status.get("nodeInfo") or {}).get("kubeletVersion", ""),
+        agent=answer.agent,
+        last_answer=_last_answer(find_condition(conditions, "Reachable") or {}),
+        seconds=answer.seconds,
+        credentials=str(place) if place is not None else "self",
+        unread=answer.unread,
+    )
+
+
+def _rooms(node: Object | None, status: Raw) -> dict[str, Room]:
+    text = node.annotations.get(names.ANNOTATION_FREE, "") if node is not None else ""
+    try:
+        free = msgspec.json.decode(text or "{}", type=dict[str, str])
+    except msgspec.DecodeError:
+        free = {}
+    allocatable = status.get("allocatable") or {}
+    return {each: Room(free.get(each, ""), str(allocatable.get(each, ""))) for each in ("cpu", "memory")}
+
+
+def _last_answer(reachable: Any) -> str:
+    """The agent writes what changes and nothing else: while a target is reachable, it answers."""
+    if reachable.get("status") == "True":
+        return "now"
+    return str(reachable.get("lastTransitionTime", "")) if reachable.get("status") == "False" else ""
+
+
+def pod_lines(fleet: Fleet, delegates: dict[str, Delegate], namespace: str | None, target: str = "") -> list[PodLine]:
+    """A line for every proxy pod of a namespace, or of all (None); only those of a target where one is named."""
+    by_node = {names.virtual_node(*each.key): each.name for each in fleet.targets}
+    lines = [
+        _pod_line(pod, by_node, delegates.get(pod.uid))
+        for pod in sorted(fleet.proxies, key=lambda each: each.key)
+        if namespace in (None, pod.namespace)
+    ]
+    return [line for line in lines if target in ("", line.target)]
+
+
+def _pod_line(pod: Object, by_node: dict[str, str], delegate: Delegate | None) -> PodLine:
+    manifest = pod.decode()
+    status = manifest.get("status") or {}
+    scheduled = find_condition(status.get("conditions"), "PodScheduled") or {}
+    node = pod.node_name or pod.known.claim
+    return PodLine(
+        namespace=pod.namespace,
+        name=pod.name,
+        status=_status(pod, status),
+        target=by_node.get(node, node),
+        bound=bool(pod.node_name),
+        node=pod.node_name,
+        delegate=delegate.name if delegate else names.chaperon(pod.name, pod.uid) if pod.node_name else "",
+        delegate_node=delegate.node if delegate else "",
+        created=pod.head.metadata.creation_timestamp or "",
+        message="" if scheduled.get("status") == "True" else scheduled.get("message", ""),
+        ip=status.get("podIP", ""),
+    )
+
+
+def _status(pod: Object, status: Raw) -> str:
+    """Like kubectl's: what a container waits for says more than the phase."""
+    if pod.deleting:
+        return "Terminating"
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason"):
+            return str(waiting["reason"])
+    return str(status.get("reason") or pod.phase or "Unknown")
+
+
+def moment(text: str) -> datetime | None:
+    """A time that an API server wrote."""
+    try:
+        return parse(text) if text else None
+    except ValueError:
+        return None
+
+
+def recent(text: str, now: datetime, limit: timedelta) -> bool:
+    """Whether a time is no longer ago than the limit."""
+    found = moment(text)
+    return found is not None and now - found <= limit

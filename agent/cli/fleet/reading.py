@@ -1,0 +1,150 @@
+"""What a source cluster knows of its fleet, read with the user's own rights. What cannot be read becomes a note."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, LEASES, NODES, PODS, SECRETS, TARGETS, Kind
+from agent.base.clock import parse
+from agent.cli.options import REQUEST_SECONDS, Failed, opened
+from agent.clusters.agenthealth import Lease
+from agent.controllers.target import gather
+from agent.kube import config
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.errors import Forbidden, KubeError, NotFound
+from agent.kube.store import Object
+
+PROXIES = f"spec.schedulerName={names.SCHEDULER_PROXY}"
+SILENT = timedelta(seconds=60)
+"""Agents renew their lease every few seconds; what is more than the clocks of two machines may differ by."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Targets, their virtual nodes by name, proxy pods."""
+
+    targets: tuple[Object, ...]
+    nodes: dict[str, Object]
+    proxies: tuple[Object, ...]
+    notes: list[str] = field(default_factory=list)
+    """What could not be read, and what follows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open source cluster, and the namespace that the user means, None for all."""
+
+    client: Client
+    namespace: str | None
+
+
+@asynccontextmanager
+async def source(
+    kubeconfig: str, context: str, namespace: str = "", *, everywhere: bool = False, seconds: float = REQUEST_SECONDS
+) -> AsyncIterator[Source]:
+    """The cluster that options name. Raises InvalidConfig."""
+    connection = config.load(kubeconfig or None, context or None)
+    async with opened(connection, "source", seconds) as client:
+        yield Source(client, None if everywhere else namespace or connection.namespace)
+
+
+async def read_fleet(client: Client, namespace: str | None) -> Fleet:
+    """What serves a namespace, or everything (None); proxy pods of all namespaces. Raises Failed, KubeError."""
+    notes: list[str] = []
+    targets = await read_targets(client, namespace, notes)
+    nodes: dict[str, Object] = {}
+    try:
+        nodes = await read_nodes(client)
+    except Forbidden as error:
+        notes.append(f"room and size of targets are left out: {error}")
+    proxies = await read_proxies(client, namespace, notes)
+    return Fleet(tuple(targets), nodes, proxies, notes)
+
+
+async def read_targets(client: Client, namespace: str | None, notes: list[str]) -> list[Object]:
+    """Targets of a namespace, or of all (None), and ClusterTargets. Raises Failed where they are not served."""
+    return [
+        *await _targets(client, TARGETS, namespace, notes),
+        *await _targets(client, CLUSTER_TARGETS, None, notes),
+    ]
+
+
+async def _targets(client: Client, kind: Kind, namespace: str | None, notes: list[str]) -> list[Object]:
+    try:
+        _, items = await client.list_raw(kind, namespace)
+    except NotFound:
+        raise Failed(
+            f"this cluster does not serve {kind}: choose the source cluster by --context, or install Flotilla in it"
+        ) from None
+    except Forbidden as error:
+        notes.append(f"{kind.plural} are left out: {error}")
+        return []
+    return [Object(kind, bytes(item)) for item in items]
+
+
+async def read_nodes(client: Client) -> dict[str, Object]:
+    """Virtual nodes by name."""
+    _, items = await client.list_raw(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+    return {node.name: node for node in (Object(NODES, bytes(item)) for item in items)}
+
+
+async def read_proxies(client: Client, namespace: str | None, notes: list[str]) -> tuple[Object, ...]:
+    """Proxy pods of all namespaces, of one if the user may list no more."""
+    try:
+        _, items = await client.list_raw(PODS, fields=PROXIES)
+    except Forbidden as error:
+        if namespace is None:
+            raise
+        notes.append(f"proxy pods of other namespaces are not counted: {error}")
+        _, items = await client.list_raw(PODS, namespace, fields=PROXIES)
+    return tuple(Object(PODS, bytes(item)) for item in items)
+
+
+async def read_leases(client: Client) -> list[Lease]:
+    """The leader leases of a cluster's agents, in whatever namespaces they are."""
+    _, items = await client.list_raw(LEASES, fields=f"metadata.name={names.LEASE_CONTROLLERS}")
+    return [msgspec.json.decode(item, type=Lease) for item in items]
+
+
+async def agent_notes(client: Client, now: datetime) -> list[str]:
+    """A note where no agent leads in this cluster: then nothing that is shown is news."""
+    try:
+        times = renewals(await read_leases(client))
+    except KubeError:
+        return []
+    if not times:
+        return [
+            f"no agent has ever led in this cluster (there is no lease {names.LEASE_CONTROLLERS}): is it installed?"
+        ]
+    if now - max(times) > SILENT:
+        return [f"the agent of this cluster has been silent since {max(times):%Y-%m-%d %H:%M:%S} UTC: see that it runs"]
+    return []
+
+
+def renewals(leases: Iterable[Lease]) -> list[datetime]:
+    """When leases were renewed last."""
+    return [parse(lease.spec.renew_time) for lease in leases if lease.spec.renew_time]
+
+
+async def connection_of(client: Client, target: Object) -> Connection | None:
+    """How to reach a target, None for this cluster itself. Raises Problem, KubeError.
+
+    Credential plugins of a Secret are somebody else's programs, and are not run.
+    """
+    place = place_of(target)
+    if place is None:
+        return None
+    secret = Object(SECRETS, await client.get_raw(SECRETS, place.secret[1], place.secret[0]))
+    return gather.connection(place, gather.kubeconfig(place, secret), plugins=False)
+
+
+def place_of(target: Object) -> gather.Reference | None:
+    """Where a target's kubeconfig is, None for this cluster itself. Raises Problem."""
+    manifest = target.decode()
+    gather.check(manifest)
+    return gather.reference(manifest)

@@ -1,0 +1,121 @@
+"""How the commands that look at a fleet write what they found."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from agent.cli.fleet.lines import PodLine, TargetLine, moment
+from agent.cli.fleet.words import NOTHING, cores, milliseconds, since, size
+from agent.cli.options import Output
+from agent.cli.output import Table, as_json, as_table, as_yaml
+
+AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Of all namespaces.")]
+Local = Annotated[
+    bool, typer.Option("--local", help="Ask no target itself: only what the source cluster knows, without its Secrets.")
+]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One kind of lines, by the name it has in JSON, and what could not be read."""
+
+    name: str
+    lines: Sequence[Any]
+    notes: Sequence[str] = ()
+
+
+def show(found: Found, output: Output, table: Table, *, empty: str = "", below: Iterable[str] = ()) -> None:
+    """Print it. Tables go to standard output and notes to standard error, as kubectl's warnings do."""
+    data = {found.name: found.lines, "notes": found.notes}
+    if output is Output.JSON:
+        print(as_json(data))
+        return
+    if output is Output.YAML:
+        print(as_yaml(data))
+        return
+    if table[1]:
+        # Columns as kubectl has them: these are too many to be folded within the width of a terminal.
+        print(as_table(table, terminal=False))
+    elif empty:
+        print(empty, file=sys.stderr)
+    for line in below:
+        print(line)
+    for note in found.notes:
+        print(f"Note: {note}", file=sys.stderr)
+
+
+def targets_table(lines: Sequence[TargetLine], now: datetime, *, wide: bool) -> Table:
+    """Amounts are free/allocatable."""
+    heads = ["NAME", "SERVES", "NODE", "READY", "REASON", "PODS", "CPU", "MEMORY", "AGENT", "LAST ANSWER"]
+    rows = [
+        [
+            line.name,
+            line.scope,
+            line.node or NOTHING,
+            f"{line.ready},Cordoned" if line.cordoned else line.ready,
+            line.reason,
+            str(line.pods),
+            _room(cores(line.cpu.free), cores(line.cpu.allocatable)),
+            _room(size(line.memory.free), size(line.memory.allocatable)),
+            line.agent or NOTHING,
+            last_answer(line, now),
+        ]
+        for line in lines
+    ]
+    if wide:
+        heads += ["PENDING", "KUBERNETES", "ANSWERS IN", "CREDENTIALS", "MESSAGE"]
+        for row, line in zip(rows, lines, strict=True):
+            kubernetes = line.kubernetes or NOTHING
+            row += [str(line.pending), kubernetes, milliseconds(line.seconds), line.credentials, line.message]
+    return heads, rows
+
+
+def last_answer(line: TargetLine, now: datetime) -> str:
+    """When the agent heard from a target last."""
+    if line.last_answer == "now":
+        return "now"
+    found = moment(line.last_answer)
+    return f"{since(found, now)} ago" if found else NOTHING
+
+
+def not_ready(lines: Iterable[TargetLine]) -> list[str]:
+    """What is wrong with targets that get no new pods."""
+    return [f"{line.name} ({line.scope}): {line.message}" for line in lines if line.ready != "True"]
+
+
+def pods_table(lines: Sequence[PodLine], now: datetime, *, wide: bool, everywhere: bool) -> Table:
+    """A pod that is claimed for a target and not bound has that in brackets."""
+    heads = ["NAME", "STATUS", "TARGET", "DELEGATE", "DELEGATE NODE", "AGE"]
+    rows = [
+        [
+            line.name,
+            line.status,
+            _target(line),
+            line.delegate or NOTHING,
+            line.delegate_node or NOTHING,
+            since(moment(line.created), now),
+        ]
+        for line in lines
+    ]
+    if wide:
+        heads += ["VIRTUAL NODE", "IP", "MESSAGE"]
+        for row, line in zip(rows, lines, strict=True):
+            row += [line.node or NOTHING, line.ip or NOTHING, line.message or NOTHING]
+    if everywhere:
+        heads = ["NAMESPACE", *heads]
+        rows = [[line.namespace, *row] for row, line in zip(rows, lines, strict=True)]
+    return heads, rows
+
+
+def _target(line: PodLine) -> str:
+    if not line.target:
+        return NOTHING
+    return line.target if line.bound else f"({line.target})"
+
+
+def _room(free: str, allocatable: str) -> str:
+    return f"{free}/{allocatable}"

@@ -1,0 +1,58 @@
+"""flotilla targets: where pods of this cluster can go, and how those clusters are."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from agent.base.clock import SystemClock
+from agent.cli.fleet import show
+from agent.cli.fleet.asking import Connections, ask_all, connections
+from agent.cli.fleet.completion import target_names
+from agent.cli.fleet.lines import TargetLine, target_lines
+from agent.cli.fleet.reading import agent_notes, read_fleet, source
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, OutputOption, finish
+from agent.kube.client import Client
+
+
+def targets(
+    name: Annotated[str, typer.Argument(help="Only the targets of this name.", autocompletion=target_names)] = "",
+    namespace: Namespace = "",
+    all_namespaces: show.AllNamespaces = False,
+    output: OutputOption = Output.TABLE,
+    local: show.Local = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Show targets: state, pods, free and allocatable room, version of their agents, last answer.
+
+    Targets of the namespace and ClusterTargets.
+    """
+    now = SystemClock().now()
+
+    async def run() -> show.Found:
+        where = source(kubeconfig, context, namespace, everywhere=all_namespaces)
+        async with where as found, connections(found.client) as to:
+            return await look(found.client, found.namespace, None if local else to, now, name)
+
+    found = finish(run())
+    lines = found.lines
+    table = show.targets_table(lines, now, wide=output is Output.WIDE)
+    below = () if output is Output.WIDE else show.not_ready(lines)
+    show.show(found, output, table, empty="no targets: see `flotilla join`", below=below)
+
+
+async def look(
+    client: Client, namespace: str | None, to: Connections | None, now: datetime, name: str = ""
+) -> show.Found:
+    """The targets that serve a namespace, or all (None); `to` is None to ask none of them. Raises Failed, KubeError."""
+    fleet = await read_fleet(client, namespace)
+    answers = await ask_all(to, fleet.targets) if to is not None else {}
+    lines: list[TargetLine] = target_lines(fleet, answers)
+    if name:
+        lines = [line for line in lines if line.name == name]
+        if not lines:
+            known = ", ".join(sorted({target.name for target in fleet.targets})) or "none"
+            raise Failed(f"no target {name} serves this namespace (there is: {known}); -A looks in all namespaces")
+    asked = [f"target {line.name} was not asked itself: {line.unread}" for line in lines if line.unread]
+    return show.Found("targets", lines, [*fleet.notes, *asked, *await agent_notes(client, now)])

@@ -1,0 +1,104 @@
+"""flotilla top: targets as they are now, again and again."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from agent.base.clock import SystemClock
+from agent.cli.fleet import show
+from agent.cli.fleet.asking import Connections, ask_all, connections
+from agent.cli.fleet.lines import TargetLine, target_lines, unplaced
+from agent.cli.fleet.reading import Source, agent_notes, read_fleet, source
+from agent.cli.fleet.words import NOTHING, cores, milliseconds, size
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish, told
+from agent.cli.output import Table, as_table
+from agent.kube.errors import KubeError
+
+
+def top(
+    namespace: Namespace = "",
+    all_namespaces: show.AllNamespaces = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 2.0,
+    output: OutputOption = Output.TABLE,
+    local: show.Local = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Show targets live: pods, those pending, free room, how long answers take. Ctrl-C ends it.
+
+    Without a terminal, and in formats other than tables, it prints once.
+    """
+    live = not once and sys.stdout.isatty() and output in (Output.TABLE, Output.WIDE)
+
+    async def run() -> show.Found | None:
+        where = source(kubeconfig, context, namespace, everywhere=all_namespaces)
+        async with where as found, connections(found.client) as to:
+            asked = None if local else to
+            if not live:
+                return await look(found, asked, SystemClock().now())
+            await _watch(found, asked, interval)
+        return None
+
+    with contextlib.suppress(KeyboardInterrupt):
+        found = finish(run())
+        if found is not None:
+            show.show(found, output, table(found.lines), empty="no targets: see `flotilla join`")
+
+
+async def look(where: Source, to: Connections | None, now: datetime) -> show.Found:
+    """Targets, and as a note how many pods are without one. Raises Failed, KubeError."""
+    fleet = await read_fleet(where.client, where.namespace)
+    answers = await ask_all(to, fleet.targets) if to is not None else {}
+    lines = target_lines(fleet, answers)
+    notes = [*fleet.notes, *await agent_notes(where.client, now)]
+    if waiting := unplaced(fleet):
+        pods = "proxy pod waits" if waiting == 1 else "proxy pods wait"
+        notes.append(f"{waiting} {pods} for a target: `flotilla explain pod NAME` says why")
+    return show.Found("targets", lines, notes)
+
+
+def table(lines: Sequence[TargetLine]) -> Table:
+    """Pods that run, those that do not yet, room, time of an answer."""
+    heads = ["TARGET", "SERVES", "STATE", "PODS", "PENDING", "CPU FREE", "CPU", "MEMORY FREE", "MEMORY", "ANSWERS IN"]
+    return heads, [
+        [
+            line.name,
+            line.scope,
+            "Cordoned" if line.ready == "True" and line.cordoned else line.reason,
+            str(line.pods),
+            str(line.pending),
+            cores(line.cpu.free),
+            cores(line.cpu.allocatable),
+            size(line.memory.free),
+            size(line.memory.allocatable),
+            milliseconds(line.seconds) if not line.unread else NOTHING,
+        ]
+        for line in lines
+    ]
+
+
+async def _watch(where: Source, to: Connections | None, interval: float) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(), screen=True, auto_refresh=False) as screen:
+        last = show.Found("targets", [])
+        while True:
+            now = SystemClock().now()
+            heading = f"{now:%H:%M:%S} UTC, every {interval:g} s; Ctrl-C ends"
+            try:
+                last = await look(where, to, now)
+            except KubeError as error:
+                # What was seen last stays on the screen.
+                heading += f"; {told(error)}"
+            columns = Text(as_table(table(last.lines), terminal=False), no_wrap=True, overflow="ellipsis")
+            notes = [Text(f"Note: {note}") for note in last.notes]
+            screen.update(Group(Text(heading), Text(), columns, Text(), *notes), refresh=True)
+            await asyncio.sleep(interval)
