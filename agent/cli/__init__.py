@@ -11,7 +11,21 @@ def main() -> None:
         import typer
     except ImportError:
         sys.exit("flotilla: the command line needs more packages: pip install 'flotilla[cli]'")
-    from agent.cli import demo, drain, explain, export, join, leave, pods, sandbox, targets, top, uninstall, version
+    from agent.cli import (
+        demo,
+        doctor,
+        drain,
+        explain,
+        export,
+        join,
+        leave,
+        pods,
+        sandbox,
+        targets,
+        top,
+        uninstall,
+        version,
+    )
 
     app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True)
     app.callback()(lambda: None)
@@ -23,10 +37,12 @@ def main() -> None:
         targets.targets,
         pods.pods,
         top.top,
+        doctor.doctor,
         drain.drain,
         drain.undrain,
         version.version,
     ):
+        app.command()(verb)
         app.command()(verb)
     app.command()(uninstall.uninstall)
     app.add_typer(explain.app, name="explain")

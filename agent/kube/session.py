@@ -38,7 +38,7 @@ class Session:
 
     At most `limit` requests are under way at once (watches apart), so that a slow cluster holds back only those who
     wait for it. 429 is answered by waiting as long as the server asks and trying again, three times; 401 by asking
-    the credentials' source for new ones, once.
+    the credentials' source for new ones, once. `date` is the server's time of day at its last answer, as HTTP has it.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Session:
         self.connection = connection
         self.name = name
         self.timeout = timeout
+        self.date = ""
         self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
         self._http = aiohttp.ClientSession(
@@ -127,6 +128,7 @@ class Session:
             ) as response:
                 payload = await response.read()
                 outcome = str(response.status)
+                self.date = response.headers.get("Date", "")
                 self._check(response, payload)
                 return payload
         except _NO_CONNECTION as error:

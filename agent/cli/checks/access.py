@@ -1,0 +1,85 @@
+"""Ask API servers what accounts may do: the agent here, and this cluster in its targets."""
+
+import asyncio
+import json
+from typing import Any
+
+from agent.api.kinds import DEPLOYMENTS, SERVICE_ACCOUNTS, SUBJECT_ACCESS_REVIEWS, Kind
+from agent.api.ownroles import AGENT, HOME
+from agent.api.roles import Grant
+from agent.cli.checks.rights import missing
+from agent.cli.checks.view import Rights
+from agent.cli.options import Failed
+from agent.kube.client import Client, encode
+
+_AGENT_LABELS = "app.kubernetes.io/name=flotilla,app.kubernetes.io/component=agent"
+_ACCOUNT = "flotilla-agent"
+_RULES = Kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False)
+_EVERYWHERE = "default"
+"""A review of rules is always of some namespace."""
+
+
+async def rights_of(client: Client) -> Rights:
+    """What the agent of a cluster may not do of what it needs. Raises Failed where none is found, KubeError."""
+    namespace, name = await _account(client)
+    user = f"system:serviceaccount:{namespace}:{name}"
+    asked = [
+        (grant, namespace if scope == HOME else scope) for scope, grants in AGENT.grants.items() for grant in grants
+    ]
+    allowed = await asyncio.gather(*(_may(client, user, grant, where) for grant, where in asked))
+    lacking = tuple(grant for (grant, _), may in zip(asked, allowed, strict=True) if not may)
+    return Rights(f"service account {namespace}/{name}", lacking)
+
+
+async def _account(client: Client) -> tuple[str, str]:
+    """The service account of the agent that the chart has installed, or that has its name."""
+    for deployment in await client.list(DEPLOYMENTS, labels=_AGENT_LABELS):
+        spec = deployment["spec"]["template"]["spec"]
+        return deployment["metadata"]["namespace"], spec.get("serviceAccountName") or "default"
+    for account in await client.list(SERVICE_ACCOUNTS, fields=f"metadata.name={_ACCOUNT}"):
+        return account["metadata"]["namespace"], _ACCOUNT
+    raise Failed("no agent of the chart is found, nor a service account flotilla-agent")
+
+
+async def _may(client: Client, user: str, grant: Grant, namespace: str) -> bool:
+    """Whether a user may do it, with all the objects that are meant."""
+    for name in grant.names or ("",):
+        attributes = {
+            "namespace": namespace,
+            "verb": grant.verb,
+            "group": grant.kind.group,
+            "version": grant.kind.version,
+            "resource": grant.kind.plural,
+            "subresource": grant.sub,
+            "name": name,
+        }
+        spec = {"user": user, "groups": _groups(user), "resourceAttributes": attributes}
+        body = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": SUBJECT_ACCESS_REVIEWS.name, "spec": spec}
+        if not (await _post(client, SUBJECT_ACCESS_REVIEWS, body))["status"].get("allowed"):
+            return False
+    return True
+
+
+def _groups(user: str) -> list[str]:
+    """Those that API servers put service accounts into."""
+    _, _, namespace, _ = user.split(":")
+    return ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+
+
+async def not_granted(client: Client, namespace: str) -> tuple[Grant, ...] | None:
+    """What a target does not grant to the credentials of a client; None where it cannot say. Raises KubeError.
+
+    :param namespace: that it serves, empty for all
+    """
+    body = {
+        "apiVersion": _RULES.api_version,
+        "kind": _RULES.name,
+        "spec": {"namespace": namespace or _EVERYWHERE},
+    }
+    status = (await _post(client, _RULES, body))["status"]
+    lacking = missing(status.get("resourceRules") or ())
+    return None if lacking and status.get("incomplete") else lacking
+
+
+async def _post(client: Client, kind: Kind, body: Any) -> Any:
+    return json.loads(await client.session.request("POST", kind.path(), body=encode(body), resource=kind.plural))

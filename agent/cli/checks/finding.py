@@ -1,0 +1,43 @@
+"""What a check says. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "OK"
+    WARN = "WARN"
+    """Something is missing, or will be wrong before long."""
+    FAIL = "FAIL"
+    """Pods do not get where they should."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is well or is not, and what helps."""
+
+    level: Level
+    about: str
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.level.value:<4}  {self.about}: {self.what}"
+        return f"{line}. Remedy: {self.remedy}" if self.remedy else line
+
+
+def ok(about: str, what: str) -> Finding:
+    """It is well."""
+    return Finding(Level.OK, about, what)
+
+
+def warn(about: str, what: str, remedy: str) -> Finding:
+    """It is not quite well."""
+    return Finding(Level.WARN, about, what, remedy)
+
+
+def fail(about: str, what: str, remedy: str) -> Finding:
+    """It does not work."""
+    return Finding(Level.FAIL, about, what, remedy)

@@ -1,0 +1,209 @@
+"""Reads what the checks judge, from this cluster, with the user's own rights. Nothing is ever written."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from agent import __version__
+from agent.api import names
+from agent.api.kinds import (
+    CLUSTER_SOURCES,
+    CRDS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    SOURCES,
+    VALIDATING_WEBHOOKS,
+    Kind,
+)
+from agent.api.ownroles import WEBHOOK_SECRET
+from agent.base.clock import Clock
+from agent.cli.checks import trial
+from agent.cli.checks.about import read_cluster
+from agent.cli.checks.access import rights_of
+from agent.cli.checks.namespaces import is_enabled
+from agent.cli.checks.remote import read_target
+from agent.cli.checks.view import Obstacle, Raw, TargetView, Unproxied, View, WebhookView
+from agent.cli.checks.webhook import is_ours
+from agent.cli.fleet.asking import Connections
+from agent.cli.fleet.lines import moment
+from agent.cli.fleet.reading import read_nodes, read_targets
+from agent.cli.options import Failed
+from agent.kube.client import METADATA_LIST, Client
+from agent.kube.errors import Forbidden, KubeError, NotFound
+from agent.kube.store import Object
+from agent.model.proxypod import is_elected
+
+T = TypeVar("T")
+
+THIS = "this cluster"
+LATELY = timedelta(hours=1)
+"""Events are kept for about as long; what is still in the way is told again."""
+_BLOCKED = "FollowBlocked"
+_SHARED = "multicluster/Shared"
+
+
+class Gatherer:
+    """Reads a cluster and its targets once."""
+
+    def __init__(self, client: Client, to: Connections, clock: Clock, namespace: str = "") -> None:
+        """:param namespace: where a pod is tried, by default a labelled one."""
+        self._client = client
+        self._to = to
+        self._clock = clock
+        self._namespace = namespace
+        self._unread: list[tuple[str, str]] = []
+
+    async def view(self) -> View:
+        """All of it. Raises KubeError when the cluster itself does not answer."""
+        cluster = await read_cluster(self._client, THIS, self._clock)
+        namespaces = await self._attempt("namespaces", self._client.list(NAMESPACES))
+        found = await asyncio.gather(
+            self._attempt("CRDs", self._client.list(CRDS)),
+            self._attempt("rights of the agent", rights_of(self._client)),
+            self._webhook(namespaces),
+            self._attempt("elected pods", self._unproxied()),
+            self._attempt("events", self._obstacles()),
+        )
+        crds, rights, webhook, unproxied, obstacles = found
+        targets = await self._targets()
+        sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
+        return View(
+            now=self._clock.now(),
+            client=__version__,
+            cluster=cluster,
+            crds=_by_name(crds),
+            targets=targets,
+            sources=tuple(sources),
+            webhook=webhook,
+            rights=rights,
+            namespaces=tuple(namespaces) if namespaces is not None else None,
+            unproxied=unproxied,
+            obstacles=obstacles,
+            unread=tuple(self._unread),
+        )
+
+    async def _attempt(self, what: str, reading: Awaitable[T]) -> T | None:
+        try:
+            return await reading
+        except (KubeError, Failed) as error:
+            self._unread.append((what, str(error)))
+            return None
+
+    async def _ours(self, kind: Kind) -> list[Raw]:
+        """Objects of a kind of ours; a CRD that is missing is told elsewhere."""
+        try:
+            return await self._client.list(kind)
+        except NotFound:
+            return []
+        except KubeError as error:
+            self._unread.append((kind.plural, str(error)))
+            return []
+
+    async def _targets(self) -> tuple[TargetView, ...]:
+        notes: list[str] = []
+        try:
+            found = await read_targets(self._client, None, notes)
+            nodes = await read_nodes(self._client)
+        except Failed:
+            return ()
+        except KubeError as error:
+            self._unread.append(("virtual nodes", str(error)))
+            return ()
+        self._unread += [("targets", note) for note in notes]
+        reading = (
+            read_target(self._client, self._to, each, nodes.get(names.virtual_node(*each.key)), self._clock)
+            for each in sorted(found, key=lambda each: each.key)
+        )
+        return tuple(await asyncio.gather(*reading))
+
+    async def _webhook(self, namespaces: list[Raw] | None) -> WebhookView:
+        mutating = await self._attempt("webhook configurations", self._client.list(MUTATING_WEBHOOKS))
+        if mutating is None:
+            return WebhookView()
+        validating = await self._attempt("webhook configurations", self._client.list(VALIDATING_WEBHOOKS))
+        ours = tuple(each for each in mutating if is_ours(each))
+        services = {
+            (service["namespace"], service["name"])
+            for each in ours
+            for entry in each["webhooks"]
+            if (service := (entry.get("clientConfig") or {}).get("service"))
+        }
+        ready = await self._attempt("endpoints of the webhook", self._all_endpoints(services))
+        enabled = [each["metadata"]["name"] for each in namespaces or () if is_enabled(each)]
+        where = self._namespace or next(iter(enabled), "")
+        outcome = await trial.create(self._client, where) if ours and where else trial.UNTRIED
+        return WebhookView(
+            mutating=ours,
+            validating=tuple(each for each in validating if is_ours(each)) if validating is not None else None,
+            ready=ready,
+            certificate=await self._certificate(services),
+            trial=outcome.trial,
+            trial_words=outcome.words,
+            trial_namespace=where,
+        )
+
+    async def _all_endpoints(self, services: set[tuple[str, str]]) -> dict[str, int | None]:
+        return {f"{namespace}/{name}": await self._endpoints(namespace, name) for namespace, name in sorted(services)}
+
+    async def _endpoints(self, namespace: str, name: str) -> int | None:
+        """How many are ready, None where the Service does not exist."""
+        try:
+            await self._client.get_raw(SERVICES, name, namespace)
+        except NotFound:
+            return None
+        slices = await self._client.list(ENDPOINT_SLICES, namespace, labels=f"{names.LABEL_SERVICE_NAME}={name}")
+        endpoints = [each for part in slices for each in part.get("endpoints") or ()]
+        return sum(1 for each in endpoints if (each.get("conditions") or {}).get("ready") is not False)
+
+    async def _certificate(self, services: set[tuple[str, str]]) -> bytes | None:
+        """That the webhook serves, where it keeps its own. Its key is not looked at."""
+        try:
+            if services:
+                secrets = [await self._client.get(SECRETS, WEBHOOK_SECRET, key[0]) for key in sorted(services)]
+            else:
+                secrets = await self._client.list(SECRETS, fields=f"metadata.name={WEBHOOK_SECRET}")
+            encoded = next((data["tls.crt"] for each in secrets if "tls.crt" in (data := each.get("data") or {})), None)
+            return base64.b64decode(encoded) if encoded else None
+        except (NotFound, binascii.Error):
+            return None
+        except Forbidden as error:
+            self._unread.append(("webhook certificate", str(error)))
+            return None
+
+    async def _unproxied(self) -> tuple[Unproxied, ...]:
+        """Pods that ask for it, and that the webhook has not seen. Metadata says all of that."""
+        _, items = await self._client.list_raw(PODS, labels=f"!{names.LABEL_PARENT_UID}", accept=METADATA_LIST)
+        found: dict[str, list[str]] = {}
+        for pod in (Object(PODS, bytes(item)).decode() for item in items):
+            metadata = pod["metadata"]
+            if names.ANNOTATION_MANIFEST not in (metadata.get("annotations") or {}) and is_elected(pod):
+                found.setdefault(metadata["namespace"], []).append(metadata["name"])
+        return tuple(Unproxied(namespace, tuple(sorted(pods))) for namespace, pods in sorted(found.items()))
+
+    async def _obstacles(self) -> tuple[Obstacle, ...]:
+        found: dict[str, Obstacle] = {}
+        for event in await self._client.list(EVENTS, fields=f"reason={_BLOCKED}"):
+            at = moment(event.get("lastTimestamp") or event.get("eventTime") or "")
+            involved = event.get("involvedObject") or {}
+            if at is not None and self._clock.now() - at <= LATELY:
+                about = f"{involved.get('kind')} {involved.get('namespace')}/{involved.get('name')}"
+                found[event.get("message", "")] = Obstacle(about, event.get("message", ""), at)
+        for service in await self._client.list(SERVICES):
+            for condition in (service.get("status") or {}).get("conditions") or ():
+                if condition["type"] == _SHARED and condition["status"] == "False":
+                    metadata = service["metadata"]
+                    about = f"Service {metadata['namespace']}/{metadata['name']}"
+                    found[f"{about} {condition['message']}"] = Obstacle(about, condition["message"], None)
+        return tuple(found.values())
+
+
+def _by_name(objects: list[Raw] | None) -> dict[str, Any] | None:
+    return {each["metadata"]["name"]: each for each in objects} if objects is not None else None

@@ -1,0 +1,85 @@
+"""Namespaces: labelled for election, with targets to go to; pods that slipped through; what is in the way. Pure."""
+
+from collections.abc import Iterator
+
+from agent.api import names
+from agent.cli.checks.finding import Finding, ok, warn
+from agent.cli.checks.view import Raw, View
+
+_LABEL = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
+_SHOWN = 3
+
+
+def is_enabled(namespace: Raw) -> bool:
+    """Whether its pods may be elected."""
+    labels = namespace["metadata"].get("labels") or {}
+    return bool(labels.get(names.LABEL_ENABLED) == names.ENABLED_VALUE)
+
+
+def namespaces(view: View) -> Iterator[Finding]:
+    """Labelled namespaces have targets, and those that elect by default are labelled."""
+    if view.namespaces is None or not view.targets:
+        return
+    serving = {target.namespace for target in view.targets}
+    enabled = [each["metadata"]["name"] for each in view.namespaces if is_enabled(each)]
+    if not enabled:
+        yield warn(
+            "namespaces", "none is labelled, so that no pod is elected", f"kubectl label namespace NAME {_LABEL}"
+        )
+    well = bool(enabled)
+    for name in enabled:
+        if "" not in serving and name not in serving:
+            well = False
+            yield warn(
+                f"namespace {name}",
+                "its pods may be elected, but no target serves it",
+                f"create a Target in it (`flotilla join` does), or take its label {names.LABEL_ENABLED} away",
+            )
+    for namespace in view.namespaces:
+        metadata = namespace["metadata"]
+        by_default = names.annotation(metadata.get("annotations"), names.ELECT_BY_DEFAULT) == "true"
+        if not by_default:
+            continue
+        labels = metadata.get("labels") or {}
+        if not is_enabled(namespace):
+            well = False
+            yield warn(
+                f"namespace {metadata['name']}",
+                "it elects by default, but is not labelled, so that no pod of it is elected",
+                f"kubectl label namespace {metadata['name']} {_LABEL}",
+            )
+        elif labels.get(names.LABEL_ELECT_BY_DEFAULT) != "true":
+            well = False
+            yield warn(
+                f"namespace {metadata['name']}",
+                "it elects by default, but the agent has not labelled it so",
+                "see that the agent of this cluster runs",
+            )
+    if well:
+        yield ok("namespaces", f"{len(enabled)} {'is' if len(enabled) == 1 else 'are'} labelled, and served by targets")
+
+
+def unproxied(view: View) -> Iterator[Finding]:
+    """No pod asks to be elected and was not."""
+    if view.unproxied is None:
+        return
+    enabled = {each["metadata"]["name"] for each in view.namespaces or () if is_enabled(each)}
+    for each in view.unproxied:
+        more = len(each.pods) - _SHOWN
+        which = ", ".join(each.pods[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        if each.namespace in enabled:
+            why, remedy = "there was no webhook when they were created", "see that it runs, then create them again"
+        else:
+            label = f"kubectl label namespace {each.namespace} {_LABEL}"
+            why, remedy = "the namespace is not labelled", f"{label}, then create them again"
+        yield warn(f"namespace {each.namespace}", f"pods ask to be elected and run here, for {why}: {which}", remedy)
+    if not view.unproxied:
+        yield ok("pods", "all that ask to be elected are")
+
+
+def obstacles(view: View) -> Iterator[Finding]:
+    """Nothing that is not ours is in the way of what follows pods."""
+    for each in view.obstacles or ():
+        yield warn(each.about, each.message, "rename or remove what is in the way")
+    if view.obstacles == ():
+        yield ok("copies", "nothing of others has been in the way lately")

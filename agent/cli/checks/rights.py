@@ -1,0 +1,112 @@
+"""What the agent may not do here, and what targets do not grant to this cluster. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from agent.api import ownroles
+from agent.api.roles import (
+    CLUSTER_SUMMARY_VIEWER,
+    CLUSTER_SUMMARY_VIEWER_ROLE,
+    RUN,
+    SOURCE,
+    SOURCE_ROLE,
+    SUMMARY,
+    Grant,
+)
+from agent.cli.checks.finding import Finding, fail, ok, warn
+from agent.cli.checks.view import TargetView, View
+
+NEEDED = frozenset(
+    {
+        ownroles.LEADER,
+        ownroles.SCHEDULE,
+        ownroles.STATUS,
+        ownroles.TARGET,
+        ownroles.VIRTUAL_NODES,
+        ownroles.NODE_LEASES,
+        ownroles.DELEGATES,
+        ownroles.SUMMARY,
+        RUN,
+        SUMMARY,
+    }
+)
+"""Features without which pods do not get where they should; others switch off only themselves."""
+
+Rule = Mapping[str, Any]
+
+
+def own(view: View) -> Iterator[Finding]:
+    """The agent of this cluster has the rights of its table."""
+    if view.rights is None:
+        return
+    about = f"rights of {view.rights.account}"
+    missing = [grant for grant in view.rights.missing if _matters(grant, view)]
+    for feature, verbs in _by_feature(missing):
+        yield (fail if feature in NEEDED else warn)(
+            about,
+            f"it may not {verbs}, which serves: {feature}",
+            "upgrade the chart, or add the verbs to its role again",
+        )
+    if not missing:
+        yield ok(about, "the agent may do all that it needs")
+
+
+def _matters(grant: Grant, view: View) -> bool:
+    """The chart leaves out what is switched off, and that is well as long as nobody needs it."""
+    if grant.feature == ownroles.SELF_TARGETS:
+        return any((target.manifest.get("spec") or {}).get("self") for target in view.targets)
+    if grant.feature == ownroles.SOURCE:
+        return bool(view.sources)
+    return True
+
+
+def granted(view: View) -> Iterator[Finding]:
+    """Each target grants what its role for sources does."""
+    for target in view.targets:
+        yield from _granted(target)
+
+
+def _granted(target: TargetView) -> Iterator[Finding]:
+    if target.missing is None:
+        return
+    for feature, verbs in _by_feature(target.missing):
+        role = CLUSTER_SUMMARY_VIEWER_ROLE if feature == SUMMARY else SOURCE_ROLE
+        yield (fail if feature in NEEDED else warn)(
+            target.title,
+            f"this cluster may not {verbs} there, which serves: {feature}",
+            f"in the target, see that its Source is Ready, and ClusterRole {role} complete",
+        )
+    if not target.missing:
+        yield ok(target.title, "it grants all that this cluster uses")
+
+
+def missing(rules: Iterable[Rule]) -> tuple[Grant, ...]:
+    """What of the tables for sources none of the rules grants."""
+    given = list(rules)
+    return tuple(
+        grant for grant in (*SOURCE, *CLUSTER_SUMMARY_VIEWER) if not any(_allows(rule, grant) for rule in given)
+    )
+
+
+def _allows(rule: Rule, grant: Grant) -> bool:
+    objects = rule.get("resourceNames") or ()
+    return (
+        _has(rule.get("verbs"), grant.verb)
+        and _has(rule.get("apiGroups"), grant.kind.group)
+        and (_has(rule.get("resources"), grant.resource) or (bool(grant.sub) and f"*/{grant.sub}" in rule["resources"]))
+        and (not objects or (bool(grant.names) and set(grant.names) <= set(objects)))
+    )
+
+
+def _has(listed: Iterable[str] | None, wanted: str) -> bool:
+    found = set(listed or ())
+    return "*" in found or wanted in found
+
+
+def _by_feature(grants: Iterable[Grant]) -> Iterator[tuple[str, str]]:
+    """What is missing of each feature, in words."""
+    features: dict[str, dict[str, list[str]]] = {}
+    for grant in grants:
+        features.setdefault(grant.feature, {}).setdefault(grant.resource, []).append(grant.verb)
+    for feature, resources in features.items():
+        yield feature, "; ".join(f"{', '.join(verbs)} {resource}" for resource, verbs in resources.items())

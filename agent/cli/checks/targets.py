@@ -1,0 +1,113 @@
+"""What Targets, their virtual nodes, credentials and Sources say. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.cli.checks.finding import Finding, fail, ok, warn
+from agent.cli.checks.view import Credentials, Raw, TargetView, View
+from agent.cli.fleet.words import age
+from agent.model.virtualnode import KUBELET_SERVING
+
+LAST_SHARE, LAST = 0.15, timedelta(days=30)
+"""Credentials that end in less than this share of their life, and within so many days, have not been renewed."""
+
+_PART_OF_READY = ("Ready", "Reachable", "Authorized", "AgentReady")
+_SHARED = "ServicesShared"
+_RENEW = "create a new token for its Source (`flotilla join` does), and put the kubeconfig into the Secret"
+
+
+def targets(view: View) -> Iterator[Finding]:
+    """Every target is ready, has a virtual node that takes pods, and says that nothing is wrong."""
+    for target in view.targets:
+        yield from _conditions(target)
+        yield from _node(target)
+        if target.unread:
+            yield warn(
+                target.title,
+                f"it was not asked itself: {target.unread}",
+                "try again where its server can be reached, as a user who may read its kubeconfig Secret",
+            )
+
+
+def _conditions(target: TargetView) -> Iterator[Finding]:
+    conditions = (target.manifest.get("status") or {}).get("conditions")
+    ready = find_condition(conditions, "Ready")
+    if ready is None:
+        yield fail(target.title, "no agent has said anything about it", "see that the agent of this cluster runs")
+        return
+    if ready["status"] != "True":
+        yield fail(target.title, f"it is not Ready ({ready.get('reason')})", str(ready.get("message", "")))
+    else:
+        yield ok(target.title, "it is Ready")
+    for condition in conditions or ():
+        if condition["type"] in _PART_OF_READY or condition["status"] != "False":
+            continue
+        yield warn(
+            target.title, f"{condition['type']} is False ({condition.get('reason')})", condition.get("message", "")
+        )
+    shared = find_condition(conditions, _SHARED)
+    if shared is not None and shared["status"] == "True":
+        yield ok(target.title, str(shared.get("message", "")))
+
+
+def _node(target: TargetView) -> Iterator[Finding]:
+    name = names.virtual_node(target.namespace, target.name)
+    if target.node is None:
+        yield fail(target.title, f"it has no virtual node {name}, so it gets no pods", "see why it is not Ready")
+        return
+    status = target.node.get("status") or {}
+    if (target.node.get("spec") or {}).get("unschedulable"):
+        yield warn(target.title, "it is cordoned: it gets no new pods", f"`flotilla undrain {target.name}` ends that")
+    if not (status.get("allocatable") or {}).get("cpu"):
+        yield fail(
+            target.title,
+            f"its virtual node {name} has no size",
+            "in the target, see that its agent runs and has made the ClusterSummary, and that the Source may read it",
+        )
+    serving = find_condition(status.get("conditions"), KUBELET_SERVING)
+    if serving is not None and serving["status"] != "True":
+        yield warn(
+            target.title,
+            f"logs, exec and the like do not work: {serving.get('message', '')}",
+            "set the agent's --kubelet-signer to one that signs, or approve the CertificateSigningRequest",
+        )
+
+
+def credentials(view: View) -> Iterator[Finding]:
+    """Tokens and client certificates in kubeconfig Secrets do not end before long."""
+    for target in view.targets:
+        if target.credentials is not None:
+            yield _lifetime(target.title, target.credentials, view.now)
+
+
+def _lifetime(about: str, given: Credentials, now: datetime) -> Finding:
+    what = f"the {given.what} in {given.secret}"
+    if given.ends is None:
+        return ok(about, f"{what} does not end")
+    left = given.ends - now
+    if left <= timedelta(0):
+        return fail(about, f"{what} expired {age(-left.total_seconds())} ago", _RENEW)
+    life = given.ends - given.issued if given.issued is not None else LAST / LAST_SHARE
+    if left < min(life * LAST_SHARE, LAST):
+        return warn(about, f"{what} expires in {age(left.total_seconds())}", _RENEW)
+    return ok(about, f"{what} is valid for another {age(left.total_seconds())}")
+
+
+def sources(view: View) -> Iterator[Finding]:
+    """Other clusters have got the rights that their Sources name."""
+    for source in view.sources:
+        yield from _source(source)
+
+
+def _source(source: Raw) -> Iterator[Finding]:
+    metadata = source["metadata"]
+    about = "source " + "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
+    ready = find_condition((source.get("status") or {}).get("conditions"), "Ready")
+    if ready is None:
+        yield warn(about, "no agent has said anything about it", "see that the agent of this cluster runs")
+    elif ready["status"] != "True":
+        yield fail(about, f"it is not Ready ({ready.get('reason')})", str(ready.get("message", "")))
+    else:
+        yield ok(about, "it is Ready")

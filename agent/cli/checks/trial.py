@@ -1,0 +1,66 @@
+"""Ask the API server to create an elected pod without doing it: then it calls the webhook as for any other."""
+
+import json
+import secrets
+from dataclasses import dataclass
+
+from agent.api import names
+from agent.api.kinds import PODS
+from agent.cli.checks.view import Raw, Trial
+from agent.kube.client import Client, encode
+from agent.kube.errors import KubeError, ServerError
+
+SECONDS = 15.0
+"""Longer than API servers wait for the webhook."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    trial: Trial
+    words: str = ""
+
+
+UNTRIED = Outcome(Trial.UNTRIED)
+
+
+async def create(client: Client, namespace: str) -> Outcome:
+    """Try it in a namespace whose pods may be elected."""
+    pod = _pod(f"flotilla-doctor-{secrets.token_hex(4)}")
+    try:
+        answer = await client.session.request(
+            "POST",
+            PODS.path(namespace),
+            params={"dryRun": "All"},
+            body=encode(pod),
+            resource=PODS.plural,
+            timeout=SECONDS,
+        )
+    except ServerError as error:
+        return Outcome(Trial.NO_WEBHOOK if "webhook" in error.message else Trial.REFUSED, error.message)
+    except KubeError as error:
+        return Outcome(Trial.REFUSED, str(error))
+    made = json.loads(answer)
+    proxy = made["spec"].get("schedulerName") == names.SCHEDULER_PROXY
+    return Outcome(Trial.PROXY if proxy else Trial.ORDINARY)
+
+
+def _pod(name: str) -> Raw:
+    """Small, and allowed by every Pod Security Standard."""
+    amounts = {"cpu": "1m", "memory": "1Mi"}
+    container = {
+        "name": "none",
+        "image": "flotilla.local/none:1",
+        "resources": {"requests": amounts, "limits": amounts},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {names.PREFIX + names.ELECT: ""}},
+        "spec": {
+            "containers": [container],
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        },
+    }

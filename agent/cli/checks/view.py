@@ -1,0 +1,139 @@
+"""What the checks judge: read once, then never changed. None always means that it could not be read."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from agent.api.roles import Grant
+from agent.clusters.agenthealth import Lease
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """This cluster, or that of a target."""
+
+    title: str
+    kubernetes: str = ""
+    has_summary: bool | None = None
+    """Whether an agent has told of the cluster's nodes."""
+    agent: str = ""
+    """Version of that agent, empty for Admiralty's."""
+    leases: tuple[Lease, ...] | None = None
+    skew: float | None = None
+    """Seconds that its clock is ahead of this machine's, give or take one."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """How a target is reached, as far as that ends some day."""
+
+    secret: str
+    issued: datetime | None = None
+    ends: datetime | None = None
+    """None: never, or it does not say."""
+    what: str = "token"
+
+
+@dataclass(frozen=True)
+class TargetView:
+    """A Target or ClusterTarget, and what was heard of its cluster."""
+
+    manifest: Raw
+    node: Raw | None = None
+    """Its virtual node, None when there is none."""
+    credentials: Credentials | None = None
+    cluster: ClusterView | None = None
+    missing: tuple[Grant, ...] | None = None
+    """What the target's role for sources does not grant."""
+    unread: str = ""
+    """Why the target itself was not asked."""
+
+    @property
+    def namespace(self) -> str:
+        """The only one that it serves, empty for all."""
+        return str(self.manifest["metadata"].get("namespace", ""))
+
+    @property
+    def name(self) -> str:
+        """Without its namespace."""
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def title(self) -> str:
+        """How findings call it."""
+        return f"target {self.namespace}/{self.name}" if self.namespace else f"target {self.name}"
+
+
+class Trial(StrEnum):
+    """How the creation of an elected pod went, which the API server was asked for without doing it."""
+
+    PROXY = "it became a proxy pod"
+    ORDINARY = "it stayed an ordinary pod"
+    NO_WEBHOOK = "the webhook did not answer"
+    REFUSED = "it was refused"
+    UNTRIED = "it was not tried"
+
+
+@dataclass(frozen=True)
+class WebhookView:
+    """Both configurations of the webhook, and what stands behind them."""
+
+    mutating: tuple[Raw, ...] | None = None
+    """Those that have webhooks of ours or Admiralty's."""
+    validating: tuple[Raw, ...] | None = None
+    ready: dict[str, int | None] | None = None
+    """Ready endpoints by `namespace/name` of the Services that configurations name."""
+    certificate: bytes | None = None
+    """That it serves (PEM), from the Secret that its replicas share."""
+    trial: Trial = Trial.UNTRIED
+    trial_words: str = ""
+    trial_namespace: str = ""
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What the agent of this cluster may not do of what it needs."""
+
+    account: str
+    missing: tuple[Grant, ...]
+
+
+@dataclass(frozen=True)
+class Unproxied:
+    """Pods of one namespace that ask to be elected and were not."""
+
+    namespace: str
+    pods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """An event that tells of something in the way."""
+
+    about: str
+    message: str
+    at: datetime | None
+
+
+@dataclass(frozen=True)
+class View:
+    """All of it."""
+
+    now: datetime
+    client: str
+    """Version of this command."""
+    cluster: ClusterView
+    crds: dict[str, Raw] | None = None
+    targets: tuple[TargetView, ...] = ()
+    sources: tuple[Raw, ...] = ()
+    """Sources and ClusterSources of this cluster."""
+    webhook: WebhookView = WebhookView()
+    rights: Rights | None = None
+    namespaces: tuple[Raw, ...] | None = None
+    unproxied: tuple[Unproxied, ...] | None = None
+    obstacles: tuple[Obstacle, ...] | None = None
+    unread: tuple[tuple[str, str], ...] = ()
+    """What could not be read, and why."""

@@ -1,0 +1,165 @@
+"""Whether elected pods become proxy pods: the webhook's configurations, what is behind them, and a trial. Pure."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from cryptography import x509
+
+from agent.api.names import GROUP
+from agent.api.ownroles import CONFIGURATION
+from agent.cli.checks.finding import Finding, fail, ok, warn
+from agent.cli.checks.view import Raw, Trial, View, WebhookView
+from agent.cli.fleet.words import age
+
+LAST_SHARE = 0.15
+"""Of the life of a certificate: renewal is due when a third of it is left, so with less something is wrong."""
+_SEE_LOG = "see the log of the webhook: kubectl logs -A -l app.kubernetes.io/component=webhook"
+
+
+def is_ours(configuration: Raw) -> bool:
+    """Whether a configuration has webhooks of Flotilla or Admiralty."""
+    return any(each["name"].endswith(f".{GROUP}") for each in configuration.get("webhooks") or ())
+
+
+def webhook(view: View) -> Iterator[Finding]:
+    """A pod that asks for it becomes a proxy pod."""
+    given = view.webhook
+    if given.mutating is None:
+        return
+    if not given.mutating:
+        yield fail(
+            "webhook",
+            f"there is no MutatingWebhookConfiguration {CONFIGURATION}: no pod is elected",
+            "install the chart (helm upgrade --install), or run the webhook with --register",
+        )
+        return
+    if len(given.mutating) > 1:
+        those = ", ".join(each["metadata"]["name"] for each in given.mutating)
+        yield fail(
+            "webhook",
+            f"several configurations elect pods: {those}",
+            "the chart is installed twice, or beside Admiralty: uninstall all but one",
+        )
+    for configuration in given.mutating:
+        yield from _configuration(configuration, view)
+    if given.validating is not None and not given.validating:
+        yield warn(
+            "webhook",
+            f"there is no ValidatingWebhookConfiguration {CONFIGURATION}: nobody refuses mistakes in Targets",
+            "upgrade the chart",
+        )
+    yield from _certificate(given, view.now)
+    yield from _trial(given)
+
+
+def _configuration(configuration: Raw, view: View) -> Iterator[Finding]:
+    name = f"webhook configuration {configuration['metadata']['name']}"
+    well = True
+    for entry in configuration["webhooks"]:
+        where = entry.get("clientConfig") or {}
+        if not where.get("caBundle"):
+            well = False
+            yield fail(
+                name,
+                f"{entry['name']} has no caBundle: API servers do not trust the webhook",
+                f"its own CA is not written, or cert-manager's injector does not run; {_SEE_LOG}",
+            )
+        elif problem := _bundle_problem(where["caBundle"], view.now):
+            well = False
+            yield fail(name, f"the caBundle of {entry['name']} {problem}", _SEE_LOG)
+        if not entry.get("matchConditions"):
+            well = False
+            yield warn(
+                name,
+                f"{entry['name']} has no matchConditions: pods that are not elected depend on the webhook, too",
+                "upgrade the chart, and Kubernetes to 1.30 or later",
+            )
+    for finding in _endpoints(configuration, view.webhook):
+        well = False
+        yield finding
+    if well:
+        yield ok(name, "it is there, and its CA is valid")
+
+
+def _endpoints(configuration: Raw, given: WebhookView) -> Iterator[Finding]:
+    if given.ready is None:
+        return
+    services = {}
+    for entry in configuration["webhooks"]:
+        service = (entry.get("clientConfig") or {}).get("service")
+        if service:
+            services[f"{service['namespace']}/{service['name']}"] = service
+    for service in services:
+        count = given.ready.get(service)
+        if count is None:
+            yield fail("webhook", f"its Service {service} does not exist", "install the chart again (helm upgrade)")
+        elif not count:
+            yield fail(
+                "webhook",
+                f"no endpoint of its Service {service} is ready: no elected pod can be created",
+                "see its pods: kubectl get pods -A -l app.kubernetes.io/component=webhook",
+            )
+
+
+def _bundle_problem(encoded: str, now: datetime) -> str:
+    """Some certificate of a bundle has to be valid: earlier CAs stay in it for a while."""
+    try:
+        found = x509.load_pem_x509_certificates(base64.b64decode(encoded, validate=True))
+    except (ValueError, binascii.Error):
+        return "is not a PEM certificate"
+    if all(each.not_valid_after_utc < now for each in found):
+        return f"has expired on {max(each.not_valid_after_utc for each in found):%Y-%m-%d}"
+    if all(each.not_valid_before_utc > now for each in found):
+        return "is not valid yet: a clock is wrong"
+    return ""
+
+
+def _certificate(given: WebhookView, now: datetime) -> Iterator[Finding]:
+    if given.certificate is None:
+        return
+    try:
+        found = x509.load_pem_x509_certificate(given.certificate)
+    except ValueError:
+        yield fail("webhook certificate", "it is not a PEM certificate", "delete its Secret: the webhook makes another")
+        return
+    left = found.not_valid_after_utc - now
+    life = found.not_valid_after_utc - found.not_valid_before_utc
+    if left <= timedelta(0):
+        yield fail("webhook certificate", f"it expired {age(-left.total_seconds())} ago", _SEE_LOG)
+    elif left < life * LAST_SHARE:
+        yield warn(
+            "webhook certificate",
+            f"it expires in {age(left.total_seconds())} and should have been renewed",
+            _SEE_LOG,
+        )
+    else:
+        yield ok("webhook certificate", f"valid for another {age(left.total_seconds())}")
+
+
+def _trial(given: WebhookView) -> Iterator[Finding]:
+    where = f"namespace {given.trial_namespace}"
+    match given.trial:
+        case Trial.PROXY:
+            yield ok("webhook", f"it answers: an elected pod in {where} would become a proxy pod")
+        case Trial.ORDINARY:
+            yield fail(
+                "webhook",
+                f"an elected pod in {where} would stay an ordinary pod",
+                "its configuration does not match: install the chart again, and look for changed namespaceSelectors",
+            )
+        case Trial.NO_WEBHOOK:
+            yield fail(
+                "webhook",
+                f"the API server does not reach it: {given.trial_words}",
+                "see its pods, and NetworkPolicies, firewalls and certificates between API server and webhook",
+            )
+        case Trial.REFUSED:
+            yield warn(
+                "webhook",
+                f"whether it answers is not known: a pod in {where} was refused ({given.trial_words})",
+                "try again as a user who may create pods there",
+            )
+        case Trial.UNTRIED:
+            pass
