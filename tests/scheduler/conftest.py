@@ -1,11 +1,15 @@
 """Two targets that reserve nodes, for rooms of the source in mode `reserve`."""
 
+import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from agent.sandbox import Sandbox
+from agent.kube.client import Client
+from agent.sandbox import Cluster, Sandbox
+from tests.scheduler.reserving import Open, Stage, stage
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -21,3 +25,15 @@ async def reserving_targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
         candidate_scheduler=True,
     ) as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
+    """The stage of a test, with settings."""
+
+    @contextlib.asynccontextmanager
+    async def open_(**settings: object) -> AsyncIterator[Stage]:
+        async with stage(cluster, client, namespace, reserving_targets, tmp_path, **settings) as found:
+            yield found
+
+    return open_

@@ -1,7 +1,7 @@
 """The scheduler's room in mode `reserve` between real clusters, with relays that lose what they are told to."""
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,10 @@ class Stage:
     def _target(self, pod: Raw) -> str:
         node = pod["spec"].get("nodeName", "")
         return next((name for name, target in self.targets.items() if target.node_name == node), "")
+
+
+Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
+"""Opens the stage of a test, with settings."""
 
 
 @contextlib.asynccontextmanager

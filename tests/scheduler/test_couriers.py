@@ -1,35 +1,15 @@
 """Errands to real targets that refuse them, or are away."""
 
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-
 import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES
-from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox
 from agent.scheduler import couriers
 from tests.controllers.rooms import eventually
-from tests.scheduler.reserving import Stage, add_namespace, stage
+from tests.scheduler.reserving import Open, add_namespace
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
-
-Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
-
-
-@pytest.fixture
-def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
-    """The stage of a test, with settings."""
-
-    @contextlib.asynccontextmanager
-    async def open_(**settings: object) -> AsyncIterator[Stage]:
-        async with stage(cluster, client, namespace, reserving_targets, tmp_path, **settings) as found:
-            yield found
-
-    return open_
 
 
 async def test_a_target_without_the_namespace_costs_nothing_where_another_has_it(opened: Open) -> None:

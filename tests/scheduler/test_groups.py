@@ -1,39 +1,21 @@
 """Groups between real clusters: all or nothing, also when what makes them so gets lost on the way."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.api import names
 from agent.api.kinds import PODS
-from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox
 from tests.controllers.rooms import eventually
-from tests.scheduler.reserving import Stage, stage
+from tests.scheduler.reserving import Open, Stage
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 Raw = dict[str, Any]
-Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
 POD_GROUP, POD_GROUP_SIZE = names.SHORT_PREFIX + names.POD_GROUP, names.SHORT_PREFIX + names.POD_GROUP_SIZE
 ROOMY = 2
 """Nodes of a target, each with room for one member."""
-
-
-@pytest.fixture
-def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
-    """The stage of a test, with settings."""
-
-    @contextlib.asynccontextmanager
-    async def open_(**settings: object) -> AsyncIterator[Stage]:
-        async with stage(cluster, client, namespace, reserving_targets, tmp_path, **settings) as found:
-            yield found
-
-    return open_
 
 
 async def form(at: Stage, group: str, size: int, policy: str = "", *, count: int = 0) -> list[str]:

@@ -1,34 +1,15 @@
 """Mode `reserve` between real clusters, where requests and replies get lost at every step, or take their time."""
 
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-
 import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
-from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox
 from tests.controllers.rooms import eventually
-from tests.scheduler.reserving import Stage, first_of_each, stage
+from tests.scheduler.reserving import Open, Stage, first_of_each
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
 PODS_AT_ONCE = [f"web-{number}" for number in range(8)]
-
-
-@pytest.fixture
-def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
-    """The stage of a test, with settings."""
-
-    @contextlib.asynccontextmanager
-    async def open_(**settings: object) -> AsyncIterator[Stage]:
-        async with stage(cluster, client, namespace, reserving_targets, tmp_path, **settings) as found:
-            yield found
-
-    return open_
 
 
 @pytest.mark.parametrize(
