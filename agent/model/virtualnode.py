@@ -9,6 +9,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.conditions import Status, set_condition
+from agent.model.nodeshapes import node_shapes
 from agent.model.pattern import InvalidPattern, matches
 from agent.model.quantity import InvalidQuantity, Quantity
 
@@ -111,30 +112,19 @@ def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:
     return len(_huge_pages(capacity)) > 1
 
 
-class _Left(msgspec.Struct):
-    amounts: dict[str, str] = {}
-    count: int = 1
-
-
-class _Shape(msgspec.Struct):
-    count: int = 1
-    free: list[_Left] | None = None
-
-
 def free(summary: Mapping[str, Any]) -> str:
     """JSON of what all nodes have left together, by resource; empty where the summary does not tell it of all."""
-    text = (summary["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE_SHAPES)
+    shapes = node_shapes(summary["metadata"].get("annotations"))
+    if not all(shape.tells_all for shape in shapes):
+        return ""
+    total: dict[str, Quantity] = {}
     try:
-        shapes = msgspec.json.decode(text or "[]", type=list[_Shape])
-        total: dict[str, Quantity] = {}
         for shape in shapes:
-            if shape.free is None or sum(left.count for left in shape.free) < shape.count:
-                return ""
-            for left in shape.free:
+            for left in shape.free or ():
                 for resource, amount in left.amounts.items():
                     one = Quantity.of(amount)
                     total[resource] = total.get(resource, Quantity(0)) + Quantity(one.nano * left.count, one.format)
-    except (msgspec.DecodeError, InvalidQuantity):
+    except InvalidQuantity:
         return ""
     told = {resource: str(amount) for resource, amount in total.items()}
     return msgspec.json.encode(told, order="deterministic").decode() if shapes else ""

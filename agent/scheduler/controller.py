@@ -18,9 +18,9 @@ from agent.runtime.controller import Controller
 from agent.scheduler.couriers import Couriers
 from agent.scheduler.groups import Groups
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
-from agent.scheduler.ranked import WAITING, Ranked
+from agent.scheduler.ranked import Ranked
 from agent.scheduler.reserving import Reserving
-from agent.scheduler.scene import Scene
+from agent.scheduler.scene import WAITING, Scene
 from agent.scheduler.writes import Writes
 
 
@@ -39,7 +39,7 @@ class ProxyScheduler(Controller[Key]):
         self._waiting: set[Key] = set()
         self._woken: set[Key] = set()
         self._scene = Scene(deps, self._world_changed)
-        self._writes = Writes(deps, self._scene.proxies)
+        self._writes = Writes(deps, self._scene)
         self._couriers = Couriers(deps, self._scene, self._writes)
         self._ranked = Ranked(deps, self._scene, self._writes)
         self._reserving = Reserving(deps, self._scene, self._writes, self._couriers)

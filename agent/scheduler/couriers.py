@@ -17,11 +17,10 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
 from agent.scheduler.scene import Scene
-from agent.scheduler.writes import Foreign, Writes
+from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 
 REST_SECONDS = 30.0
 """A target that refused to take a candidate is not asked again for so long."""
-_CROWDED_SECONDS = 0.1
 
 
 class Send(NamedTuple):
@@ -107,7 +106,7 @@ class Couriers(Controller[Send | Drop]):
             self._done(key)
             return None
         if self._writes.crowded(target):
-            return _CROWDED_SECONDS
+            return CROWDED_SECONDS
         await self._send(target, key, pod)
         self._done(key)
         return None

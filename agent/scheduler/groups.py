@@ -13,10 +13,9 @@ from agent.scheduler import group as room
 from agent.scheduler.groupturns import Limits, Memory, Stage
 from agent.scheduler.groupview import Group, Member
 from agent.scheduler.modes import group_name, group_of, is_open
-from agent.scheduler.ranked import WAITING
 from agent.scheduler.reserve import Gate, View
 from agent.scheduler.reserving import Reserving
-from agent.scheduler.scene import Scene
+from agent.scheduler.scene import WAITING, Scene
 from agent.scheduler.writes import Writes
 
 _AT_ONCE = 32

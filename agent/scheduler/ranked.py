@@ -13,18 +13,14 @@ from agent.model.errors import InvalidPod
 from agent.scheduler import decide as steps
 from agent.scheduler.attempts import attempts_of
 from agent.scheduler.metrics import REFUSALS
-from agent.scheduler.scene import Scene
-from agent.scheduler.writes import Foreign, Writes
+from agent.scheduler.scene import WAITING, Scene
+from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 from agent.scheduling.explain import explain
 
 REFUSED_RETRY_SECONDS = 30.0
 _TARGET_GONE_SECONDS = 0.1
-_CROWDED_SECONDS = 0.1
 _MOVING_SECONDS = 1.0
 _UNSETTLED_SECONDS = 1.0
-
-WAITING = -1.0
-"""Returned for a pod that waits for the world to change, and has no time of its own to look again."""
 
 
 class Ranked:
@@ -131,34 +127,16 @@ class Ranked:
                 REFUSALS.labels(verdict.reason).inc()
 
     async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
-        """Leave only one target's finalizer on the pod, guarded by its version: a deposed leader fails here."""
         if target is None:
             return _TARGET_GONE_SECONDS
         if self._writes.crowded(target):
-            return _CROWDED_SECONDS
-        metadata = proxy["metadata"]
+            return CROWDED_SECONDS
         before = self._deps.targets.by_node(pod.known.claim)
         unsent = self._unsent.get(pod.uid) == pod.known.claim
         if before is not None and not unsent and await self._writes.found(before, proxy):
             return _MOVING_SECONDS
-        kept = [name for name in pod.finalizers if not name.startswith(names.PREFIX)]
-        change = {
-            "resourceVersion": metadata["resourceVersion"],
-            "finalizers": [*kept, target.finalizer],
-            "annotations": {names.ANNOTATION_CLAIM: target.node_name, names.ANNOTATION_CLAIM_UID: None},
-            # Nobody's server-side apply: tracking field owners costs the API server 0.6 ms at each later write. An
-            # apply that comes later begins it anew (structured-merge-diff's `before-first-apply`).
-            **({} if pod.applied else {"managedFields": [{}]}),
-        }
-        if not pod.known.claim_uid:
-            del change["annotations"][names.ANNOTATION_CLAIM_UID]
-        self._scene.world.assume(pod, target.node_name)
-        try:
-            await self._writes.patch(metadata, change)
-        except NotFound:
+        if not await self._writes.claim(pod, target):
             return None
-        finally:
-            self._scene.world.retract(pod)
         self._unsent[pod.uid] = target.node_name
         self._writes.stopwatch.lap(pod.uid, "queue")
         return await self._send(proxy, target)
@@ -167,7 +145,7 @@ class Ranked:
         if target is None:
             return _TARGET_GONE_SECONDS
         if self._writes.crowded(target):
-            return _CROWDED_SECONDS
+            return CROWDED_SECONDS
         uid = proxy["metadata"]["uid"]
         unsent = self._unsent.pop(uid, None)
         try:

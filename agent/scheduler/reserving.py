@@ -13,16 +13,14 @@ from agent.scheduler import reserve as room
 from agent.scheduler import reservesteps as steps
 from agent.scheduler.couriers import Couriers, Drop, Send, parent_uid
 from agent.scheduler.metrics import REFUSALS
-from agent.scheduler.ranked import WAITING
-from agent.scheduler.scene import Scene
+from agent.scheduler.scene import WAITING, Scene
 from agent.scheduler.sighting import NEGATIVE, Sighting, see
-from agent.scheduler.writes import Writes
+from agent.scheduler.writes import CROWDED_SECONDS, Writes
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import UNROOMY, Ranking
 
 _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
-_CROWDED_SECONDS = 0.1
 
 
 class Reserving:
@@ -105,7 +103,9 @@ class Reserving:
                     await self._writes.bind(pod, view.claim, "reserve")
                 case steps.Claim(node, uid):
                     # The pod that comes back is looked at next.
-                    await self._claim(pod, node, uid)
+                    target = self._targets.by_node(node)
+                    if target is not None and await self._writes.claim(pod, target, uid):
+                        self._writes.stopwatch.lap(pod.uid, "reserve")
                     return None
                 case steps.Unclaim():
                     await self._unclaim(pod)
@@ -113,29 +113,9 @@ class Reserving:
                     await self._give_up(pod, step)
                 case _:
                     if await self._change(pod, step):
-                        return _CROWDED_SECONDS
+                        return CROWDED_SECONDS
         left = self._couriers.rest_left(pod.uid)
         return left if again == WAITING and left is not None else again
-
-    async def _claim(self, pod: Object, node: str, uid: str) -> None:
-        """One write guarded by the pod's version; only the chaperon that it names may be allowed."""
-        target = self._targets.by_node(node)
-        if target is None:
-            return
-        kept = [name for name in pod.finalizers if not name.startswith(names.PREFIX)]
-        change = {
-            "resourceVersion": pod.version,
-            "finalizers": [*kept, target.finalizer],
-            "annotations": {names.ANNOTATION_CLAIM: node, names.ANNOTATION_CLAIM_UID: uid},
-            # As in mode `ranked`: tracking field owners costs the API server at each later write.
-            **({} if pod.applied else {"managedFields": [{}]}),
-        }
-        self._scene.world.assume(pod, node)
-        try:
-            await self._writes.patch({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}, change)
-        finally:
-            self._scene.world.retract(pod)
-        self._writes.stopwatch.lap(pod.uid, "reserve")
 
     async def _unclaim(self, pod: Object) -> None:
         target = self._targets.by_node(pod.known.claim)

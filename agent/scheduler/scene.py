@@ -14,6 +14,9 @@ from agent.scheduler.world import World
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import Demand
 
+WAITING = -1.0
+"""Returned as the seconds until the next look at a pod that waits for the scene to change."""
+
 
 class Scene:
     """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""

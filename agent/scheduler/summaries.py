@@ -6,6 +6,7 @@ import msgspec
 
 from agent.api import names
 from agent.kube.store import Object
+from agent.model.nodeshapes import ToldShape, node_shapes
 from agent.model.quantity import InvalidQuantity
 from agent.scheduling.snapshot import Free, Quota, Scope, Shape, amounts
 
@@ -22,36 +23,18 @@ def common_labels(summary: Object | None) -> dict[str, str]:
     return {key: value for key, value in summary.labels.items() if key not in properties}
 
 
-class _Left(msgspec.Struct):
-    amounts: dict[str, str] = {}
-    count: int = 1
-    ports: list[str] = []
-
-
-class _Told(msgspec.Struct):
-    labels: dict[str, str] = {}
-    taints: list[dict[str, str]] = []
-    unschedulable: bool = False
-    allocatable: dict[str, str] = {}
-    count: int = 1
-    free: list[_Left] | None = None
-
-
 def shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
     """Shapes with all their labels: a summary tells labels that every node has once, those of some nodes per shape."""
-    text = summary.annotations.get(names.ANNOTATION_NODE_SHAPES) if summary is not None else None
-    if not text:
-        return ()
+    told = node_shapes(summary.annotations) if summary is not None else []
+    of_some = {key for shape in told for key in shape.labels}
+    everywhere = {key: value for key, value in common.items() if key not in of_some}
     try:
-        told = msgspec.json.decode(text, type=list[_Told])
-        of_some = {key for shape in told for key in shape.labels}
-        everywhere = {key: value for key, value in common.items() if key not in of_some}
         return tuple(_shape(shape, everywhere) for shape in told)
-    except (msgspec.DecodeError, InvalidQuantity):
+    except InvalidQuantity:
         return ()
 
 
-def _shape(told: _Told, everywhere: Mapping[str, str]) -> Shape:
+def _shape(told: ToldShape, everywhere: Mapping[str, str]) -> Shape:
     free = None
     if told.free is not None:
         free = tuple(Free(amounts(left.amounts), left.count, frozenset(left.ports)) for left in told.free)

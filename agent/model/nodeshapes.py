@@ -1,0 +1,45 @@
+"""What a ClusterSummary tells of single nodes, read from its annotations (design.md, ruling 11). Pure."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from agent.api import names
+
+
+class ToldFree(msgspec.Struct):
+    """What nodes of one shape have left; amounts are quantities."""
+
+    amounts: dict[str, str] = {}
+    count: int = 1
+    """How many nodes have just this left."""
+    ports: list[str] = []
+    """Host ports in use, as `TCP/80`."""
+
+
+class ToldShape(msgspec.Struct):
+    """Nodes that are alike, without the labels on which all nodes agree."""
+
+    labels: dict[str, str] = {}
+    taints: list[dict[str, str]] = []
+    unschedulable: bool = False
+    allocatable: dict[str, str] = {}
+    count: int = 1
+    free: list[ToldFree] | None = None
+    """None where the target does not tell; of a large target only the best nodes are told."""
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether what is free is told of all such nodes."""
+        return self.free is not None and sum(free.count for free in self.free) >= self.count
+
+
+_decoder = msgspec.json.Decoder(list[ToldShape])
+
+
+def node_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
+    """The shapes that a summary with these annotations tells; none where it tells none, or nothing that can be read."""
+    try:
+        return _decoder.decode((annotations or {}).get(names.ANNOTATION_NODE_SHAPES) or "[]")
+    except msgspec.DecodeError:
+        return []
