@@ -1,4 +1,4 @@
-"""What a ClusterSummary tells of single nodes, read from its annotations (design.md, ruling 11). Pure."""
+"""What a ClusterSummary tells of single nodes and of delegates on them (design.md, ruling 11). Pure."""
 
 from collections.abc import Mapping
 
@@ -34,6 +34,7 @@ class ToldShape(msgspec.Struct):
         return self.free is not None and sum(free.count for free in self.free) >= self.count
 
 
+_counted_decoder = msgspec.json.Decoder(dict[str, int])
 _decoder = msgspec.json.Decoder(list[ToldShape])
 
 
@@ -43,3 +44,14 @@ def node_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
         return _decoder.decode((annotations or {}).get(names.ANNOTATION_NODE_SHAPES) or "[]")
     except msgspec.DecodeError:
         return []
+
+
+def counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | None:
+    """How many delegates of a cluster are in what the summary tells of free room; None where it does not say."""
+    text = (annotations or {}).get(names.ANNOTATION_COUNTED)
+    if text is None:
+        return None
+    try:
+        return _counted_decoder.decode(text).get(cluster_uid, 0)
+    except msgspec.DecodeError:
+        return None

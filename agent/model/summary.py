@@ -70,17 +70,21 @@ def summary(
     version: str = "",
     properties: Mapping[str, str] | None = None,
     taken: Mapping[str, Taken] | None = None,
+    delegates: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """The ClusterSummary of a cluster with these nodes.
 
     :param version: of the agent that tells
     :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
     :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
+    :param delegates: how many pods among those are delegates, by the UID of the cluster that they are from
     """
     own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
     annotations = {}
     if surveyed.alike is not None and (shapes := node_shapes(surveyed.alike, taken)) is not None:
         annotations[names.ANNOTATION_NODE_SHAPES] = shapes
+        if taken is not None:
+            annotations[names.ANNOTATION_COUNTED] = _encode(dict(delegates or {}))
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = _encode(list(own))
     if version:
@@ -101,9 +105,10 @@ def summarise(
     version: str = "",
     properties: Mapping[str, str] | None = None,
     taken: Mapping[str, Taken] | None = None,
+    delegates: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """`survey` and `summary` in one."""
-    return summary(survey(nodes, detail), version=version, properties=properties, taken=taken)
+    return summary(survey(nodes, detail), version=version, properties=properties, taken=taken, delegates=delegates)
 
 
 def summary_detail(text: str) -> Detail:

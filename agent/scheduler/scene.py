@@ -25,7 +25,7 @@ class Scene:
         self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.demands = Demands()
-        self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, changed)
+        self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, deps.cluster_uid, changed)
         self._places = Places(deps, self.nodes, changed)
         self._provisions = deps.provisions
         self._weights = deps.settings.weights

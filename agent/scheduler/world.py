@@ -1,7 +1,11 @@
 """What of ours each target holds, kept from the proxies' store, and which pods are in flight.
 
-A pod is in flight from the moment on that it is promised to a target, until a summary arrives that was made after its
-delegate got a node, or after ten seconds: with a node its room is taken for good, and without one it takes none.
+A pod is in flight from the moment on that it is promised to a target until what the target tells of free room knows of
+it, or for ten seconds: with a node its room is taken for good, and without one it takes none.
+
+A summary says how many of our delegates it counts. Of the pods that a cluster holds, those are counted first that have
+been counted before, then those in flight that are known to have a node, then the others, the oldest first. A target
+that does not say so knows of a pod when its summary arrives a while after the delegate got its node.
 """
 
 import asyncio
@@ -16,6 +20,7 @@ from agent.clusters.registry import Targets
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model.nodeshapes import counted
 from agent.scheduler.gather import Demands
 from agent.scheduling.holdings import Holdings
 
@@ -33,6 +38,15 @@ class _Flight(NamedTuple):
     """When the delegate was known to have a node."""
 
 
+class _Heard(NamedTuple):
+    """What the latest summary of a target says."""
+
+    cluster: str
+    """UID of the summary: several Targets may lead to the same cluster."""
+    counted: int | None
+    """How many delegates of ours it counts, None where it does not say."""
+
+
 class World:
     """Keeps `holdings`. `changed` is called when room may have become known that no event tells of."""
 
@@ -42,6 +56,7 @@ class World:
         targets: Targets,
         chaperons: Chaperons,
         demands: Demands,
+        cluster_uid: str,
         changed: Callable[[], None],
         *,
         now: Callable[[], float] = time.monotonic,
@@ -50,10 +65,16 @@ class World:
         self._store = proxies.store
         self._chaperons = chaperons
         self._demands = demands
+        self._cluster_uid = cluster_uid
         self._changed = changed
         self._now = now
         self._assumed: dict[str, str] = {}
         self._bound: set[str] = set()
+        self._idle: dict[str, str] = {}
+        """Pods that have not got a node for so long that their flight has ended, and their virtual node."""
+        self._early: dict[str, str] = {}
+        """The same of pods that a target is taken to count, though they are not known to have a node."""
+        self._heard: dict[str, _Heard] = {}
         self._flights: OrderedDict[str, _Flight] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
@@ -88,6 +109,8 @@ class World:
             if flight.until > now:
                 break
             self._land(uid)
+            if uid not in self._bound:
+                self._idle[uid] = flight.node
 
     def _proxy_changed(self, old: Object | None, new: Object | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
@@ -124,10 +147,19 @@ class World:
             self.holdings.put(demand, node, deleting=pod.deleting)
         if bound and uid not in self._bound:
             self._bound.add(uid)
-            holding = self.holdings.of(node)
-            holding.fly(uid)
-            holding.born(uid)
+            self.holdings.of(node).born(uid)
+            self._landed(uid, node)
+
+    def _landed(self, uid: str, node: str) -> None:
+        """The delegate has got a node. If its target counts it already, the pod is not in flight any more."""
+        self._early.pop(uid, None)
+        late = self._idle.pop(uid, None) is not None
+        if late:
+            self.holdings.of(node).fly(uid)
+        if late or uid in self._flights:
             self._fly(uid, node, landed=self._now())
+        if late and node in self._heard:
+            self._land_counted(self._heard[node])
 
     def _fly(self, uid: str, node: str, *, landed: float | None) -> None:
         self._flights.pop(uid, None)
@@ -151,6 +183,8 @@ class World:
 
     def _forget(self, uid: str) -> None:
         self._flights.pop(uid, None)
+        self._idle.pop(uid, None)
+        self._early.pop(uid, None)
         self._bound.discard(uid)
         if self.holdings.get(uid) is not None:
             self.holdings.remove(uid)
@@ -164,10 +198,38 @@ class World:
 
     def _attached(self, target: Target) -> None:
         node = target.node_name
-        target.summaries.subscribe(lambda old, new: self._told(node))
+        target.summaries.subscribe(lambda old, new: self._told(node, new))
 
-    def _told(self, node: str) -> None:
+    def _told(self, node: str, summary: Object | None) -> None:
         """A target has told anew what is free."""
+        if summary is None:
+            self._heard.pop(node, None)
+            return
+        heard = self._heard[node] = _Heard(summary.uid, counted(summary.annotations, self._cluster_uid))
+        if heard.counted is None:
+            self._land_settled(node)
+        else:
+            self._land_counted(heard)
+
+    def _land_counted(self, heard: _Heard) -> None:
+        nodes = {node for node, other in self._heard.items() if other.cluster == heard.cluster}
+        held = [self.holdings.of(node) for node in nodes]
+        idle = sum(node in nodes for node in self._idle.values())
+        known = sum(len(holding.pods) - len(holding.flying) for holding in held) - idle
+        news = (heard.counted or 0) - known
+        flights = [(uid, flight) for uid, flight in self._flights.items() if flight.node in nodes]
+        flights.sort(key=lambda item: item[1].landed is None)
+        for uid, flight in flights[: max(0, news)]:
+            self._land(uid)
+            if flight.landed is None:
+                self._early[uid] = flight.node
+        wrong = [uid for uid, node in self._early.items() if node in nodes][news:] if news < 0 else []
+        for uid in wrong:
+            node = self._early.pop(uid)
+            self.holdings.of(node).fly(uid)
+            self._fly(uid, node, landed=None)
+
+    def _land_settled(self, node: str) -> None:
         latest = self._now() - SETTLED_SECONDS
         over = [
             uid

@@ -6,6 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.api import names
 from agent.api.kinds import PODS
 from agent.controllers.summary.reduced import Held, held, reduce
 from agent.controllers.summary.usage import Totals
@@ -29,6 +30,9 @@ def test_of_a_pod_its_key_its_node_and_what_it_takes_are_kept() -> None:
     assert (one.key, one.version, one.node_name) == (("default", "web-abc12"), "7", "n1")
     assert held(one) == Held(amounts({"cpu": "1", "memory": "1Gi", "pods": "1"}), ["TCP/80"])
     assert len(one.raw) < 300
+    manifest["metadata"]["labels"] = {"app": "web", names.LABEL_PARENT_CLUSTER_UID: "u1"}
+    delegate = reduced(manifest)
+    assert (held(one).source, held(delegate).source, delegate.labels) == ("", "u1", {})
     assert held(one).requests == requests(manifest["spec"])
 
 
@@ -48,9 +52,10 @@ def test_a_pod_with_nothing_in_it_can_be_read() -> None:
 
 
 HELD = st.builds(
-    lambda cpu, ports: Held({"pods": 1} | ({"cpu": cpu} if cpu else {}), sorted(ports)),
+    lambda cpu, ports, source: Held({"pods": 1} | ({"cpu": cpu} if cpu else {}), sorted(ports), source),
     st.integers(0, 3),
     st.sets(st.sampled_from(["TCP/1", "TCP/2"])),
+    st.sampled_from(["", "here", "there"]),
 )
 PLACED = st.tuples(st.sampled_from(["a", "b"]), HELD)
 CHANGES = st.lists(st.tuples(st.integers(0, 4), st.none() | PLACED), max_size=40)
@@ -73,5 +78,8 @@ def test_running_totals_equal_the_sum_over_the_pods_that_are_there(
         afresh.add(*placed)
     assert totals.taken == afresh.taken
     assert totals.taken.keys() == {node for node, _ in there.values()}
+    assert totals.delegates == afresh.delegates
+    assert all(totals.delegates.values())
+    assert "" not in totals.delegates
     assert all(min(taken.amounts.values()) > 0 for taken in totals.taken.values())
     assert all(count > 0 for taken in totals.taken.values() for count in taken.ports.values())

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.api import names
@@ -16,7 +15,6 @@ from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS, RESOURCE_QUOTAS,
 from agent.kube.store import Object
 from agent.sandbox.objects import apply
 from agent.scheduler.summaries import shapes
-from agent.scheduler.world import FLIGHT_SECONDS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
@@ -160,7 +158,7 @@ async def fill_and_come_home(fleet: Fleet, namespace: str) -> None:
     scale = functools.partial(scaled, fleet, namespace)
     await scale(4)
     assert await places(fleet, namespace, "web") == {"cd": 4}
-    await counted(fleet, 1)
+    await room(fleet, "cd", nodes=1)
     await scale(9)
     found = await places(fleet, namespace, "web")
     assert found.pop("cd") == NODES_EACH
@@ -171,15 +169,9 @@ async def fill_and_come_home(fleet: Fleet, namespace: str) -> None:
             await fleet.source.patch(PODS, pod["metadata"]["name"], cost, namespace)
     await scale(6)
     assert (await places(fleet, namespace, "web"))["cd"] == 2
-    await counted(fleet, 3)
+    await room(fleet, "cd", nodes=3)
     await scale(9)
     assert (await places(fleet, namespace, "web"))["cd"] == NODES_EACH
-
-
-async def counted(fleet: Fleet, nodes: int) -> None:
-    """Wait until home tells that so many nodes have room, and no pod is taken into account beside that."""
-    await room(fleet, "cd", nodes=nodes)
-    await asyncio.sleep(FLIGHT_SECONDS)
 
 
 async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
@@ -188,12 +180,10 @@ async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
     await fleet.running(namespace, "web", replicas)
 
 
-@pytest.mark.skip(reason="not steady yet: pods that have landed count twice for some seconds")
 async def test_pods_stay_home_by_weight_until_it_is_full_and_come_home_when_there_is_room(fleet: Fleet) -> None:
     await burst(fleet, prefer_home_by_weight)
 
 
-@pytest.mark.skip(reason="not steady yet: pods that have landed count twice for some seconds")
 async def test_pods_stay_home_by_affinity_until_it_is_full_and_come_home_when_there_is_room(fleet: Fleet) -> None:
     await burst(fleet, prefer_home_by_affinity)
 
@@ -323,7 +313,6 @@ async def measured(fleet: Fleet) -> dict[tuple[str, str], float]:
     }
 
 
-@pytest.mark.skip(reason="not steady yet: failed after other tests had used the fleet, cause not found")
 async def test_metrics_tell_phases_attempts_refusals_and_pods_in_flight(fleet: Fleet, namespace: str) -> None:
     async def landed() -> bool:
         return (await measured(fleet))["pods_in_flight", ""] == 0

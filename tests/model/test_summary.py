@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.api import names
 from agent.model.free import Taken
+from agent.model.nodeshapes import counted
 from agent.model.quantity import parse
 from agent.model.requests import amounts
 from agent.model.summary import DETAILS, SHAPES_LIMIT, steady, summarise, summary_detail
@@ -231,6 +233,16 @@ def test_free_capacity_is_told_by_shape_and_shapes_do_not_depend_on_it() -> None
 def test_nothing_is_said_of_what_is_free_where_it_is_not_known_or_less_is_told() -> None:
     assert "free" not in shapes([named("a")])[0]
     assert summarise(TWO, detail="minimal", taken={}) == summarise(TWO, detail="minimal")
+
+
+def test_delegates_are_counted_by_source_where_it_is_told_what_is_free() -> None:
+    annotations = summarise(TWO, taken={}, delegates={"u1": 3})["metadata"]["annotations"]
+    assert (counted(annotations, "u1"), counted(annotations, "u2")) == (3, 0)
+    assert counted(summarise(TWO, taken={})["metadata"]["annotations"], "u1") == 0
+    for silent in (summarise(TWO), summarise(TWO, detail="minimal", taken={}, delegates={"u1": 3})):
+        assert counted(silent["metadata"]["annotations"], "u1") is None
+    assert counted({names.ANNOTATION_COUNTED: "many"}, "u1") is None
+    assert counted(None, "u1") is None
 
 
 def test_virtual_nodes_have_nothing_free() -> None:

@@ -1,11 +1,14 @@
 """What of ours each target holds, told by events as the watches bring them."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
@@ -34,9 +37,10 @@ class Scene:
         self.changes = 0
         self.eu, self.us = eu.node_name, us.node_name
         self.target = eu
+        self.other = us
         self.proxies = proxies
         self.world = World(
-            proxies, targets, Chaperons(targets, "here"), Demands(), self._changed, now=lambda: self.time
+            proxies, targets, Chaperons(targets, "here"), Demands(), "here", self._changed, now=lambda: self.time
         )
         self._version = 0
 
@@ -68,10 +72,25 @@ class Scene:
         }
         self.target.chaperons.absorb(msgspec.json.encode({"metadata": metadata, "status": {"phase": phase}}))
 
-    def summary(self) -> None:
-        """The target eu tells anew what it has."""
-        metadata = {"name": names.SUMMARY_NAME, "resourceVersion": self._next()}
-        self.target.summaries.absorb(msgspec.json.encode({"metadata": metadata}))
+    def summary(self, **counted: int) -> None:
+        """The target eu tells anew what it has, and of which source it counts how many delegates."""
+        self._tell(self.target, "eu", counted)
+
+    def summary_of_both(self, **counted: int) -> None:
+        """The one cluster that both targets lead to tells anew."""
+        for target in (self.target, self.other):
+            self._tell(target, "both", counted)
+
+    def _tell(self, target: Target, uid: str, counted: dict[str, int]) -> None:
+        metadata: dict[str, Any] = {"name": names.SUMMARY_NAME, "uid": uid, "resourceVersion": self._next()}
+        if counted:
+            metadata["annotations"] = {names.ANNOTATION_COUNTED: msgspec.json.encode(counted).decode()}
+        target.summaries.absorb(msgspec.json.encode({"metadata": metadata}))
+
+    def flying(self) -> set[str]:
+        """UIDs of the pods in flight."""
+        self.world.refresh()
+        return {uid for node in (self.eu, self.us) for uid in self.world.holdings.of(node).flying}
 
     def found(self, node: str) -> tuple[int, int, int]:
         """Pods, pods in flight and pods without delegate that a target holds."""
@@ -81,20 +100,32 @@ class Scene:
         return len(holding.pods), len(holding.flying), len(holding.unborn)
 
 
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[Scene]:
     """Two targets that nobody answers for, and the proxies' informer."""
     local = Cluster(NOWHERE, "local")
     async with Supervisor("test") as supervisor:
         targets = Targets(local, SystemClock(), Probing(), supervisor)
         eu, us = [await targets.connect(("default", name), NOWHERE, "x") for name in ("eu", "us")]
         proxies = Informer(local.client, PODS)
-        for informer, kind in ((proxies, PODS), (eu.chaperons, CHAPERONS), (eu.summaries, CLUSTER_SUMMARIES)):
+        for informer, kind in (
+            (proxies, PODS),
+            (eu.chaperons, CHAPERONS),
+            (eu.summaries, CLUSTER_SUMMARIES),
+            (us.summaries, CLUSTER_SUMMARIES),
+        ):
             assert informer.kind == kind
             informer.synced.set()
         yield Scene(proxies, targets, eu, us)
         await targets.close()
     await local.close()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """The same for one test."""
+    async with opened() as found:
+        yield found
 
 
 async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: Scene) -> None:
@@ -217,3 +248,86 @@ async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: Scene
     await until(lambda: scene.changes > before)
     await asyncio.sleep(0.5)
     assert scene.changes == before + 1
+
+
+async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.summary(here=0, elsewhere=7)
+    assert scene.found(scene.eu) == (1, 1, 1)
+    scene.summary(here=1, elsewhere=7)
+    assert scene.found(scene.eu) == (1, 0, 1)
+    scene.pod(claim=scene.eu, node=scene.eu)
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_node(scene: Scene) -> None:
+    for uid in ("u1", "u2", "u3"):
+        scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
+    scene.pod(claim=scene.eu, node=scene.eu, uid="u2", name="web-u2")
+    scene.summary(here=1)
+    assert scene.flying() == {"u1", "u3"}
+    scene.summary(here=2)
+    assert scene.flying() == {"u3"}
+
+
+async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(scene: Scene) -> None:
+    scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
+    scene.pod(claim=scene.eu)
+    scene.summary(here=1)
+    assert scene.flying() == {"u1"}
+
+
+async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.time = 60.0
+    scene.summary(here=1)
+    scene.pod(claim=scene.eu, node=scene.eu)
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene: Scene) -> None:
+    scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
+    scene.pod(claim=scene.us, uid="u2", name="web-2")
+    scene.summary_of_both(here=1)
+    assert scene.flying() == {"u2"}
+    scene.summary_of_both(here=2)
+    assert scene.flying() == set()
+
+
+async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(scene: Scene) -> None:
+    for uid in ("u1", "u2"):
+        scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
+    scene.summary(here=1)
+    assert scene.flying() == {"u2"}
+    scene.pod(claim=scene.us, uid="u2", name="web-u2")
+    scene.summary(here=0)
+    assert scene.flying() == {"u1", "u2"}
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["claim", "place", "bind", "end", "tell"]), st.integers(0, 2), st.booleans()), max_size=40
+)
+
+
+@given(events)
+async def test_after_each_summary_as_many_are_in_flight_as_are_held_and_not_counted(
+    events: list[tuple[str, int, bool]],
+) -> None:
+    async with opened() as scene:
+        held: dict[str, str] = {}
+        placed: set[str] = set()
+        for verb, number, flag in [*events, ("tell", 0, True)]:
+            uid = f"u{number}"
+            if verb == "claim" and uid not in held:
+                held[uid] = scene.eu if flag else scene.us
+                scene.pod(claim=held[uid], uid=uid, name=uid)
+            elif verb == "place" and uid in held:
+                placed.add(uid)
+            elif verb == "bind" and uid in placed:
+                scene.pod(claim=held[uid], node=held[uid], uid=uid, name=uid)
+            elif verb == "end" and uid in held:
+                scene.pod(claim=held.pop(uid), uid=uid, name=uid, phase="Succeeded")
+                placed.discard(uid)
+            elif verb == "tell":
+                scene.summary_of_both(here=len(placed))
+                assert len(scene.flying()) == len(held.keys() - placed)

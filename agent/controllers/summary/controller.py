@@ -86,8 +86,13 @@ class SummaryRoom(Controller[str]):
         started = time.monotonic()
         if self._survey is None:
             self._survey = survey(self._amounts.settle(node.decode() for node in self._nodes.store), self._detail)
+        usage = self._usage.read()
         wanted = summary(
-            self._survey, version=__version__, properties=self._properties.read(), taken=self._usage.read()
+            self._survey,
+            version=__version__,
+            properties=self._properties.read(),
+            taken=usage.taken if usage is not None else None,
+            delegates=usage.delegates if usage is not None else None,
         )
         now = time.monotonic()
         self._next_look = now + max(PAUSE_SECONDS, _PAUSE_FACTOR * (now - started))

@@ -32,7 +32,12 @@ class _Node(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-_OURS = (names.ANNOTATION_NODE_SHAPES, names.ANNOTATION_CLUSTER_PROPERTIES, names.ANNOTATION_AGENT_VERSION)
+_OURS = (
+    names.ANNOTATION_NODE_SHAPES,
+    names.ANNOTATION_COUNTED,
+    names.ANNOTATION_CLUSTER_PROPERTIES,
+    names.ANNOTATION_AGENT_VERSION,
+)
 
 _decoder = msgspec.json.Decoder(_Node)
 

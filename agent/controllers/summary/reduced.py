@@ -4,6 +4,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from agent.api import names
 from agent.kube.store import Object
 from agent.model.requests import host_ports, requests
 
@@ -53,6 +54,7 @@ class _Metadata(TypedDict, total=False):
     name: str
     namespace: str
     resourceVersion: str
+    labels: dict[str, str]
 
 
 class _Pod(TypedDict, total=False):
@@ -68,6 +70,8 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     """Resource name to an amount in 10^-9 of its base unit."""
     ports: list[str] = []
     """Host ports, as `TCP/80`."""
+    source: str = ""
+    """UID of the cluster that a delegate is from, empty for other pods."""
 
 
 class _Reduced(msgspec.Struct):
@@ -82,12 +86,13 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def reduce(raw: bytes) -> bytes:
     """The pod's key and version, its node, and what it takes there, as JSON."""
     pod = _pod_decoder.decode(raw)
-    spec = pod.get("spec") or _Spec()
+    metadata, spec = pod["metadata"], pod.get("spec") or _Spec()
+    source = metadata.pop("labels", {}).get(names.LABEL_PARENT_CLUSTER_UID, "")
     return _encode(
         {
-            "metadata": pod["metadata"],
+            "metadata": metadata,
             "spec": {"nodeName": spec.get("nodeName", "")},
-            "held": Held(requests(spec, pod.get("status")), sorted(host_ports(spec))),
+            "held": Held(requests(spec, pod.get("status")), sorted(host_ports(spec)), source),
         }
     )
 

@@ -3,7 +3,8 @@ virtual nodes are not.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agent.api import names
@@ -25,10 +26,11 @@ _NOBODY = "metadata.name=-"
 
 
 class Totals:
-    """What is taken, by node; kept up to date change by change."""
+    """What is taken, by node, and how many delegates take it, by source; kept up to date change by change."""
 
     def __init__(self) -> None:
         self.taken: dict[str, Taken] = {}
+        self.delegates: Counter[str] = Counter()
 
     def add(self, node: str, one: Held) -> None:
         """A pod is on a node."""
@@ -36,6 +38,8 @@ class Totals:
         for name, amount in one.requests.items():
             taken.amounts[name] = taken.amounts.get(name, 0) + amount
         taken.ports.update(one.ports)
+        if one.source:
+            self.delegates[one.source] += 1
 
     def remove(self, node: str, one: Held) -> None:
         """A pod that was added is there no more."""
@@ -50,6 +54,10 @@ class Totals:
                 del taken.ports[port]
         if not taken.amounts:
             del self.taken[node]
+        if one.source:
+            self.delegates[one.source] -= 1
+            if not self.delegates[one.source]:
+                del self.delegates[one.source]
 
 
 class Usage:
@@ -62,13 +70,13 @@ class Usage:
         self._informer: Informer | None = None
         self._forbidden = False
 
-    def read(self) -> Mapping[str, Taken] | None:
-        """What is taken, by node; None where that is not known."""
+    def read(self) -> Totals | None:
+        """What is taken; None where that is not known."""
         if self._informer is not None and isinstance(self._informer.error, Forbidden):
             self._give_up(self._informer, self._informer.error)
         if self._informer is None or not self._informer.synced.is_set():
             return None
-        return self._totals.taken
+        return self._totals
 
     @property
     def settled(self) -> bool:
