@@ -1,6 +1,7 @@
 """Mode `reserve`: candidates in every feasible target; one that has a reservation is claimed, allowed and bound."""
 
 import time
+from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import PODS
@@ -23,6 +24,13 @@ _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
 
 
+class _Ranked(NamedTuple):
+    """The targets for one pod, and for which version of it and which epoch of the scene."""
+
+    moment: tuple[int, str]
+    ranking: Ranking
+
+
 class Reserving:
     """Takes the next steps for one proxy pod; returns in how many seconds to look again, if it is to."""
 
@@ -35,32 +43,42 @@ class Reserving:
         self._couriers = couriers
         self._limits = room.Limits(deps.settings.reserve_patience, deps.settings.dwell)
         self._seen: dict[str, dict[str, Sighting]] = {}
+        self._rankings: dict[str, _Ranked] = {}
 
     def forget(self, uid: str) -> None:
         """A pod needs no target any more."""
         self._seen.pop(uid, None)
+        self._rankings.pop(uid, None)
         self._couriers.forget(uid)
 
     async def step(self, pod: Object, gate: room.Gate = room.OPEN) -> float | None:
         """All steps that can be taken now."""
+        before = self._rankings.get(pod.uid)
         try:
             view, ranking = self.view(pod, gate, order=False)
+            found = room.decide(view, time.monotonic())
+            if before is not None and self._rankings.get(pod.uid) is before and any(_counts(s, gate) for s in found):
+                view, ranking = self.view(pod, gate, fresh=True)
+                found = room.decide(view, time.monotonic())
         except InvalidPod as error:
             await self._writes.say(pod.decode(), f"{error}")
             return None
-        return await self._take(pod, view, ranking)
+        return await self._take(pod, view, ranking, found)
 
-    def view(self, pod: Object, gate: room.Gate = room.OPEN, *, order: bool = True) -> tuple[room.View, Ranking]:
+    def view(
+        self, pod: Object, gate: room.Gate = room.OPEN, *, order: bool = True, fresh: bool = False
+    ) -> tuple[room.View, Ranking]:
         """What the decision is made from.
 
         :param order: whether the order of the targets is wanted also where it decides nothing
+        :param fresh: whether it has to be that of this moment; else it may be as old as what the scene was told last
         :raises InvalidPod: if the pod's manifest is unusable
         """
         claim = pod.known.claim
         target = self._targets.by_node(claim)
         sightings = self._sightings(pod)
         settled = target is not None and target.ready and _goes_well(pod, sightings)
-        ranking = _UNASKED if settled and not order else self._scene.ranking(pod)[1]
+        ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
         view = room.View(
             claim=claim,
             claim_uid=pod.known.claim_uid,
@@ -77,6 +95,13 @@ class Reserving:
         )
         return view, ranking
 
+    def _ranking(self, pod: Object, *, fresh: bool) -> Ranking:
+        known = self._rankings.get(pod.uid)
+        moment = (self._scene.epoch, pod.version)
+        if fresh or known is None or known.moment != moment:
+            known = self._rankings[pod.uid] = _Ranked(moment, self._scene.ranking(pod)[1])
+        return known.ranking
+
     def _sightings(self, pod: Object) -> tuple[Sighting, ...]:
         before = self._seen.get(pod.uid, {})
         now = time.monotonic()
@@ -84,14 +109,15 @@ class Reserving:
         for target, chaperon in self._deps.chaperons.of(pod.key):
             if parent_uid(chaperon) == pod.uid:
                 seen = before.get(f"{target.node_name} {chaperon.uid}")
-                sighting = see(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
-                found[f"{target.node_name} {chaperon.uid}"] = sighting
+                if seen is None or (seen.version, seen.ready) != (chaperon.version, target.ready):
+                    seen = see(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
+                found[f"{target.node_name} {chaperon.uid}"] = seen
         self._seen[pod.uid] = found
         return tuple(found.values())
 
-    async def _take(self, pod: Object, view: room.View, ranking: Ranking) -> float | None:
+    async def _take(self, pod: Object, view: room.View, ranking: Ranking, found: list[steps.Step]) -> float | None:
         again: float | None = None
-        for step in room.decide(view, time.monotonic()):
+        for step in found:
             match step:
                 case steps.Wait(message, seconds):
                     if message:
@@ -175,6 +201,17 @@ class Reserving:
         if await self._writes.say(pod.decode(), text):
             for _, verdict in ranking.refused:
                 REFUSALS.labels(verdict.reason).inc()
+
+
+def _counts(step: steps.Step, gate: room.Gate) -> bool:
+    """Whether a step is one for which the order of the targets has to be that of this moment."""
+    match step:
+        case steps.Claim() | steps.Candidate():
+            return True
+        case steps.Wait(message):
+            return bool(message) and message != gate.message
+        case _:
+            return False
 
 
 def _goes_well(pod: Object, sightings: tuple[Sighting, ...]) -> bool:

@@ -24,9 +24,12 @@ class Scene:
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self._changed = changed
+        self.epoch = 0
+        """Grows whenever `changed` is called."""
         self.demands = Demands()
-        self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, deps.cluster_uid, changed)
-        self._places = Places(deps, self.nodes, changed)
+        self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, deps.cluster_uid, self._change)
+        self._places = Places(deps, self.nodes, self._change)
         self._provisions = deps.provisions
         self._weights = deps.settings.weights
         self._turn = 0
@@ -44,6 +47,10 @@ class Scene:
         ranking = rank(demand, places, self.world.holdings, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return demand, ranking
+
+    def _change(self) -> None:
+        self.epoch += 1
+        self._changed()
 
     def settled(self, namespace: str) -> bool:
         """Whether all targets of a namespace are known well enough to tell why a pod waits."""

@@ -31,7 +31,7 @@ class Examined:
         self.total = 0.0
         if self.hard is None:
             standing = holding.standing(place)
-            self.room = standing.rooms().verdict(wants) if place.shapes else sums(place, wants)
+            self.room = holding.room(place, wants) if place.shapes else sums(place, wants)
             if wants.affinity:
                 self.preferred = preferred_weight(wants.affinity, place.labels, place.node_name)
             if place.avoided:
@@ -73,5 +73,5 @@ def examine(demand: Demand, places: Sequence[Place], holdings: Holdings, weights
         # A pod is not in its own way.
         for index, place in enumerate(places):
             if place.node_name == resident.node:
-                found[index] = Examined(wants, place, holdings.of(resident.node).without(demand.uid), weights)
+                found[index] = Examined(wants, place, holdings.of(resident.node).without(demand.uid, place), weights)
     return found

@@ -12,6 +12,7 @@ from agent.scheduling.census import Census, Resident
 from agent.scheduling.rooms import Rooms
 from agent.scheduling.snapshot import Demand, Place, Wants
 from agent.scheduling.standing import Standing
+from agent.scheduling.verdict import Verdict
 
 _MEMOS = 16
 """Templates of which is remembered what was found out about each target."""
@@ -20,7 +21,19 @@ _MEMOS = 16
 class Holding:
     """What one target holds. `version` grows with every change."""
 
-    __slots__ = ("_rooms", "_standing", "flying", "images", "node", "pods", "sums", "unborn", "version")
+    __slots__ = (
+        "_rooms",
+        "_seated",
+        "_standing",
+        "coming_sums",
+        "flying",
+        "images",
+        "node",
+        "pods",
+        "sums",
+        "unborn",
+        "version",
+    )
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -31,15 +44,23 @@ class Holding:
         self.unborn: dict[str, Demand] = {}
         self.sums: dict[str, int] = {}
         """Of what they request, one of `pods` each."""
+        self.coming_sums: dict[str, int] = {}
+        """The same of those in flight."""
         self.images: Counter[str] = Counter()
         """Images and how many pods there have them."""
         self._rooms: Rooms | None = None
+        self._seated: set[str] = set()
+        """UIDs of the pods in flight for which there was room on a node."""
         self._standing: Standing | None = None
 
-    def rooms(self, place: Place) -> Rooms:
-        """What the target's nodes have left beside pods in flight."""
+    def room(self, place: Place, wants: Wants) -> Verdict | None:
+        """Why none of the target's nodes has room beside pods in flight, None when one has."""
+        return self._rooms_of(place).verdict(wants)
+
+    def _rooms_of(self, place: Place) -> Rooms:
         if self._rooms is None or self._rooms.place is not place:
-            self._rooms = Rooms(place, (demand.wants for demand in self.flying.values()))
+            rooms = self._rooms = Rooms(place)
+            self._seated = {uid for uid, demand in self.flying.items() if rooms.take(demand.wants)}
         return self._rooms
 
     def standing(self, place: Place) -> Standing:
@@ -53,20 +74,21 @@ class Holding:
         """Pods of a namespace that quotas there do not count yet."""
         return [demand.wants for demand in self.unborn.values() if demand.namespace == namespace]
 
-    def without(self, uid: str) -> "Holding":
-        """The same without one pod."""
-        other = Holding(self.node)
-        for key, demand in self.pods.items():
-            if key != uid:
-                other.put(key, demand, flying=key in self.flying, unborn=key in self.unborn)
+    def without(self, uid: str, place: Place) -> "Holding":
+        """The same without one pod of those that are there, for this pod: where it has a node's room, it has room."""
+        rooms = self._rooms_of(place)
+        other = Holding(self.node) if uid not in self._seated else _Seat(self.node)
+        other.pods, other.flying, other.unborn = self.pods.copy(), self.flying.copy(), self.unborn.copy()
+        other.sums, other.coming_sums, other.images = self.sums.copy(), self.coming_sums.copy(), self.images.copy()
+        other._rooms = rooms
+        other.remove(uid)
         return other
 
     def put(self, uid: str, demand: Demand, *, flying: bool, unborn: bool) -> None:
         """A pod that was not there came."""
         self.version += 1
         self.pods[uid] = demand
-        for name, amount in demand.requests.items():
-            self.sums[name] = self.sums.get(name, 0) + amount
+        _add(self.sums, demand, 1)
         self.images.update(demand.images)
         if unborn:
             self.unborn[uid] = demand
@@ -76,10 +98,7 @@ class Holding:
     def remove(self, uid: str) -> None:
         """A pod went."""
         demand = self.pods.pop(uid)
-        for name, amount in demand.requests.items():
-            self.sums[name] -= amount
-            if not self.sums[name]:
-                del self.sums[name]
+        _add(self.sums, demand, -1)
         self.images.subtract(demand.images)
         for image in demand.images:
             if not self.images[image]:
@@ -90,22 +109,44 @@ class Holding:
 
     def land(self, uid: str) -> None:
         """What the target tells of free room knows the pod, or never will."""
-        if self.flying.pop(uid, None) is not None:
+        demand = self.flying.pop(uid, None)
+        if demand is not None:
             self.version += 1
-            self._rooms = None
+            _add(self.coming_sums, demand, -1)
+            if uid in self._seated:
+                self._rooms = None
 
     def fly(self, uid: str) -> None:
         """The pod has got a node, long after it came."""
         if uid not in self.flying:
             self.version += 1
             self.flying[uid] = demand = self.pods[uid]
-            if self._rooms is not None:
-                self._rooms.take(demand.wants)
+            _add(self.coming_sums, demand, 1)
+            if self._rooms is not None and self._rooms.take(demand.wants):
+                self._seated.add(uid)
 
     def born(self, uid: str) -> None:
         """The pod has a delegate."""
         if self.unborn.pop(uid, None) is not None:
             self.version += 1
+
+
+class _Seat(Holding):
+    """As seen by a pod that has room on a node there."""
+
+    __slots__ = ()
+
+    def room(self, place: Place, wants: Wants) -> Verdict | None:
+        return None
+
+
+def _add(sums: dict[str, int], demand: Demand, sign: int) -> None:
+    for name, amount in demand.requests.items():
+        total = sums.get(name, 0) + sign * amount
+        if total:
+            sums[name] = total
+        else:
+            sums.pop(name, None)
 
 
 class Holdings:

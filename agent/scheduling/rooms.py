@@ -4,7 +4,7 @@ What a target tells is a moment old. Pods that went there since are put onto the
 default (the roomiest first), so that a burst does not overshoot.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.model.quantity import Quantity
@@ -38,7 +38,7 @@ class Rooms:
 
     __slots__ = ("_counts", "_order", "place")
 
-    def __init__(self, place: Place, flying: Iterable[Wants] = ()) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
         self._counts: dict[_Key, int] = {}
         self._order: list[Room] = []
@@ -53,18 +53,16 @@ class Rooms:
                 for free in shape.free:
                     self._add(Room(index, free.amounts, free.ports, told), free.count)
         self._order.sort(key=_roominess)
-        for wants in flying:
-            self.take(wants)
 
     def fits(self, wants: Wants) -> bool:
         """Whether one node has room."""
         return self._find(wants, eligible(self.place, wants).shapes) is not None
 
-    def take(self, wants: Wants) -> None:
-        """Put a pod onto a node; nothing happens where no node has room, or it is not known how many have."""
+    def take(self, wants: Wants) -> bool:
+        """Put a pod onto a node; False where no node has room, or it is not known how many have."""
         room = self._find(wants, eligible(self.place, wants).shapes)
         if room is None or not room.countable:
-            return
+            return False
         key = _key(room)
         self._counts[key] -= 1
         if not self._counts[key]:
@@ -72,6 +70,7 @@ class Rooms:
             self._order.remove(room)
         left = {name: amount - wants.requests.get(name, 0) for name, amount in room.amounts.items()}
         self._add(Room(room.shape, left, room.ports | wants.ports, True), 1, ordered=True)
+        return True
 
     def verdict(self, wants: Wants) -> Verdict | None:
         """Why no node has room, None when one has."""

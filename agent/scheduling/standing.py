@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from agent.scheduling.rooms import Rooms
 from agent.scheduling.snapshot import Place, Wants
 
 if TYPE_CHECKING:
@@ -33,11 +32,7 @@ class Standing:
         free = self.place.free
         if free is None:
             return self.holding.sums.get(name, 0)
-        return whole - free.get(name, 0) + sum(demand.requests.get(name, 0) for demand in self.holding.flying.values())
-
-    def rooms(self) -> Rooms:
-        """What the nodes have left."""
-        return self.holding.rooms(self.place)
+        return whole - free.get(name, 0) + self.holding.coming_sums.get(name, 0)
 
     def share(self, wants: Wants) -> float:
         """How much of the target is allocated with this pod: the mean over cpu, memory and pods."""

@@ -9,7 +9,10 @@ from tests.scheduling.places import demand, free, place, shape, telling
 
 
 def verdict(wanted: Demand, target: Place, *flying: Demand) -> str:
-    found = Rooms(target, [each.wants for each in flying]).verdict(wanted.wants)
+    rooms = Rooms(target)
+    for each in flying:
+        rooms.take(each.wants)
+    found = rooms.verdict(wanted.wants)
     return f"{found.reason}: {found.message}" if found else ""
 
 
