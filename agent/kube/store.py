@@ -31,6 +31,7 @@ class KnownAnnotations(msgspec.Struct, gc=False):
 
     claim: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM)
     claim_uid: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM_UID)
+    claim_renewed: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM_RENEWED)
     scheduling: str = msgspec.field(default="", name=names.PREFIX + names.SCHEDULING)
     scheduling_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + names.SCHEDULING)
     no_reservation: str | None = msgspec.field(default=None, name=names.PREFIX + names.NO_RESERVATION)

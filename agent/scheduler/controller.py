@@ -48,7 +48,8 @@ class ProxyScheduler(Controller[Key]):
         self._namespaces = deps.local.informer(NAMESPACES, labels=enabled)
         self.watch(self._namespaces, lambda namespace: ())
         self.watch(self._scene.nodes, lambda node: ())
-        self.watch(self._scene.proxies, _wants_target)
+        self.watch(self._scene.proxies, lambda pod: ())
+        self._scene.proxies.subscribe(self._pod_changed)
         self._scene.proxies.subscribe(self._note)
         deps.chaperons.subscribe(self._chaperon_changed)
 
@@ -84,9 +85,18 @@ class ProxyScheduler(Controller[Key]):
         for key in waiting:
             self.queue.add(key)
 
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        """What we write ourselves is no news, unless others have asked for something else meanwhile."""
+        if self._writes.absorbing and old is not None and new is not None and _wishes(old) == _wishes(new):
+            return
+        for pod in (old, new):
+            key = _wants_target(pod) if pod is not None else None
+            if key is not None:
+                self.queue.add(key)
+
     def _chaperon_changed(self, parent: Key) -> None:
         pod = self._scene.proxies.store.get(parent)
-        if pod is not None and not pod.node_name:
+        if pod is not None and not pod.node_name and not self._writes.absorbing:
             self.queue.add(group_of(pod) or parent)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -107,8 +117,12 @@ class ProxyScheduler(Controller[Key]):
         return await (self._reserving.step(pod) if mode == "reserve" else self._ranked.step(pod))
 
 
-def _wants_target(pod: Object) -> tuple[Key, ...]:
+def _wants_target(pod: Object) -> Key | None:
     group = group_of(pod)
     if group is not None:
-        return (group,)
-    return (pod.key,) if is_open(pod) else ()
+        return group
+    return pod.key if is_open(pod) else None
+
+
+def _wishes(pod: Object) -> tuple[object, ...]:
+    return pod.head.metadata.generation, pod.deleting, pod.gated, pod.labels

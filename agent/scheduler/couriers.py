@@ -113,7 +113,8 @@ class Couriers(Controller[Send | Drop]):
 
     async def _send(self, target: Target, errand: Send, pod: Object) -> None:
         try:
-            await self._writes.send(pod.decode(), target, reserve=True)
+            with self._writes.joining(target):
+                await self._writes.send(pod.decode(), target, reserve=True)
         except InvalidPod as error:
             await self._refused(errand, pod, str(error))
         except (Foreign, Forbidden, Invalid, NotFound) as error:

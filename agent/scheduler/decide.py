@@ -23,7 +23,7 @@ class View:
     claim_held: bool
     """Whether the pod still carries the finalizer of the claim's target."""
     claim_unsent: bool
-    """Whether this process made the claim and knows that no chaperon has left for its target."""
+    """Whether this process wrote the claim last and knows that no chaperon has left for its target."""
     claim_state: str
     """Why it is not ready, in words."""
     chaperon: Mapping[str, Any] | None
@@ -41,13 +41,12 @@ class Bind:
 
 
 @dataclass(frozen=True)
-class Create:
-    """Send the chaperon to the claim's target."""
-
-
-@dataclass(frozen=True)
 class Claim:
-    """Promise the pod to one target, then create the chaperon there."""
+    """Promise the pod to one target, or renew that promise, then create the chaperon there.
+
+    A chaperon leaves only after a write that the pod's version has guarded, whatever was claimed before: two replicas
+    that both think that they lead, and know different things of the targets, then cannot send it to two of them.
+    """
 
     node_name: str
 
@@ -67,7 +66,7 @@ class Wait:
     seconds: float | None = None
 
 
-Step = Bind | Create | Claim | GiveUp | Wait
+Step = Bind | Claim | GiveUp | Wait
 
 
 def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
@@ -110,7 +109,7 @@ def _without_chaperon(view: View) -> Step:
         return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
     feasible = {place.node_name for place in (*view.ranking.order, *view.ranking.pending)}
     if (view.claim in feasible and view.claim not in view.attempts) or _choice(view) == view.claim:
-        return Create()
+        return Claim(view.claim)
     return _claim(view)
 
 

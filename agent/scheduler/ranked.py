@@ -31,8 +31,8 @@ class Ranked:
         self._scene = scene
         self._writes = writes
         self._dwell = timedelta(seconds=deps.settings.dwell)
-        self._unsent: dict[str, str] = {}
-        """UIDs of pods to the virtual node they are claimed for, as long as no chaperon can have left for it."""
+        self._unsent: dict[str, tuple[str, str]] = {}
+        """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
 
     def forget(self, uid: str) -> None:
         """A pod needs no target any more."""
@@ -90,7 +90,7 @@ class Ranked:
             claim_known=target is not None,
             claim_ready=target is not None and target.ready,
             claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
-            claim_unsent=bool(claim) and self._unsent.get(pod.uid) == claim,
+            claim_unsent=self._is_unsent(pod),
             claim_state=target.record.message if target is not None else "",
             chaperon=chaperon,
             attempts=attempts_of(proxy),
@@ -103,8 +103,6 @@ class Ranked:
     async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.View, step: steps.Step) -> float | None:
         target = self._deps.targets.by_node(step.node_name if isinstance(step, steps.Claim) else view.claim)
         match step:
-            case steps.Create():
-                return await self._send(proxy, target)
             case steps.Claim():
                 return await self._claim(pod, proxy, target)
             case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
@@ -132,27 +130,24 @@ class Ranked:
         if self._writes.crowded(target):
             return CROWDED_SECONDS
         before = self._deps.targets.by_node(pod.known.claim)
-        unsent = self._unsent.get(pod.uid) == pod.known.claim
-        if before is not None and not unsent and await self._writes.found(before, proxy):
+        if before not in (None, target) and not self._is_unsent(pod) and await self._writes.found(before, proxy):
             return _MOVING_SECONDS
-        if not await self._writes.claim(pod, target):
-            return None
-        self._unsent[pod.uid] = target.node_name
-        self._writes.stopwatch.lap(pod.uid, "queue")
-        return await self._send(proxy, target)
+        with self._writes.joining(target):
+            claimed = await self._writes.claim(pod, target)
+            if claimed is None:
+                return None
+            self._writes.stopwatch.lap(pod.uid, "queue")
+            return await self._send(claimed, proxy, target)
 
-    async def _send(self, proxy: dict[str, Any], target: Target | None) -> float | None:
-        if target is None:
-            return _TARGET_GONE_SECONDS
-        if self._writes.crowded(target):
-            return CROWDED_SECONDS
-        uid = proxy["metadata"]["uid"]
-        unsent = self._unsent.pop(uid, None)
+    def _is_unsent(self, pod: Object) -> bool:
+        return bool(pod.known.claim) and self._unsent.get(pod.uid) == (pod.known.claim, pod.known.claim_renewed)
+
+    async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target) -> float | None:
+        self._unsent.pop(claimed.uid, None)
         try:
             await self._writes.send(proxy, target)
         except Unsent:
-            if unsent == target.node_name:
-                self._unsent[uid] = unsent
+            self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
             raise
         except InvalidPod as error:
             await self._writes.say(proxy, str(error))

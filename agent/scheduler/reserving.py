@@ -128,13 +128,13 @@ class Reserving:
                 case steps.Bind():
                     await self._writes.bind(pod, view.claim, "reserve")
                 case steps.Claim(node, uid):
-                    # The pod that comes back is looked at next.
                     target = self._targets.by_node(node)
-                    if target is not None and await self._writes.claim(pod, target, uid):
-                        self._writes.stopwatch.lap(pod.uid, "reserve")
-                    return None
+                    if target is None or await self._writes.claim(pod, target, uid) is None:
+                        return None
+                    self._writes.stopwatch.lap(pod.uid, "reserve")
+                    return 0.0
                 case steps.Unclaim():
-                    await self._unclaim(pod)
+                    return 0.0 if await self._unclaim(pod) else None
                 case steps.GiveUp():
                     await self._give_up(pod, step)
                 case _:
@@ -143,13 +143,15 @@ class Reserving:
         left = self._couriers.rest_left(pod.uid)
         return left if again == WAITING and left is not None else again
 
-    async def _unclaim(self, pod: Object) -> None:
+    async def _unclaim(self, pod: Object) -> bool:
+        """Whether the claim is gone; else what was found in its target has the pod looked at again."""
         target = self._targets.by_node(pod.known.claim)
         proxy = pod.decode()
         if target is not None and await self._writes.found(target, proxy):
-            return
+            return False
         annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}
         await self._writes.patch(proxy["metadata"], {"resourceVersion": pod.version, "annotations": annotations})
+        return True
 
     async def _give_up(self, pod: Object, step: steps.GiveUp) -> None:
         """Remember first: what is gone cannot be asked any more why it was refused."""

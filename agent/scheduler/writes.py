@@ -1,8 +1,10 @@
 """What the proxy scheduler writes in either mode: chaperons, memory of attempts, bindings, reasons for waiting."""
 
+import contextlib
 import logging
+import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.api import names
@@ -12,6 +14,7 @@ from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unreachable
+from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
 from agent.scheduler.attempts import attempts_of, with_attempt
@@ -40,6 +43,8 @@ class Writes:
         self._sending: Counter[str] = Counter()
         self._changing: Counter[str] = Counter()
         self.stopwatch = Stopwatch()
+        self.absorbing = False
+        """Whether what a store tells right now is the answer to a write of ours, after which the step goes on."""
         self.bound: set[str] = set()
         """UIDs of pods bound by us that the watch still shows without a node."""
 
@@ -62,6 +67,15 @@ class Writes:
     def _most(self, target: Target) -> int:
         all_of_us = self._deps.settings.max_in_flight
         return max(1, all_of_us // 4 if target.slow else all_of_us * 3 // 4)
+
+    @contextlib.contextmanager
+    def joining(self, target: Target) -> Iterator[None]:
+        """A pod is one of those that wait for the target to take a chaperon."""
+        self._sending[target.node_name] += 1
+        try:
+            yield
+        finally:
+            self._sending[target.node_name] -= 1
 
     async def annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
         """Write one annotation of a chaperon, guarded by its UID and a version of it; nothing if it is gone."""
@@ -91,17 +105,14 @@ class Writes:
             reserve=reserve,
         )
         self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
-        self._sending[target.node_name] += 1
         try:
             await self._deps.provisions.ensure(proxy, target)
-            target.chaperons.absorb(await target.cluster.client.create_raw(CHAPERONS, manifest))
+            self._absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
         except AlreadyExists:
             await self._adopt(target, proxy, manifest["metadata"])
         except Unreachable:
             target.doubt()
             raise
-        finally:
-            self._sending[target.node_name] -= 1
         self.stopwatch.lap(proxy["metadata"]["uid"], "candidate")
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
@@ -122,16 +133,29 @@ class Writes:
     async def patch(self, metadata: Mapping[str, Any], body: dict[str, Any]) -> Object:
         """Change a proxy pod's metadata, guarded by its UID."""
         body = {"metadata": {"uid": metadata["uid"], **body}}
-        return self._proxies.absorb(await self._client.patch_raw(PODS, metadata["name"], body, metadata["namespace"]))
+        raw = await self._client.patch_raw(PODS, metadata["name"], body, metadata["namespace"])
+        return self._absorb(self._proxies, raw)
 
-    async def claim(self, pod: Object, target: Target, chaperon_uid: str = "") -> bool:
-        """Promise the pod to one target, in mode `reserve` to one chaperon there; whether the pod is still there.
+    def _absorb(self, informer: Informer, raw: bytes) -> Object:
+        self.absorbing = True
+        try:
+            return informer.absorb(raw)
+        finally:
+            self.absorbing = False
 
-        One write, guarded by the pod's version: a deposed leader fails here. Only this target's finalizer is left.
+    async def claim(self, pod: Object, target: Target, chaperon_uid: str = "") -> Object | None:
+        """Promise the pod to one target, in mode `reserve` to one chaperon there. None when the pod is gone.
+
+        One write, guarded by the pod's version, which grows by it, also where the claim was the same before: a deposed
+        leader fails here. Only this target's finalizer is left.
         """
         annotations: dict[str, str | None] = {names.ANNOTATION_CLAIM: target.node_name}
         if chaperon_uid != pod.known.claim_uid:
             annotations[names.ANNOTATION_CLAIM_UID] = chaperon_uid or None
+        if pod.known.claim == target.node_name and not chaperon_uid:
+            annotations[names.ANNOTATION_CLAIM_RENEWED] = secrets.token_hex(4)
+        elif pod.known.claim_renewed:
+            annotations[names.ANNOTATION_CLAIM_RENEWED] = None
         kept = [name for name in pod.finalizers if not name.startswith(names.PREFIX)]
         change = {
             "resourceVersion": pod.version,
@@ -143,12 +167,11 @@ class Writes:
         }
         self._world.assume(pod, target.node_name)
         try:
-            await self.patch({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}, change)
+            return await self.patch({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}, change)
         except NotFound:
-            return False
+            return None
         finally:
             self._world.retract(pod)
-        return True
 
     async def remember(self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode) -> None:
         """Note on the pod why a target could not take it; the pod, not the process, keeps the memory."""
@@ -200,6 +223,6 @@ class Writes:
         except StatusError as error:
             log.info("condition not written: %s", error)
             return False
-        self._proxies.absorb(raw)
+        self._absorb(self._proxies, raw)
         self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", message)
         return True

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.base.clock import stamp
 from agent.scheduler.attempts import Attempt
-from agent.scheduler.decide import Bind, Claim, Create, GiveUp, View, Wait, decide, judge
+from agent.scheduler.decide import Bind, Claim, GiveUp, View, Wait, decide, judge
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import Free, Place, Shape
 from tests.scheduling.places import place
@@ -61,7 +61,7 @@ def test_an_unclaimed_pod_waits_when_no_target_will_do() -> None:
 
 
 def test_a_claim_without_chaperon_is_followed_by_the_chaperon() -> None:
-    assert decide(view(chaperon=None)) == Create()
+    assert decide(view(chaperon=None)) == Claim(EU.node_name)
 
 
 def test_a_claim_whose_target_does_not_answer_pins_the_pod_there() -> None:
@@ -132,7 +132,7 @@ def test_after_a_refusal_the_next_target_is_claimed() -> None:
 
 def test_a_pod_that_all_refused_is_sent_again_to_the_best() -> None:
     attempts = refused(EU.node_name, US.node_name)
-    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Create()
+    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Claim(EU.node_name)
 
 
 def test_a_claim_whose_target_no_longer_fits_moves_on_when_the_target_says_it_has_nothing() -> None:
@@ -186,7 +186,7 @@ def test_no_other_target_is_claimed_while_a_chaperon_is_there_or_may_be(
 def test_where_nothing_fits_one_candidate_waits_where_only_room_is_missing() -> None:
     full = Ranking((), 0, (), (US, EU))
     assert decide(view(**UNCLAIMED, ranking=full)) == Claim(US.node_name)
-    assert decide(view(chaperon=None, ranking=full)) == Create()
+    assert decide(view(chaperon=None, ranking=full)) == Claim(EU.node_name)
     assert decide(view(chaperon=chaperon(REFUSAL), ranking=full)) == Wait("full")
     assert decide(view(chaperon=chaperon(REFUSAL), ranking=Ranking((US,), 1, ()))) == GiveUp("full")
 

@@ -237,8 +237,6 @@ def _in_words(view: ranked.View, step: ranked.Step, here: str, titles: Mapping[s
     match step:
         case ranked.Bind():
             return f"the agent, which binds it next: its delegate in {here} has a node"
-        case ranked.Create():
-            return f"the agent, which sends it to {here} next"
         case ranked.Claim(node):
             return f"the agent, which sends it to {titles.get(node, node)} next"
         case ranked.GiveUp(reason):
