@@ -130,24 +130,28 @@ class Ranked:
         if self._writes.crowded(target):
             return CROWDED_SECONDS
         before = self._deps.targets.by_node(pod.known.claim)
-        if before not in (None, target) and not self._is_unsent(pod) and await self._writes.found(before, proxy):
+        unsent = self._is_unsent(pod)
+        if before not in (None, target) and not unsent and await self._writes.found(before, proxy):
             return _MOVING_SECONDS
         with self._writes.joining(target):
             claimed = await self._writes.claim(pod, target)
             if claimed is None:
                 return None
             self._writes.stopwatch.lap(pod.uid, "queue")
-            return await self._send(claimed, proxy, target)
+            anew = unsent or pod.known.claim != target.node_name
+            return await self._send(claimed, proxy, target, anew=anew)
 
     def _is_unsent(self, pod: Object) -> bool:
         return bool(pod.known.claim) and self._unsent.get(pod.uid) == (pod.known.claim, pod.known.claim_renewed)
 
-    async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target) -> float | None:
+    async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target, *, anew: bool) -> float | None:
+        """Send the chaperon for a claim that was just written; `anew`: none can have left for this claim before."""
         self._unsent.pop(claimed.uid, None)
         try:
             await self._writes.send(proxy, target)
         except Unsent:
-            self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
+            if anew:
+                self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
             raise
         except InvalidPod as error:
             await self._writes.say(proxy, str(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -105,7 +106,7 @@ class Replica:
             return
         self.pod = claimed
         if node in self.silent:
-            self.unsent = (node, claimed.renewed)
+            self.unsent = (node, claimed.renewed) if unsent or pod.claim != node else None
             return
         self.unsent = None
         self.world.chaperons.setdefault(node, False)
@@ -146,6 +147,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestRanked = Machine.TestCase
+TestRanked.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
 
 
 class Careless(Replica):
