@@ -12,14 +12,13 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
+from agent.controllers.chaperon.starts import Starts
 from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import delegate
 from agent.runtime.controller import Controller
 
 _REFUSED_SECONDS = 5.0
-_HOLD_SECONDS = 0.5
-"""How long the news that a delegate has a node waits for the news that it runs."""
 
 
 class Chaperon(Controller[Key]):
@@ -34,8 +33,11 @@ class Chaperon(Controller[Key]):
         self._client = deps.local.client
         self._chaperons = deps.local.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
-        self._held: dict[Key, float] = {}
-        """Chaperons whose news waits, since when."""
+        self._starts = Starts()
+        self._placed: dict[Key, float] = {}
+        """Chaperons whose delegate has a node and has not started, since when."""
+        self._agreed: dict[Key, tuple[str, str]] = {}
+        """Versions of a chaperon and its delegate between which there is nothing to do."""
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if _controlled(pod) else ())
 
@@ -43,19 +45,40 @@ class Chaperon(Controller[Key]):
         """Compare chaperon and pod, act on the difference."""
         chaperon = self._chaperons.store.get(key)
         if chaperon is None or chaperon.deleting:
-            self._held.pop(key, None)
+            self._placed.pop(key, None)
+            self._agreed.pop(key, None)
             return None
         pod = self._pods.store.get(key)
+        versions = (chaperon.version, pod.version) if pod is not None else None
+        if versions is not None and versions == self._agreed.get(key):
+            return None
         view = room.View(chaperon.decode(), pod.decode() if pod else None, self._deps.settings.pod_missing)
-        if room.may_wait(view):
-            since = self._held.setdefault(key, time.monotonic())
-            if (left := since + _HOLD_SECONDS - time.monotonic()) > 0:
-                return left
-        self._held.pop(key, None)
-        again: float | None = None
-        for action in room.decide(view, self._deps.clock.now()):
-            again = await self._apply(view, action)
-        return again
+        if room.is_starting(view) and (left := self._hold_left(key)) > 0 and room.is_news(view):
+            return left
+        if not room.is_starting(view) and (since := self._placed.pop(key, None)) is not None:
+            self._starts.note(time.monotonic() - since)
+        return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
+
+    def _hold_left(self, key: Key) -> float:
+        return self._placed.setdefault(key, time.monotonic()) + self._starts.hold - time.monotonic()
+
+    async def _take(
+        self, key: Key, view: room.View, versions: tuple[str, str] | None, actions: list[room.Action]
+    ) -> float | None:
+        self._agreed.pop(key, None)
+        match actions:
+            case []:
+                written = versions[0] if versions is not None else ""
+            case [room.PutStatus(status)]:
+                written = await self._tell(view, status)
+            case _:
+                again: float | None = None
+                for action in actions:
+                    again = await self._apply(view, action)
+                return again
+        if written and versions is not None:
+            self._agreed[key] = (written, versions[1])
+        return None
 
     async def _apply(self, view: room.View, action: room.Action) -> float | None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
@@ -75,14 +98,17 @@ class Chaperon(Controller[Key]):
                 return seconds
         return None
 
-    async def _tell(self, view: room.View, status: dict[str, Any]) -> None:
-        """Replace the status: for a custom resource a PUT costs the API server a quarter less than a patch."""
+    async def _tell(self, view: room.View, status: dict[str, Any]) -> str:
+        """Replace the status; returns the version that the chaperon has by it, empty when it is not there.
+
+        For a custom resource a PUT costs the API server a quarter less than a patch.
+        """
         metadata = view.chaperon["metadata"]
         current = self._chaperons.store.get((metadata["namespace"], metadata["name"]))
         if current is None or current.uid != metadata["uid"]:
-            return
+            return ""
         fresh = {**view.chaperon, "metadata": {**metadata, "resourceVersion": current.version}, "status": status}
-        self._chaperons.absorb(await self._client.update_raw(CHAPERONS, fresh, sub="status"))
+        return self._chaperons.absorb(await self._client.update_raw(CHAPERONS, fresh, sub="status")).version
 
     async def _follow(self, view: room.View, patch: dict[str, Any], sub: str | None) -> None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]

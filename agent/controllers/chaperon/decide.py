@@ -163,15 +163,19 @@ def worth_telling(status: Mapping[str, Any]) -> bool:
     return status.get("phase") != "Pending" or bool(status.get("conditions"))
 
 
-def may_wait(view: View) -> bool:
-    """Whether the delegate has just been given a node and nothing else: its start often follows within milliseconds.
+def is_news(view: View) -> bool:
+    """Whether nothing has been told of the delegate yet.
 
-    Telling both at once saves a write here and a reconciliation in the source for each pod.
+    Telling of its node and of its start at once saves a write here and a reconciliation in the source for each pod.
     """
+    return not (view.chaperon.get("status") or {}).get("conditions")
+
+
+def is_starting(view: View) -> bool:
+    """Whether the delegate has been given a node and nothing else: its start often follows within milliseconds."""
     status = (view.pod or {}).get("status") or {}
     return (
-        not (view.chaperon.get("status") or {}).get("conditions")
-        and status.get("phase") == "Pending"
+        status.get("phase") == "Pending"
         and [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"] == ["PodScheduled"]
         and not status.get("containerStatuses")
     )
