@@ -81,9 +81,11 @@ class Chaperons:
 
     def _attached(self, target: Target) -> None:
         def changed(old: Object | None, new: Object | None) -> None:
-            for obj, present in ((old, False), (new, True)):
-                if obj is not None and self.is_ours(obj):
-                    self._note(target, obj, present)
+            after = new if new is not None and self.is_ours(new) else None
+            if old is not None and self.is_ours(old) and (after is None or parent_of(after) != parent_of(old)):
+                self._note(target, old, False)
+            if after is not None:
+                self._note(target, after, True)
 
         self._stops[target.key] = target.chaperons.subscribe(changed)
 

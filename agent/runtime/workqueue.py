@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -43,7 +44,8 @@ class WorkQueue(Generic[K]):
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._backoffs: dict[K, Backoff] = {}
         self._delays = (first_delay, longest_delay)
-        self._wakeup = asyncio.Semaphore(0)
+        self._idle: deque[asyncio.Future[None]] = deque()
+        """Those who wait for a key. A semaphore would look through all that it has woken at each key of a burst."""
 
     def statistics(self) -> Statistics:
         """How much there is to do."""
@@ -59,7 +61,7 @@ class WorkQueue(Generic[K]):
         elif key not in self._waiting:
             self._waiting.add(key)
             heapq.heappush(self._ready, (self._order(key), next(self._arrivals), key))
-            self._wakeup.release()
+            self._wake()
 
     def add_after(self, key: K, delay: float) -> None:
         """Have the key worked on in `delay` seconds, or at an earlier time already planned."""
@@ -88,11 +90,27 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """Wait for a key and take it; `done` must follow."""
-        await self._wakeup.acquire()
+        while not self._ready:
+            idle = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            try:
+                await idle
+            except asyncio.CancelledError:
+                if self._ready:
+                    # It may have been woken for a key that another one has to take now.
+                    self._wake()
+                raise
         _, _, key = heapq.heappop(self._ready)
         self._waiting.discard(key)
         self._working.add(key)
         return key
+
+    def _wake(self) -> None:
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return
 
     def done(self, key: K) -> None:
         """The work on a key that was taken has ended."""

@@ -90,9 +90,11 @@ class ProxyScheduler(Controller[Key]):
         if self._writes.absorbing and old is not None and new is not None and _wishes(old) == _wishes(new):
             return
         for pod in (old, new):
-            key = _wants_target(pod) if pod is not None else None
-            if key is not None:
-                self.queue.add(key)
+            group = group_of(pod) if pod is not None else None
+            if group is not None:
+                self.queue.add(group)
+            elif pod is new and pod is not None and is_open(pod):
+                self.queue.add(pod.key)
 
     def _chaperon_changed(self, parent: Key) -> None:
         pod = self._scene.proxies.store.get(parent)
@@ -115,13 +117,6 @@ class ProxyScheduler(Controller[Key]):
             return None
         mode = mode_of(pod, self._namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserving.step(pod) if mode == "reserve" else self._ranked.step(pod))
-
-
-def _wants_target(pod: Object) -> Key | None:
-    group = group_of(pod)
-    if group is not None:
-        return group
-    return pod.key if is_open(pod) else None
 
 
 def _wishes(pod: Object) -> tuple[object, ...]:

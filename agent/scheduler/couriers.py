@@ -145,7 +145,7 @@ class Couriers(Controller[Send | Drop]):
             target.doubt()
             raise
         if Object(CHAPERONS, raw).uid == errand.uid:
-            target.chaperons.absorb(raw)
+            self._writes.absorb(target.chaperons, raw)
 
 
 def _is_as_it_was(target: Target, errand: Drop) -> bool:

@@ -90,7 +90,7 @@ class Writes:
             raise
         finally:
             self._changing[target.node_name] -= 1
-        target.chaperons.absorb(raw)
+        self.absorb(target.chaperons, raw)
 
     async def send(self, proxy: dict[str, Any], target: Target, *, reserve: bool = False) -> None:
         """Send the chaperon; an answer that it is there already is as good (ruling 2).
@@ -107,7 +107,7 @@ class Writes:
         self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
         try:
             await self._deps.provisions.ensure(proxy, target)
-            self._absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
+            self.absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
         except AlreadyExists:
             await self._adopt(target, proxy, manifest["metadata"])
         except Unreachable:
@@ -134,9 +134,10 @@ class Writes:
         """Change a proxy pod's metadata, guarded by its UID."""
         body = {"metadata": {"uid": metadata["uid"], **body}}
         raw = await self._client.patch_raw(PODS, metadata["name"], body, metadata["namespace"])
-        return self._absorb(self._proxies, raw)
+        return self.absorb(self._proxies, raw)
 
-    def _absorb(self, informer: Informer, raw: bytes) -> Object:
+    def absorb(self, informer: Informer, raw: bytes) -> Object:
+        """Take the answer to a write of ours that nobody needs to be woken for."""
         self.absorbing = True
         try:
             return informer.absorb(raw)
@@ -223,6 +224,6 @@ class Writes:
         except StatusError as error:
             log.info("condition not written: %s", error)
             return False
-        self._absorb(self._proxies, raw)
+        self.absorb(self._proxies, raw)
         self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", message)
         return True

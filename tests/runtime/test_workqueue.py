@@ -189,3 +189,27 @@ async def test_the_smallest_by_order_comes_first_and_equals_in_the_order_of_arri
     for key in ("1a", "2a", "1b", "3a", "2b", "1a"):
         queue.add(key)
     assert [await queue.get() for _ in range(5)] == ["3a", "2a", "2b", "1a", "1b"]
+
+
+async def test_a_key_of_a_worker_that_is_cancelled_as_it_is_woken_goes_to_the_next() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = [asyncio.create_task(queue.get()) for _ in range(2)]
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    async with asyncio.timeout(5):
+        assert await second == "a"
+    assert first.cancelled()
+
+
+async def test_of_many_workers_each_takes_one_of_many_keys() -> None:
+    queue: WorkQueue[int] = WorkQueue()
+    workers = [asyncio.create_task(queue.get()) for _ in range(50)]
+    await asyncio.sleep(0)
+    for worker in workers[::2]:
+        worker.cancel()
+    for key in range(25):
+        queue.add(key)
+    async with asyncio.timeout(5):
+        found = await asyncio.gather(*workers, return_exceptions=True)
+    assert [key for key in found if isinstance(key, int)] == list(range(25))

@@ -41,8 +41,8 @@ class Feedback(Controller[Key]):
         self._strays = Strays(self._delete_stray)
         self._proxies.store.index("node", lambda pod: (pod.node_name,))
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
-        self.watch(self._proxies, lambda pod: (pod.key,))
-        deps.chaperons.subscribe(self.queue.add)
+        self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
+        deps.chaperons.subscribe(lambda parent: self.queue.add(parent) if self._concerns(parent) else None)
         deps.targets.on_change(self._target_changed)
 
     async def run(self) -> None:
@@ -51,9 +51,9 @@ class Feedback(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Compare proxy pod and chaperons, act on the difference."""
-        proxy = self._proxies.store.get(key)
-        if proxy is not None and self._is_schedulers_own(proxy):
+        if not self._concerns(key):
             return None
+        proxy = self._proxies.store.get(key)
         versions = self._versions(proxy)
         if versions is not None and versions == self._agreed.get(key):
             return None
@@ -97,16 +97,17 @@ class Feedback(Controller[Key]):
         for key in self._deps.chaperons.parents(target):
             self.queue.add(key)
 
-    def _is_schedulers_own(self, proxy: Object) -> bool:
-        """Whether there is nothing to do yet: most events of a pod that is being scheduled end here, undecoded.
+    def _concerns(self, key: Key) -> bool:
+        """Whether there may be something to do: of a pod that is being scheduled there is not, by most events.
 
         In mode `reserve` candidates are in several targets, and the scheduler takes away those that have lost.
         """
-        if proxy.deleting or proxy.node_name:
-            return False
+        proxy = self._proxies.store.get(key)
+        if proxy is None or proxy.deleting or proxy.node_name:
+            return True
         home = self._home(proxy)
         reserving = not proxy.known.claim or proxy.known.claim_uid
-        return all(
+        return not all(
             (reserving or placed.target.finalizer == home)
             and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
             for placed in self._deps.chaperons.of(proxy.key)

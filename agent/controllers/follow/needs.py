@@ -16,6 +16,7 @@ from agent.kube.store import Key, Object
 from agent.model.references import references
 
 _DONE = ("Succeeded", "Failed")
+_FOLLOW_ACCOUNT = names.FOLLOW_ACCOUNT.encode()
 
 
 class Item(NamedTuple):
@@ -146,7 +147,7 @@ class Needs:
         return [(kind, name) for kind in found.keys() & kinds for name in found[kind]]
 
     def _wants_account(self, pod: Object) -> bool:
-        own = names.annotation(pod.annotations, names.FOLLOW_ACCOUNT)
+        own = names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) if _FOLLOW_ACCOUNT in pod.raw else None
         return pod.namespace in self._with_accounts if own is None else own == "true"
 
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
