@@ -25,7 +25,7 @@ def since(moment: datetime | None, now: datetime) -> str:
 def cores(text: str) -> str:
     """An amount of CPU in cores: 12, 0.5."""
     amount = _amount(text)
-    return NOTHING if amount is None else f"{round(amount.milli / 1000, 1):g}"
+    return NOTHING if amount is None else f"{round(amount.nano / 10**9, 1):g}"
 
 
 def size(text: str) -> str:
