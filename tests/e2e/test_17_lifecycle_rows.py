@@ -1,4 +1,13 @@
-"""Promise 17: what becomes of pods when something is lost, row by row of the contract's table (section 5)."""
+"""Promise 17: what becomes of pods when something is lost, row by row of the contract's table (section 5).
+
+1  a proxy pod is deleted                           8  a delegate has Failed or Succeeded
+2  one without finalizers is deleted                9  a chaperon is deleted by hand
+3  one is bound and has finalizers of others       10  a target cannot be reached
+4  one is bound past the proxy scheduler           11  a Target is deleted
+5  a delegate is deleted, the link is up           12  the source's agent is away
+6  the same, source away, restartPolicy Always     13  etcd is restored: orphans on both sides
+7  the same, restartPolicy Never or OnFailure
+"""
 
 import asyncio
 import contextlib
@@ -10,18 +19,20 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, LEASES, NODES, PODS, TARGETS
-from agent.api.names import ANNOTATION_POD_MISSING_SINCE, virtual_node
+from agent.api.names import ANNOTATION_PARENT_NAME, ANNOTATION_POD_MISSING_SINCE, PREFIX, finalizer, virtual_node
 from agent.kube.errors import NotFound
 from agent.sandbox import Sandbox
 from tests.e2e import manifests
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.fleet import Fleet, condition, on_virtual_node
 from tests.e2e.manifests import DEPLOYMENTS
+from tests.peers.contract import bind
 
 Raw = dict[str, Any]
 
 MISSING_SECONDS = 3
 AWAY_SECONDS = 60.0
+PROXY_CONSTRAINTS = PREFIX + "proxy-pod-scheduling-constraints"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -84,13 +95,15 @@ async def empty(fleet: Fleet, namespace: str) -> None:
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
-async def test_a_deleted_proxy_pod_takes_its_delegate_with_it(pair: Fleet, namespace: str) -> None:
+async def test_row_01_a_deleted_proxy_pod_takes_its_delegate_with_it(pair: Fleet, namespace: str) -> None:
     await run(pair, namespace)
     await pair.source.delete(PODS, "a", namespace)
     await empty(pair, namespace)
 
 
-async def test_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes_last(pair: Fleet, namespace: str) -> None:
+async def test_row_01_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes_last(
+    pair: Fleet, namespace: str
+) -> None:
     us = pair.clients["us"]
     # Nothing on this node ends pods but the test.
     manifest = manifests.manual_node("us-manual", "us")
@@ -118,7 +131,53 @@ async def test_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes_last(p
     await us.delete(NODES, "us-manual")
 
 
-async def test_a_delegate_lost_while_the_link_is_up_ends_its_proxy_pod_and_is_replaced(
+async def test_row_02_and_13_what_is_an_orphan_when_the_source_is_back_goes_on_both_sides(
+    pair: Fleet, namespace: str
+) -> None:
+    """As after the restoration of an older etcd: a pod that nothing held is gone here, a chaperon there."""
+    us = pair.clients["us"]
+    for name in ("a", "b"):
+        await pair.source.create(PODS, manifests.pod(name), namespace)
+    for name in ("a", "b"):
+        await pair.running(namespace, name, 1)
+    chaperons = {
+        each["metadata"]["annotations"][ANNOTATION_PARENT_NAME]: each for each in await us.list(CHAPERONS, namespace)
+    }
+    async with source_away(pair):
+        await pair.source.patch(PODS, "a", {"metadata": {"finalizers": None}}, namespace)
+        await pair.source.delete(PODS, "a", namespace)
+        await pair.gone(PODS, "a", namespace)
+        await us.delete(CHAPERONS, chaperons["b"]["metadata"]["name"], namespace)
+        await us.get(CHAPERONS, chaperons["a"]["metadata"]["name"], namespace)
+        await pair.source.get(PODS, "b", namespace)
+    await empty(pair, namespace)
+
+
+async def test_row_03_a_bound_pod_carries_the_finalizer_of_its_own_target_alone(pair: Fleet, namespace: str) -> None:
+    await pair.join(namespace, "us", name="again")
+    both = {finalizer(namespace, name) for name in ("us", "again")}
+    await pair.source.create(PODS, manifests.pod("a"), namespace)
+    (proxy,) = await pair.running(namespace, "a", 1)
+    (kept,) = proxy["metadata"]["finalizers"]
+    assert proxy["spec"]["nodeName"] in {virtual_node(namespace, name) for name in ("us", "again")}
+    await pair.source.patch(PODS, "a", {"metadata": {"finalizers": sorted(both)}}, namespace)
+
+    async def alone() -> bool:
+        return bool((await pair.source.get(PODS, "a", namespace))["metadata"]["finalizers"] == [kept])
+
+    await pair.until("the other finalizer is gone", alone, about=namespace)
+    await pair.agree(namespace)
+
+
+async def test_row_04_a_pod_bound_past_the_proxy_scheduler_goes(pair: Fleet, namespace: str) -> None:
+    nowhere = {PROXY_CONSTRAINTS: f"nodeSelector: {{{manifests.REGION}: nowhere}}"}
+    proxy = await pair.source.create(PODS, manifests.pod("a", annotations=nowhere), namespace)
+    await bind(pair.source, proxy, virtual_node(namespace, "us"))
+    await pair.gone(PODS, "a", namespace)
+    await empty(pair, namespace)
+
+
+async def test_row_05_a_delegate_lost_while_the_link_is_up_ends_its_proxy_pod_and_is_replaced(
     pair: Fleet, namespace: str
 ) -> None:
     await pair.source.create(DEPLOYMENTS, manifests.deployment("web", 1), namespace)
@@ -134,7 +193,7 @@ async def test_a_delegate_lost_while_the_link_is_up_ends_its_proxy_pod_and_is_re
     await pair.agree(namespace)
 
 
-async def test_a_delegate_lost_while_the_source_is_away_is_made_again(pair: Fleet, namespace: str) -> None:
+async def test_row_06_a_delegate_lost_while_the_source_is_away_is_made_again(pair: Fleet, namespace: str) -> None:
     proxy, delegate = await run(pair, namespace)
     status = delegate["status"]["containerStatuses"][0]
     await set_status(pair, delegate, {"containerStatuses": [{**status, "restartCount": 4}]})
@@ -174,7 +233,7 @@ async def test_a_delegate_lost_while_the_source_is_away_is_made_again(pair: Flee
     assert await restarts() >= 4, "a restart count was lowered"
 
 
-async def test_a_delegate_that_is_never_restarted_stays_missing_until_the_source_is_back(
+async def test_row_07_a_delegate_that_is_never_restarted_stays_missing_until_the_source_is_back(
     pair: Fleet, namespace: str
 ) -> None:
     _, delegate = await run(pair, namespace, restartPolicy="Never")
@@ -193,7 +252,7 @@ async def test_a_delegate_that_is_never_restarted_stays_missing_until_the_source
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_delegate_that_has_ended_is_kept_and_told_of(pair: Fleet, namespace: str, phase: str) -> None:
+async def test_row_08_a_delegate_that_has_ended_is_kept_and_told_of(pair: Fleet, namespace: str, phase: str) -> None:
     proxy, delegate = await run(pair, namespace, restartPolicy="Never")
     await set_status(pair, delegate, {"phase": phase, "reason": "Over"})
 
@@ -212,14 +271,30 @@ async def test_a_delegate_that_has_ended_is_kept_and_told_of(pair: Fleet, namesp
     assert await told()
 
 
-async def test_a_chaperon_deleted_by_hand_ends_its_proxy_pod(pair: Fleet, namespace: str) -> None:
+async def test_row_09_a_chaperon_deleted_by_hand_ends_its_proxy_pod(pair: Fleet, namespace: str) -> None:
     await run(pair, namespace)
     (chaperon,) = await pair.clients["us"].list(CHAPERONS, namespace)
     await pair.clients["us"].delete(CHAPERONS, chaperon["metadata"]["name"], namespace)
     await empty(pair, namespace)
 
 
-async def test_a_removed_target_takes_its_delegates_its_pods_and_its_node(pair: Fleet, namespace: str) -> None:
+@contextlib.asynccontextmanager
+async def target_away(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
+    """The link to us is down for a while, and the source knows it."""
+    await fleet.sandbox.set_link("us", up=False)
+    try:
+
+        async def noticed() -> bool:
+            target = await fleet.source.get(TARGETS, "us", namespace)
+            return condition(target, "Reachable").get("status") == "False"
+
+        await fleet.until("the Target is unreachable", noticed, about=namespace)
+        yield
+    finally:
+        await fleet.sandbox.set_link("us", up=True)
+
+
+async def test_row_11_a_removed_target_takes_its_delegates_its_pods_and_its_node(pair: Fleet, namespace: str) -> None:
     await run(pair, namespace)
     await pair.source.delete(TARGETS, "us", namespace)
     await pair.gone(TARGETS, "us", namespace)
@@ -227,24 +302,35 @@ async def test_a_removed_target_takes_its_delegates_its_pods_and_its_node(pair: 
     await pair.gone(NODES, virtual_node(namespace, "us"))
 
 
-async def test_an_unreachable_target_keeps_its_pods_and_their_last_status(pair: Fleet, namespace: str) -> None:
+async def test_row_11_a_target_removed_while_it_is_away_frees_its_pods_and_is_emptied_when_it_is_back(
+    pair: Fleet, namespace: str
+) -> None:
+    await run(pair, namespace)
+    async with target_away(pair, namespace):
+        await pair.source.delete(TARGETS, "us", namespace)
+        await pair.gone(PODS, "a", namespace)
+
+        async def said() -> bool:
+            drained = condition(await pair.source.get(TARGETS, "us", namespace), "Drained")
+            return (drained.get("status"), drained.get("reason")) == ("False", "Unreachable")
+
+        await pair.until("the Target says that delegates may still run", said, about=namespace)
+        name = virtual_node(namespace, "us")
+        assert (await pair.source.get(NODES, name))["spec"]["taints"], "the node stays, and takes no pods"
+    await empty(pair, namespace)
+    await pair.gone(TARGETS, "us", namespace)
+    await pair.gone(NODES, name)
+
+
+async def test_row_10_an_unreachable_target_keeps_its_pods_and_their_last_status(pair: Fleet, namespace: str) -> None:
     proxy, delegate = await run(pair, namespace)
-    await pair.sandbox.set_link("us", up=False)
-    try:
-
-        async def noticed() -> bool:
-            target = await pair.source.get(TARGETS, "us", namespace)
-            return condition(target, "Reachable").get("status") == "False"
-
-        await pair.until("the Target is unreachable", noticed, about=namespace)
+    async with target_away(pair, namespace):
         name = delegate["metadata"]["name"]
         patch = json.dumps({"metadata": {"annotations": {"while": "away"}}})
         await pair.kubectl("us", "patch", "pod", name, f"--namespace={namespace}", "--type=merge", f"--patch={patch}")
         still = await pair.source.get(PODS, "a", namespace)
         assert (still["metadata"]["uid"], still["status"]["phase"]) == (proxy["metadata"]["uid"], "Running")
         assert "deletionTimestamp" not in still["metadata"]
-    finally:
-        await pair.sandbox.set_link("us", up=True)
 
     async def home() -> bool:
         return bool((await pair.source.get(PODS, "a", namespace))["metadata"]["annotations"].get("while"))
@@ -253,7 +339,9 @@ async def test_an_unreachable_target_keeps_its_pods_and_their_last_status(pair: 
     assert (await delegate_of(pair, namespace))["metadata"]["uid"] == delegate["metadata"]["uid"]
 
 
-async def test_a_source_whose_agent_is_away_for_a_minute_loses_and_evicts_nothing(pair: Fleet, namespace: str) -> None:
+async def test_row_12_a_source_whose_agent_is_away_for_a_minute_loses_and_evicts_nothing(
+    pair: Fleet, namespace: str
+) -> None:
     await pair.source.create(DEPLOYMENTS, manifests.deployment("web", 3), namespace)
     before = {pod["metadata"]["uid"] for pod in await pair.running(namespace, "web", 3)}
     delegates = {uid: pod["metadata"]["uid"] for uid, (_, pod) in (await pair.delegates(namespace)).items()}
