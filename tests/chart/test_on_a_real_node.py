@@ -1,22 +1,29 @@
-"""The chart as a user meets it: agent, webhook and candidate scheduler as pods, from installation to the end."""
+"""The chart as a user meets it: agents, webhooks and candidate schedulers as pods, from installation to the end.
+
+Two clusters with a real node each; a third would find no inotify instances left. They begin with the previous commit's
+chart and image, and change to this one's one after the other, so that either direction meets both versions.
+"""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, DEPLOYMENTS, NAMESPACES, NODES, PODS, TARGETS
-from agent.api.names import SCHEDULER_PROXY
+from agent.api.names import LABEL_PARENT_UID, SCHEDULER_PROXY, virtual_node
 from agent.kube.client import Client
-from agent.sandbox import Cluster, Sandbox, ownimage
-from agent.sandbox.objects import connect
+from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage
+from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.realnode.images import BUSYBOX_IMAGE
-from tests.chart import helm
+from tests.chart import helm, previous
 from tests.chart.conftest import clear
-from tests.chart.helm import CHART, NAMESPACE, Raw
+from tests.chart.helm import NAMESPACE, Raw
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
 from tests.sandbox.realnode.conftest import kubectl, why_not
 from tests.waiting import until
 
@@ -24,138 +31,222 @@ pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(600), py
 
 IMAGE = "flotilla.local/flotilla"
 SCHEDULER = "flotilla.local/kube-scheduler"
-FLAGS = (str(CHART), "-n", NAMESPACE, "--wait", "--timeout=4m")
+FLAGS = ("-n", NAMESPACE, "--wait", "--timeout=4m")
 VALUES = {
-    "clusterName": "one",
     "image.repository": IMAGE,
-    "image.tag": "test",
     "candidateScheduler.enabled": "true",
     "candidateScheduler.image.repository": SCHEDULER,
     "candidateScheduler.image.tag": "v1",
     "agent.settings.release-after": "3",
 }
-VIRTUAL_NODE = "admiralty-default-one"
+OF = {"one": {"clusterName": "one"}, "two": {"clusterName": "two", "agent.replicas": "1", "webhook.replicas": "1"}}
+SCRIPT = "echo hello; trap exit TERM; while :; do sleep 1; done"
+PLACES = {"default": ("one", "one"), "there": ("one", "two"), "back": ("two", "one")}
+"""Source and target by namespace."""
+PATIENCE_SECONDS = 150.0
+
+
+@dataclass(frozen=True)
+class Release:
+    """What there is to install: a checkout, and the tag of its image."""
+
+    source: Path
+    tag: str
+
+    async def apply(self, fleet: Fleet, verb: str, cluster: str) -> None:
+        """`helm install` or `helm upgrade`."""
+        values = VALUES | OF[cluster] | {"image.tag": self.tag}
+        settings = [flag for name, value in values.items() for flag in ("--set", f"{name}={value}")]
+        await call(fleet, cluster, verb, "flotilla", str(self.source / "charts" / "flotilla"), *FLAGS, *settings)
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The previous commit's and this one's."""
+
+    old: Release
+    new: Release
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def one(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """A cluster with a real node that has our images and nothing else of ours."""
+async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+    """Clusters with a real node each that have nothing of ours."""
     if reason := why_not():
         pytest.skip(reason)
-    async with Sandbox(tmp_path_factory.mktemp("real") / "one", ["one"], "real:1", agents=False) as sandbox:
-        await clear(sandbox["one"])
-        scheduler = Path(sandbox.plan.programs["kube-scheduler"])
-        own = await asyncio.to_thread(ownimage.build, sandbox.directory / "own.tar", f"{IMAGE}:test")
-        other = await asyncio.to_thread(
-            ownimage.build_program, scheduler, sandbox.directory / "scheduler.tar", f"{SCHEDULER}:v1"
-        )
-        for file in (own, other):
-            await sandbox.load(file)
-            file.unlink()
-        yield sandbox["one"]
+    async with Sandbox(tmp_path_factory.mktemp("real") / "two", list(OF), "real:1", agents=False) as sandbox:
+        await asyncio.gather(*(clear(cluster) for cluster in sandbox.clusters))
+        yield sandbox
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client(one: Cluster) -> AsyncIterator[Client]:
-    """All rights."""
-    client = connect(one.kubeconfig)
-    async with client.session:
-        yield client
+async def releases(sandbox: Sandbox) -> Releases:
+    """Both, with their images on the nodes."""
+    found = Releases(
+        Release(await asyncio.to_thread(previous.checkout, sandbox.directory / "previous"), "old"),
+        Release(REPOSITORY, "new"),
+    )
+    for release in (found.old, found.new):
+        file = sandbox.directory / f"{release.tag}.tar"
+        await sandbox.load(await asyncio.to_thread(ownimage.build, file, f"{IMAGE}:{release.tag}", release.source))
+        file.unlink()
+    file, scheduler = sandbox.directory / "scheduler.tar", Path(sandbox.plan.programs["kube-scheduler"])
+    await sandbox.load(await asyncio.to_thread(ownimage.build_program, scheduler, file, f"{SCHEDULER}:v1"))
+    file.unlink()
+    return found
 
 
-async def call(cluster: Cluster, *arguments: str) -> str:
-    return await asyncio.to_thread(helm.run, *arguments, kubeconfig=cluster.kubeconfig)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleet(sandbox: Sandbox) -> AsyncIterator[Fleet]:
+    """All rights in both."""
+    fleet = Fleet(sandbox)
+    yield fleet
+    await fleet.close()
 
 
-def sets(values: dict[str, str]) -> list[str]:
-    return [flag for name, value in values.items() for flag in ("--set", f"{name}={value}")]
+async def call(fleet: Fleet, cluster: str, *arguments: str) -> str:
+    return await asyncio.to_thread(helm.run, *arguments, kubeconfig=fleet.sandbox[cluster].kubeconfig)
 
 
 def deployment(name: str, **annotations: str) -> Raw:
-    """Two elected pods that run until they are told to end."""
-    script = "trap exit TERM; while :; do sleep 1; done"
-    containers = [{"name": "main", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script]}]
+    """Elected pods that run until they are told to end."""
+    containers = [{"name": "main", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", SCRIPT]}]
     labels = {"app": name}
     metadata = {"labels": labels, "annotations": {"multicluster.admiralty.io/elect": "", **annotations}}
     return {
         "metadata": {"name": name},
         "spec": {
-            "replicas": 2,
+            "replicas": 1,
             "selector": {"matchLabels": labels},
             "template": {"metadata": metadata, "spec": {"containers": containers}},
         },
     }
 
 
-async def proxies(client: Client) -> list[Raw]:
-    return await client.list(PODS, "default", fields=f"spec.schedulerName={SCHEDULER_PROXY}")
+async def proxies(client: Client, namespace: str | None = None) -> list[Raw]:
+    return await client.list(PODS, namespace, fields=f"spec.schedulerName={SCHEDULER_PROXY}")
 
 
-async def delegates(client: Client) -> dict[str, int]:
-    """UIDs of delegates, and how often their containers have been started again."""
-    pods = await client.list(PODS, "default", labels="multicluster.admiralty.io/parent-uid")
+async def delegates(fleet: Fleet) -> dict[str, int]:
+    """UIDs of delegates in all clusters, and how often their containers have been started again."""
+    listed = [await client.list(PODS, labels=LABEL_PARENT_UID) for client in fleet.clients.values()]
     return {
         pod["metadata"]["uid"]: sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
+        for pods in listed
         for pod in pods
     }
 
 
-async def logs(one: Cluster, component: str) -> str:
+async def all_run(fleet: Fleet, want: dict[str, int]) -> None:
+    """Wait until namespaces have exactly so many proxy pods, all of them running in their target."""
+
+    async def probe() -> bool:
+        for namespace, count in want.items():
+            source, target = PLACES[namespace]
+            found = await proxies(fleet.clients[source], namespace)
+            places = {(pod["status"]["phase"], pod["spec"].get("nodeName")) for pod in found}
+            if len(found) != count or places - {("Running", virtual_node(namespace, target))}:
+                return False
+        return True
+
+    await fleet.until(f"pods run: {want}", probe, about="there", seconds=PATIENCE_SECONDS)
+
+
+async def scale(fleet: Fleet, replicas: int) -> None:
+    """Other numbers of pods in every namespace."""
+    for namespace, (source, _) in PLACES.items():
+        await fleet.clients[source].patch(DEPLOYMENTS, "web", {"spec": {"replicas": replicas}}, namespace)
+
+
+async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
+    """What a process may not do and would."""
     selector = f"app.kubernetes.io/component={component}"
-    return await kubectl(one, "-n", NAMESPACE, "logs", "-l", selector, "--all-containers", "--tail=-1", "--prefix")
+    flags = ("-n", NAMESPACE, "-l", selector, "--all-containers", "--tail=-1", "--prefix")
+    lines = (await kubectl(fleet.sandbox[cluster], "logs", *flags)).splitlines()
+    return [line for line in lines if f"flotilla-{component}" in line and " cannot " in line]
 
 
-async def test_from_installation_to_the_end(one: Cluster, client: Client) -> None:
-    await call(one, "install", "flotilla", *FLAGS, *sets(VALUES))
+async def join(fleet: Fleet) -> None:
+    """Namespaces in both clusters, and a target for each."""
+    for namespace, (source, target) in PLACES.items():
+        for name, client in fleet.clients.items():
+            enabled = manifests.namespace(namespace, enabled=name == source)
+            await client.patch(NAMESPACES, namespace, enabled, style="apply")
+        if source != target:
+            await fleet.join(namespace, target, source=source)
+        else:
+            await fleet.clients[source].create(
+                TARGETS, manifests.ours("Target", target, None, {"self": True}), namespace
+            )
+            await fleet.ready(namespace, target, source=source)
 
-    label: Any = {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
-    await client.patch(NAMESPACES, "default", label)
-    target = {
-        "apiVersion": TARGETS.api_version,
-        "kind": TARGETS.name,
-        "metadata": {"name": "one"},
-        "spec": {"self": True},
-    }
-    await client.create(TARGETS, target, "default")
-    await client.create(DEPLOYMENTS, deployment("web"), "default")
-    await client.create(DEPLOYMENTS, deployment("held", **{"multicluster/scheduling": "reserve"}), "default")
 
-    async def all_run() -> bool:
-        found = await proxies(client)
-        return len(found) == 4 and all(
-            pod["status"]["phase"] == "Running" and pod["spec"]["nodeName"] == VIRTUAL_NODE for pod in found
-        )
-
-    await until(all_run, 120)
-    before = await delegates(client)
+async def test_two_clusters_from_installation_through_an_upgrade(fleet: Fleet, releases: Releases) -> None:
+    await asyncio.gather(*(releases.old.apply(fleet, "install", cluster) for cluster in OF))
+    await join(fleet)
+    for namespace, (source, _) in PLACES.items():
+        await fleet.clients[source].create(DEPLOYMENTS, deployment("web"), namespace)
+    held = deployment("held", **{"multicluster/scheduling": "reserve"})
+    await fleet.clients["one"].create(DEPLOYMENTS, held, "default")
+    await all_run(fleet, {"default": 2, "there": 1, "back": 1})
+    before = await delegates(fleet)
     assert list(before.values()) == [0] * 4
 
-    # Every process is another one afterwards; the workload is the same.
-    await call(one, "upgrade", "flotilla", *FLAGS, "--reuse-values", "--set", "agent.logJson=true,webhook.logJson=true")
-    await until(all_run, 120)
-    assert await delegates(client) == before
-    for component in ("agent", "webhook"):
-        refused = [
-            line
-            for line in (await logs(one, component)).splitlines()
-            if f"flotilla-{component}" in line and " cannot " in line
-        ]
-        assert refused == []
+    # Every process of a cluster is another one afterwards; the workload is the same. First one side is of this commit.
+    for number, cluster in enumerate(OF, 2):
+        await releases.new.apply(fleet, "upgrade", cluster)
+        assert {uid: count for uid, count in (await delegates(fleet)).items() if uid in before} == before
+        await scale(fleet, number)
+        await all_run(fleet, {"default": number + 1, "there": number, "back": number})
+        assert before.items() <= (await delegates(fleet)).items()
+    for cluster in OF:
+        for component in ("agent", "webhook"):
+            assert await refused(fleet, cluster, component) == []
 
+
+async def test_pods_of_either_are_debugged_through_the_other(fleet: Fleet) -> None:
+    for namespace in ("there", "back"):
+        source, _ = PLACES[namespace]
+        pod = (await proxies(fleet.clients[source], namespace))[0]["metadata"]["name"]
+        for command in (("logs", pod), ("exec", pod, "--", "echo", "hello")):
+            await until(functools.partial(says_hello, fleet.sandbox[source], "-n", namespace, *command), 60)
+
+
+async def says_hello(cluster: Cluster, *arguments: str) -> bool:
+    """Whether kubectl does: a node's address follows the leader, which may take a while."""
+    try:
+        return (await kubectl(cluster, *arguments)).strip() == "hello"
+    except SandboxError:
+        return False
+
+
+async def test_a_cluster_leaves(fleet: Fleet) -> None:
+    for namespace in ("there", "back"):
+        source, target = PLACES[namespace]
+        await fleet.clients[source].delete(DEPLOYMENTS, "web", namespace)
+        await fleet.clients[source].delete(TARGETS, target, namespace)
+        await fleet.gone(TARGETS, target, namespace, source=source)
+    await call(fleet, "two", "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--timeout=4m")
+    assert await fleet.clients["two"].list(PODS, NAMESPACE) == []
+
+
+async def test_the_end_comes_when_somebody_says_what_becomes_of_the_pods(fleet: Fleet) -> None:
+    one, client = fleet.sandbox["one"], fleet.clients["one"]
+    before = await delegates(fleet)
+    count = len(before)
     with pytest.raises(helm.Failed, match="job flotilla-uninstall failed"):
-        await call(one, "uninstall", "flotilla", "-n", NAMESPACE)
+        await call(fleet, "one", "uninstall", "flotilla", "-n", NAMESPACE)
     why = await kubectl(one, "-n", NAMESPACE, "logs", "job/flotilla-uninstall")
-    assert "nothing was changed: 4 proxy pods of this cluster" in why
-    assert await all_run()
-    assert await delegates(client) == before
+    assert f"nothing was changed: {count} proxy pods of this cluster" in why
+    await all_run(fleet, {"default": count})
+    assert await delegates(fleet) == before
 
     # After a refusal Helm upgrades no more, unless one rolls back; what was said can be said to the cluster as well.
     await kubectl(
         one, "-n", NAMESPACE, "annotate", "deployment", "flotilla-agent", "multicluster/uninstall-policy=delete"
     )
-    await call(one, "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--timeout=5m")
+    await call(fleet, "one", "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--timeout=5m")
     assert await proxies(client) == []
-    assert await delegates(client) == {}
+    assert await delegates(fleet) == {}
     assert await client.list(CHAPERONS) == []
     assert [node["metadata"]["name"] for node in await client.list(NODES, labels="virtual-kubelet.io/provider")] == []
     assert "finalizers" not in (await client.get(TARGETS, "one", "default"))["metadata"]
@@ -166,6 +257,6 @@ async def test_from_installation_to_the_end(one: Cluster, client: Client) -> Non
         running = [
             pod for pod in pods if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
         ]
-        return len(running) == 4
+        return len(running) == count
 
     await until(at_home, 120)
