@@ -1,0 +1,56 @@
+"""One sandbox for all commands of the documentation, started and ended by the documented commands themselves."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from agent.sandbox import Sandbox, binaries
+from agent.sandbox.objects import REPOSITORY
+from agent.sandbox.progress import Silent
+from tests.docs.pages import DOCS, README, blocks
+from tests.docs.shell import Shell
+
+QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
+FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell]:
+    """Where a reader of the README is after its first steps."""
+    folder = tmp_path_factory.mktemp("docs")
+    shell = Shell(checkout(folder / "flotilla"), await programs(folder / "programs"))
+    try:
+        await shell.run(FIRST_STEPS)
+        yield shell
+        await shell.run(QUICK_START[-1])
+        await shell.run(THE_END)
+        assert not (shell.folder / ".sandbox").exists()
+    finally:
+        await Sandbox(shell.folder / ".sandbox").down()
+
+
+def checkout(folder: Path) -> Path:
+    """What a reader has before them; a sandbox that somebody has in the real one is not touched."""
+    (folder / "hack").mkdir(parents=True)
+    for name in (".venv", "charts", "docs"):
+        (folder / name).symlink_to(REPOSITORY / name)
+    setup = folder / "hack" / "setup"
+    setup.write_text(f'#!/bin/sh\nexec "{REPOSITORY}/hack/setup" "$@"\n')
+    setup.chmod(0o755)
+    return folder
+
+
+async def programs(folder: Path) -> Path:
+    """A folder for PATH with kubectl and helm."""
+    found = await binaries.for_nodes("kwok", Silent())
+    link(folder, kubectl=found.paths["kubectl"], helm=await binaries.helm(Silent()))
+    return folder
+
+
+def link(folder: Path, **programs: str) -> None:
+    """Make a folder of them."""
+    folder.mkdir()
+    for name, path in programs.items():
+        (folder / name).symlink_to(path)

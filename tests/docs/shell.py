@@ -1,0 +1,38 @@
+"""A shell as a reader has it: what one block exports, the next one finds."""
+
+import asyncio
+from pathlib import Path
+
+_SECONDS = 150
+_PASSED = ("KUBEBUILDER_ASSETS", "TMPDIR")
+
+
+class Shell:
+    """Works in `folder`; `programs` comes first in PATH."""
+
+    def __init__(self, folder: Path, programs: Path, **environment: str) -> None:
+        self.folder = folder
+        # Nothing of whoever runs the tests is read or changed.
+        self._environment = {
+            "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(Path.home()),
+        } | environment
+        self._kept = programs / "environment"
+        self._kept.touch()
+
+    async def run(self, commands: str) -> str:
+        """What a block prints. Raises AssertionError with it when one of its commands fails."""
+        script = f". '{self._kept}'\n{commands}\nexport -p > '{self._kept}'\n"
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-e", "-o", "pipefail", "-c", script,
+            cwd=self.folder, env=self._environment, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+        except TimeoutError:
+            process.kill()
+            raise AssertionError(f"not within {_SECONDS} s:\n{commands}") from None
+        text = output.decode()
+        assert process.returncode == 0, f"{commands}\n--- ended with {process.returncode}:\n{text}"
+        return text

@@ -1,0 +1,68 @@
+"""What the code can say: every text in it, as far as it is fixed."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.sandbox.objects import REPOSITORY
+
+PROCESSES = ("agent", "webhook")
+
+
+def modules() -> Iterator[Path]:
+    """Every module that runs in a cluster or in a terminal."""
+    for folder in PROCESSES:
+        yield from (REPOSITORY / folder).rglob("*.py")
+
+
+@functools.cache
+def texts() -> str:
+    """All strings, one after the other; where something is filled in, there is a NUL."""
+    found = []
+    for path in modules():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "\0" for p in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    found += [path.read_text() for path in (REPOSITORY / "charts/flotilla/templates").iterdir()]
+    return "\n".join(found)
+
+
+def verdicts() -> set[str]:
+    """Reasons for which a target is refused for a pod."""
+    return {
+        str(node.args[0].value)
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Verdict"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and str(node.args[0].value)[:1].isupper()
+    }
+
+
+def events() -> set[str]:
+    """Reasons of events that do not say what a condition says already."""
+    found = set()
+    for path in modules():
+        tree = ast.parse(path.read_text())
+        constants = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
+                match node.args:
+                    case [_, _, ast.Constant(value=reason), *_]:
+                        found.add(str(reason))
+                    case [_, _, ast.Name(id=name), *_] if name in constants:
+                        found.add(str(constants[name]))
+    return found

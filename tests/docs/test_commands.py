@@ -1,0 +1,65 @@
+"""Every command of README and documentation is run on the sandbox, or it is known what stands for that."""
+
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from agent.sandbox.objects import REPOSITORY
+from agent.settings import parse as parse_agent
+from hack.benchmarks.__main__ import main as bench
+from tests.docs.pages import PAGES, Block, blocks
+from webhook.settings import parse as parse_webhook
+
+ELSEWHERE = {
+    "demo": "tests/e2e/demo and whoever runs this",
+    "helm": "tests/chart/test_documented.py",
+    "real": "tests/sandbox/realnode",
+    "bench": "below: its arguments",
+    "hand": "below: its arguments",
+}
+"""Marks of blocks that test_on_the_sandbox.py does not run, and what stands for that."""
+
+
+def marked(mark: str) -> Iterator[list[str]]:
+    """Words of every line of such blocks, in all pages."""
+    for block in every():
+        if block.mark == mark:
+            for line in block.text.replace("\\\n", " ").splitlines():
+                if words := shlex.split(line, comments=True):
+                    yield words
+
+
+def every() -> list[Block]:
+    """All blocks with commands."""
+    return [block for page in PAGES for block in blocks(page, "sh")]
+
+
+def test_every_block_is_run_somewhere() -> None:
+    assert {block.mark for block in every()} <= {"", *ELSEWHERE}
+    run_here = {"README.md", "quickstart.md", "concepts.md", "installation.md", "migration.md"}
+    assert {block.page for block in every() if not block.mark} == run_here
+
+
+def test_programs_of_the_repository_are_there() -> None:
+    found = {words[0] for mark in ("demo", "bench") for words in marked(mark)}
+    assert {"hack/demo", "hack/test", "hack/check", "hack/bench"} <= found
+    for program in found:
+        assert (REPOSITORY / program).stat().st_mode & 0o111
+
+
+def test_benchmarks_are_called_as_they_want(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (*marked("bench"), *(words for words in marked("demo") if words[0] == "hack/bench")):
+        with pytest.raises(SystemExit) as ended:
+            bench([*words[1:], "--help"])
+        assert ended.value.code == 0
+    assert "usage: hack/bench" in capsys.readouterr().out
+
+
+def test_processes_understand_the_flags_that_are_given_by_hand() -> None:
+    for _, _, process, *flags in marked("hand"):
+        if process == "agent":
+            assert parse_agent(flags).cluster_name in ("cd", "us")
+        else:
+            given = [flag.replace("ADDRESS", "192.0.2.1") for flag in flags]
+            assert parse_webhook(given, {}).register

@@ -1,0 +1,57 @@
+"""Links lead somewhere, tables that the code says are up to date, manifests are what API servers take."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, RESOURCE_QUOTAS, SOURCES, TARGETS
+from agent.kube.client import Client
+from agent.sandbox.objects import REPOSITORY
+from tests.docs.pages import DOCS, PAGES, anchors, blocks
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_KINDS = {kind.name: kind for kind in (TARGETS, CLUSTER_TARGETS, SOURCES, CLUSTER_SOURCES, RESOURCE_QUOTAS)}
+
+MANIFESTS = [
+    manifest for block in blocks(DOCS / "topologies.md", "yaml") for manifest in yaml.safe_load_all(block.text)
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text()):
+        file, _, anchor = target.partition("#")
+        found = (page.parent / file).resolve() if file else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text()
+    assert {page.name for page in DOCS.glob("*.md") if f"({page.name})" not in index} == {"README.md"}
+
+
+def test_tables_that_the_code_says_already_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, "hack/docs", "--check"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: f"{each['kind']} {each['metadata']['name']}")
+async def test_an_api_server_takes_the_manifests_of_topologies(client: Client, namespace: str, manifest: dict) -> None:
+    kind = _KINDS[manifest["kind"]]
+    assert manifest["apiVersion"] == kind.api_version
+    assert kind.namespaced == ("namespace" in manifest["metadata"])
+    made = {**manifest, "metadata": {**manifest["metadata"], **({"namespace": namespace} if kind.namespaced else {})}}
+    answer = await client.session.request(
+        "POST",
+        kind.path(namespace if kind.namespaced else None),
+        params={"dryRun": "All", "fieldValidation": "Strict"},
+        body=json.dumps(made).encode(),
+    )
+    assert json.loads(answer)["spec"] == manifest["spec"]

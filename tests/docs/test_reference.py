@@ -1,0 +1,99 @@
+"""Tables of keys, conditions, events: what is there is documented, and what is documented is there."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from agent.api import names
+from tests.docs import source
+from tests.docs.pages import DOCS, quoted, section, tables
+
+REFERENCE = DOCS / "reference.md"
+
+NO_KEYS = {
+    "GROUP", "VERSION", "PREFIX", "SHORT_PREFIX", "ENABLED_VALUE", "PROVIDER_VALUE", "SCHEDULER_PROXY",
+    "SCHEDULER_CANDIDATE", "SUMMARY_NAME", "SERVICE_ACCOUNT_MOUNT", "KUBELET_SIGNER", "CLIENT_CA_NAMESPACE",
+    "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "NODE_LEASE_NAMESPACE", "SLICE_MANAGER",
+}  # fmt: skip
+"""Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
+
+_CONSTANT = re.compile(r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|REACHABLE|SERVING)) = "([\w/]+)"$', re.MULTILINE)
+_COMMAND = re.compile(r"^│ ([a-z]+) {2,}\S", re.MULTILINE)
+_SET = re.compile(r'set_condition\(\s*[\w.()"]+,\s*"(\w+)"')
+_ASPECT = re.compile(r'^\s+\("(\w+)", now_is\.', re.MULTILINE)
+
+OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
+
+CONSTANTS = {
+    name: value
+    for name, value in vars(names).items()
+    if name.isupper() and not name.startswith("_") and isinstance(value, str) and name not in NO_KEYS
+}
+KEYS = {value for value in CONSTANTS.values() if "/" in value} | {names.LABEL_ENABLED}
+SUFFIXES = set(CONSTANTS.values()) - KEYS
+
+
+def first_cells(heading: str) -> set[str]:
+    """What is in backticks in the first column of the tables of a section."""
+    return {text for table in tables(section(REFERENCE, heading)) for row in table[1:] for text in quoted(row[0])}
+
+
+def test_every_key_that_users_write_is_documented_and_no_other() -> None:
+    assert first_cells("What users write") == SUFFIXES | {names.LABEL_ENABLED}
+
+
+def test_every_key_that_we_write_is_documented_and_no_other() -> None:
+    text = section(REFERENCE, "What we write")
+    *keys, named = tables(text)
+    shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
+    finalizer = names.PREFIX + "NAMESPACE-NAME"
+    assert shown - {finalizer} == KEYS - {names.LABEL_ENABLED} - OF_KUBERNETES
+    assert all(f"`{key}`" in text for key in OF_KUBERNETES)
+    assert {found for row in named[1:] for found in quoted(row[0])} == {
+        names.SCHEDULER_PROXY,
+        names.SCHEDULER_CANDIDATE,
+        names.LEASE_CONTROLLERS,
+        names.SUMMARY_NAME,
+        "system:node:admiralty",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        (names.SCHEDULING, names.SCHEDULING_MODES),
+        (names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES),
+        (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
+        (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
+        (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),
+    ],
+)
+def test_the_values_of_a_key_are_those_that_the_code_takes(key: str, values: tuple[str, ...]) -> None:
+    rows = [row for table in tables(section(REFERENCE, "What users write")) for row in table if quoted(row[0]) == [key]]
+    assert [quoted(row[2]) for row in rows] == [list(values)]
+
+
+def test_every_condition_is_documented_and_no_other() -> None:
+    text = "\n".join(path.read_text() for path in source.modules())
+    written = set(_CONSTANT.findall(text)) | set(_SET.findall(text)) | set(_ASPECT.findall(text))
+    # "Serving" is a reason; "Approved" is a condition of certificate requests.
+    assert first_cells("Conditions") == (written | {"Ready", "PodScheduled"}) - {"Serving", "Approved"}
+
+
+def test_every_event_is_documented_and_no_other() -> None:
+    assert first_cells("Events") == source.events()
+
+
+def test_every_reason_for_which_a_target_is_refused_has_a_remedy() -> None:
+    waiting = tables(section(DOCS / "troubleshooting.md", "A pod stays Pending"))
+    (table,) = (each for each in waiting if each[0][0] == "reason")
+    assert {row[0] for row in table[1:]} == source.verdicts() | {"none"}
+
+
+def test_every_verb_of_the_command_is_documented_and_no_other() -> None:
+    (table,) = tables((DOCS / "cli.md").read_text())
+    verbs = {quoted(row[0])[0].split()[1] for row in table[1:]}
+    done = subprocess.run([sys.executable, "-m", "agent.cli", "--help"], capture_output=True, text=True, check=True)
+    assert verbs == set(_COMMAND.findall(done.stdout))
