@@ -1,0 +1,34 @@
+"""The commands by which docs/installation.md installs, upgrades and uninstalls the chart."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.api.kinds import CRDS, DEPLOYMENTS
+from agent.kube.client import Client
+from agent.sandbox import Cluster
+from tests.chart.helm import NAMESPACE
+from tests.docs.conftest import checkout, programs
+from tests.docs.pages import DOCS, blocks
+from tests.docs.shell import Shell
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
+    cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    install, upgrade, uninstall = (
+        block.text for block in blocks(DOCS / "installation.md", "sh") if block.mark == "helm"
+    )
+    folder = await programs(tmp_path / "programs")
+    shell = Shell(checkout(tmp_path / "flotilla"), folder, KUBECONFIG=str(cluster.kubeconfig))
+    assert 'deployment "flotilla-agent" successfully rolled out' in await shell.run(install)
+    await shell.run(upgrade)
+    agent = await client.get(DEPLOYMENTS, "flotilla-agent", NAMESPACE)
+    assert "--log-json" in agent["spec"]["template"]["spec"]["containers"][0]["args"]
+    await shell.run(uninstall)
+    assert await client.list(DEPLOYMENTS, NAMESPACE) == []
+    for crd in await client.list(CRDS):
+        if crd["spec"]["group"] == "multicluster.admiralty.io":
+            await client.delete(CRDS, crd["metadata"]["name"])

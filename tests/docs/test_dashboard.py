@@ -1,0 +1,80 @@
+"""A real Prometheus scrapes an agent and a webhook: every query of dashboard and alerts is one that it understands."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import Sandbox
+from tests.chart.prometheus import Prometheus, programs, running
+from tests.chart.test_monitoring import ALERTS, PANELS
+from tests.docs.shell import Shell
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
+
+NOTHING_TO_SHOW = {
+    "Failures": "nothing has failed, and nobody wrote at the same time",
+    "Reservations": "nobody reserves in mode ranked",
+    "Tasks started again": "none has failed",
+    "Requests that failed": "none has",
+    "Watches that ended": "none has",
+}
+"""Panels of what there is only when something has gone wrong."""
+
+_THRESHOLD = re.compile(r" (?:==|>|<) [0-9.]+$")
+_OF_TROUBLE = {"FlotillaReconcileErrors", "FlotillaTaskFails", "FlotillaForbidden", "FlotillaUnauthorized",
+               "FlotillaApiErrors"}  # fmt: skip
+_SCRAPES = 4
+
+POD = """kubectl --context cd apply -f - <<EOF
+apiVersion: v1
+kind: Pod
+metadata:
+  name: NAME
+  annotations: {multicluster.admiralty.io/elect: ""}
+spec:
+  containers: [{name: main, image: nginx, resources: {requests: {cpu: "CPU"}}}]
+EOF
+"""
+
+
+async def test_every_query_is_understood_and_shows_what_there_is(shell: Shell, tmp_path: Path) -> None:
+    await asyncio.to_thread(programs)
+    source = Sandbox.open(shell.folder / ".sandbox")["cd"]
+    jobs = {
+        "flotilla-agent": [f"{source.address}:{source.ports['agent-health']}"],
+        "flotilla-webhook": [f"{source.address}:{source.ports['webhook-health']}"],
+    }
+    async with running(tmp_path, jobs) as prometheus:
+        await scraped(prometheus, 2)
+        await shell.run(POD.replace("NAME", "measured").replace("CPU", "100m"))
+        await shell.run(POD.replace("NAME", "too-big").replace("CPU", "1000"))
+        await shell.run("kubectl --context cd wait pod/measured --for=condition=Ready --timeout=60s")
+        await scraped(prometheus, 2 + _SCRAPES)
+        empty = []
+        for panel in PANELS:
+            for target in panel["targets"]:
+                expression = target["expr"].replace("$job", ".*").replace("$__rate_interval", "1m")
+                if not await prometheus.query(expression):
+                    empty.append(panel["title"])
+        assert set(empty) <= set(NOTHING_TO_SHOW)
+        for name, rule in ALERTS.items():
+            await prometheus.query(rule["expr"])
+            if name not in _OF_TROUBLE and "absent" not in rule["expr"]:
+                assert await prometheus.query(_THRESHOLD.sub("", rule["expr"])), name
+        assert await prometheus.query(ALERTS["FlotillaPodsWait"]["expr"])
+        for name in ("FlotillaNoLeader", "FlotillaNoWebhook", "FlotillaTargetNotReady", "FlotillaWebhookFails"):
+            assert await prometheus.query(ALERTS[name]["expr"]) == [], name
+    await shell.run("kubectl --context cd delete pod measured too-big --wait=false")
+
+
+async def scraped(prometheus: Prometheus, times: int) -> None:
+    """Wait until both processes have been scraped so often."""
+
+    async def enough() -> bool:
+        found = await prometheus.query("count_over_time(up[10m])")
+        return len(found) == 2 and all(int(each["value"][1]) >= times for each in found)
+
+    await until(enough, seconds=30)
