@@ -475,9 +475,8 @@ def test_a_client_certificate_says_the_same() -> None:
     assert found == Credentials("Secret x", NOW, NOW + 7 * DAY, "client certificate")
 
 
-@given(st.text(max_size=40) | st.lists(st.text(max_size=12), min_size=3, max_size=3).map(".".join))
-def test_a_token_of_another_kind_says_nothing(token: str) -> None:
-    assert credentials.token_times(token) == (None, None)
+def test_a_token_that_says_nothing_of_its_end_does_not_end() -> None:
+    assert credentials.read("Secret x", kubeconfig({"token": "opaque"})) == Credentials("Secret x")
 
 
 @given(st.binary(max_size=60))
