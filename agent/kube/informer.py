@@ -9,6 +9,7 @@ import contextlib
 import logging
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -31,6 +32,10 @@ resourceVersion."""
 
 IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
+PACK_SECONDS = 5.0
+_PACKED_AT_ONCE = 50
+_PACK_PAUSE_SECONDS = 0.1
+"""A list of many objects is packed bit by bit, with a tenth of the time at most."""
 _STREAM_SECONDS = (300, 600)
 _SHORT_STREAM_SECONDS = 1.0
 
@@ -78,6 +83,9 @@ class Informer:
         self._reduce = reduce
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
         self._subscribers: list[Subscriber] = []
+        self._fresh: OrderedDict[Key, float] = OrderedDict()
+        """Large objects that are not packed, and when they changed last."""
+        self._packing: asyncio.TimerHandle | None = None
         self._version = ""
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
@@ -210,6 +218,7 @@ class Informer:
         if old is not None and not _newer(obj.version, old.version):
             return
         self.store.put(obj)
+        self._note(obj)
         self._tell(old, obj)
 
     def _remove(self, key: Key, version: str) -> None:
@@ -217,7 +226,33 @@ class Informer:
         old = self.store.get(key)
         if old is not None and not _newer(old.version, version):
             self.store.remove(key)
+            self._fresh.pop(key, None)
             self._tell(old, None)
+
+    def _note(self, obj: Object) -> None:
+        """What has not changed for a while is packed: most objects of a cluster hardly ever change."""
+        if not obj.is_large:
+            return
+        loop = asyncio.get_running_loop()
+        self._fresh[obj.key] = loop.time()
+        self._fresh.move_to_end(obj.key)
+        if self._packing is None:
+            self._packing = loop.call_later(PACK_SECONDS, self._pack)
+
+    def _pack(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(_PACKED_AT_ONCE):
+            key, since = next(iter(self._fresh.items()), (None, 0.0))
+            if key is None or since + PACK_SECONDS > loop.time():
+                break
+            del self._fresh[key]
+            obj = self.store.get(key)
+            if obj is not None:
+                obj.pack()
+        self._packing = None
+        if self._fresh:
+            delay = next(iter(self._fresh.values())) + PACK_SECONDS - loop.time()
+            self._packing = loop.call_later(max(_PACK_PAUSE_SECONDS, delay), self._pack)
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         for subscriber in tuple(self._subscribers):

@@ -11,7 +11,8 @@ from agent.api.roles import SOURCE_ROLE
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
-from agent.kube.store import Key, Object, Owner
+from agent.kube.store import Key, Object
+from agent.kube.typed import Owner
 from agent.kubelet.requests import Unacceptable
 
 _BY_NODE = "node"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from agent.kube.store import Key, Object
 from agent.model.references import references
 
 _DONE = ("Succeeded", "Failed")
+_NOTHING: frozenset[Any] = frozenset()
 _FOLLOW_ACCOUNT = names.FOLLOW_ACCOUNT.encode()
 
 
@@ -34,11 +35,11 @@ class Item(NamedTuple):
         return (self.namespace, self.name)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Pod:
-    """What was last seen of a pod, and what it needs."""
+    """What was last seen of a pod (a hash of it), and what it needs."""
 
-    seen: object = None
+    seen: int | None = None
     read: object = None
     """What `names` were read from: UID and generation of the pod, and whether its service account is among them."""
     names: tuple[tuple[Kind, str], ...] = ()
@@ -99,7 +100,7 @@ class Needs:
         self._forget_expected(pod, key, placed)
         record = self._pods.setdefault(key, _Pod())
         accounts = key[0] in self._with_accounts
-        seen = (pod and _signature(pod), _places(placed), frozenset(self._expected.get(key, ())), accounts)
+        seen = hash((pod and _signature(pod), _places(placed), frozenset(self._expected.get(key, ())), accounts))
         if seen != record.seen:
             record.seen = seen
             self._replace(key, record, frozenset(self._items(key, pod, placed, record)))
@@ -161,7 +162,7 @@ class Needs:
 
     def _replace(self, key: Key, record: _Pod, items: frozenset[Item]) -> None:
         items = frozenset(item for item in items if not self._is_self(item.node))
-        old, record.items = record.items, items
+        old, record.items = record.items, items or _NOTHING
         for item in items - old:
             self._by_item.setdefault(item, set()).add(key)
             self._by_object.setdefault((item.kind, item.key), set()).add(item)

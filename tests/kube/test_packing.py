@@ -1,0 +1,55 @@
+"""Large objects that have not changed for a while take less memory, and are the same."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.api.kinds import PODS
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.informer import PACK_SECONDS, Informer
+from agent.kube.session import Session
+from agent.kube.store import Object
+
+
+def pod(name: str, version: int, **spec: Any) -> bytes:
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": f"{version}"}
+    containers = [{"name": f"c{number}", "image": "registry.example/team/image:1"} for number in range(50)]
+    return msgspec.json.encode({"metadata": metadata, "spec": {"containers": containers, **spec}})
+
+
+def test_a_packed_object_says_the_same_and_is_packed_once() -> None:
+    plain, packed = Object(PODS, pod("web", 1)), Object(PODS, pod("web", 1))
+    assert plain.is_large
+    packed.pack()
+    packed.pack()
+    assert not packed.is_large
+    assert (packed.raw, packed.decode(), packed.annotations) == (plain.raw, plain.decode(), plain.annotations)
+    assert (packed.key, packed.uid, packed.version) == (plain.key, plain.uid, plain.version)
+
+
+def test_packing_a_small_object_changes_nothing() -> None:
+    small = Object(PODS, b'{"metadata":{"name":"a"}}')
+    small.pack()
+    assert (small.is_large, small.raw) == (False, b'{"metadata":{"name":"a"}}')
+
+
+@pytest.mark.looptime
+async def test_what_has_not_changed_for_a_while_is_packed_and_nothing_else() -> None:
+    async with Session(Connection("http://127.0.0.1:1")) as session:
+        informer = Informer(Client(session), PODS)
+        informer.synced.set()
+        for number in range(120):
+            informer.absorb(pod(f"p{number}", number + 1))
+        await asyncio.sleep(PACK_SECONDS - 1)
+        assert all(each.is_large for each in informer.store)
+        informer.absorb(pod("p7", 1000, nodeName="n1"))
+        await asyncio.sleep(2)
+        assert {each.name for each in informer.store if each.is_large} == {"p7"}
+        await asyncio.sleep(PACK_SECONDS)
+        assert not any(each.is_large for each in informer.store)
+        packed = informer.store.get(("default", "p7"))
+        assert packed is not None
+        assert packed.raw == pod("p7", 1000, nodeName="n1")
