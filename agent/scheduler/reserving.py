@@ -116,7 +116,7 @@ class Reserving:
         return tuple(found.values())
 
     async def _take(self, pod: Object, view: room.View, ranking: Ranking, found: list[steps.Step]) -> float | None:
-        again: float | None = None
+        again: float | None = WAITING
         for step in found:
             match step:
                 case steps.Wait(message, seconds):
@@ -127,6 +127,7 @@ class Reserving:
                     self._couriers.run_errand(Send(pod.key, pod.uid, node))
                 case steps.Bind():
                     await self._writes.bind(pod, view.claim, "reserve")
+                    again = None
                 case steps.Claim(node, uid):
                     target = self._targets.by_node(node)
                     if target is None or await self._writes.claim(pod, target, uid) is None:
@@ -134,7 +135,7 @@ class Reserving:
                     self._writes.stopwatch.lap(pod.uid, "reserve")
                     return 0.0
                 case steps.Unclaim():
-                    return 0.0 if await self._unclaim(pod) else None
+                    return 0.0 if await self._unclaim(pod) else WAITING
                 case steps.GiveUp():
                     await self._give_up(pod, step)
                 case _:
