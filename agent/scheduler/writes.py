@@ -42,6 +42,8 @@ class Writes:
         self._world = scene.world
         self._sending: Counter[str] = Counter()
         self._changing: Counter[str] = Counter()
+        self._made: tuple[tuple[str, str, bool], dict[str, Any]] = (("", "", False), {})
+        """The chaperon made last, and of what."""
         self.stopwatch = Stopwatch()
         self.absorbing = False
         """Whether what a store tells right now is the answer to a write of ours, after which the step goes on."""
@@ -98,12 +100,7 @@ class Writes:
         :raises InvalidPod: if the proxy pod cannot be made into one
         :raises Foreign: if another pod's is in the way
         """
-        manifest = make_chaperon(
-            proxy,
-            cluster_name=self._deps.settings.cluster_name,
-            cluster_uid=self._deps.cluster_uid,
-            reserve=reserve,
-        )
+        manifest = self._manifest(proxy, reserve=reserve)
         self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
         try:
             await self._deps.provisions.ensure(proxy, target)
@@ -114,6 +111,14 @@ class Writes:
             target.doubt()
             raise
         self.stopwatch.lap(proxy["metadata"]["uid"], "candidate")
+
+    def _manifest(self, proxy: dict[str, Any], *, reserve: bool) -> dict[str, Any]:
+        """The candidates of a pod are the same in all targets, and are mostly made one after the other."""
+        made_of = (proxy["metadata"]["uid"], proxy["metadata"]["resourceVersion"], reserve)
+        if self._made[0] != made_of:
+            name, uid = self._deps.settings.cluster_name, self._deps.cluster_uid
+            self._made = (made_of, make_chaperon(proxy, cluster_name=name, cluster_uid=uid, reserve=reserve))
+        return self._made[1]
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
         raw = await target.cluster.client.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
