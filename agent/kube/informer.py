@@ -16,6 +16,7 @@ import msgspec
 
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
+from agent.base.memory import TRIMMER
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, from_watch_error
@@ -253,6 +254,8 @@ class Informer:
         if self._fresh:
             delay = next(iter(self._fresh.values())) + PACK_SECONDS - loop.time()
             self._packing = loop.call_later(max(_PACK_PAUSE_SECONDS, delay), self._pack)
+        else:
+            TRIMMER.trim()
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         for subscriber in tuple(self._subscribers):
