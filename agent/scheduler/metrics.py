@@ -1,6 +1,7 @@
 """What the proxy scheduler measures."""
 
 import time
+from collections.abc import Callable
 from typing import Literal
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -56,12 +57,21 @@ class Stopwatch:
 
     def lap(self, uid: str, phase: Phase) -> None:
         """A phase ends; one that the pod has been through already, as by a second candidate, does not count."""
-        now = time.monotonic()
+        self.ending(uid, phase)()
+
+    def ending(self, uid: str, phase: Phase) -> Callable[[], None]:
+        """The same for a phase that may end after the pod is known to need nothing more: call what this returns."""
         number = _ORDER.index(phase)
-        since, before = self._marks.get(uid, (now, number))
-        if before < number:
-            PHASE.labels(phase).observe(now - since)
-            self._marks[uid] = (now, number)
+        mark = self._marks.get(uid)
+
+        def end() -> None:
+            if mark is not None and mark[1] < number:
+                now = time.monotonic()
+                PHASE.labels(phase).observe(now - mark[0])
+                if uid in self._marks:
+                    self._marks[uid] = (now, number)
+
+        return end
 
     def end(self, uid: str) -> None:
         """The pod needs nothing more."""

@@ -202,12 +202,16 @@ class Writes:
             "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
         }
+        ended = self.stopwatch.ending(pod.uid, "bind")
         try:
             await self._client.create_raw(PODS, binding, sub="binding")
         except (NotFound, Conflict):
             return
-        self.bound.add(pod.uid)
-        self.stopwatch.lap(pod.uid, "bind")
+        ended()
+        # The watch may have been faster than the answer.
+        current = self._proxies.store.get(pod.key)
+        if current is not None and current.uid == pod.uid and not current.node_name:
+            self.bound.add(pod.uid)
         ATTEMPTS.labels(mode, "bound").inc()
         regarding = {"apiVersion": PODS.api_version, "kind": PODS.name, "metadata": metadata}
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"

@@ -89,3 +89,14 @@ def test_pods_are_in_flight_until_their_end(watch: Watch) -> None:
     watch.lap("queue", 1.0)
     assert in_flight() == 0
     assert watch.measured("queue") == (0, 0.0)
+
+
+def test_a_phase_counts_that_ends_after_the_pod_is_known_to_need_nothing_more(watch: Watch) -> None:
+    watch.stopwatch.begin("u1")
+    watch.lap("queue", 1.0)
+    bound = watch.stopwatch.ending("u1", "bind")
+    watch.stopwatch.end("u1")
+    watch.time += 2.0
+    bound()
+    assert watch.measured("bind") == (1, 2.0)
+    assert in_flight() == 0
