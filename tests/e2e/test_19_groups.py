@@ -216,9 +216,9 @@ async def test_a_member_that_is_lost_after_the_start_is_replaced_alone(fleet: Fl
     await fleet.source.delete(PODS, pod["metadata"]["name"], namespace)
 
     async def replaced() -> bool:
-        return pod["metadata"]["uid"] not in {each["metadata"]["uid"] for each in await fleet.pods(namespace, "team")}
+        return pod["metadata"]["uid"] not in await fleet.delegates(namespace)
 
-    await fleet.until("the pod has gone", replaced, about=namespace)
+    await fleet.until("its delegate has gone", replaced, about=namespace)
     after = await settled(fleet, namespace, 3)
     assert set(after.values()) == set(before.values())
     assert len(after.keys() & before.keys()) == 2

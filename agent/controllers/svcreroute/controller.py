@@ -71,7 +71,7 @@ class ServiceRerouteRoom(Controller[Key]):
             switched = is_switched(service)
             proxies, again = self._proxies(key, rerouted=_MARK in found.raw)
             others, soon = await self._other_pods(key, selector) if proxies and switched else (False, None)
-            wait = Wait.NOTHING if switched or not proxies else self._wait(key)
+            wait = Wait.NOTHING if switched or not proxies else self._wait(found)
             wanted = decide(View(service, proxies, others, wait))
         except (InvalidService, InvalidPattern) as error:
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
@@ -99,11 +99,11 @@ class ServiceRerouteRoom(Controller[Key]):
         keys = (obj.key for informer in self._coverage.targets for obj in informer.store)
         return any(key[0] in ("", namespace) for key in keys)
 
-    def _wait(self, key: Key) -> Wait:
-        if asyncio.get_running_loop().time() < self._plain_until.get(key, 0.0):
+    def _wait(self, service: Object) -> Wait:
+        if asyncio.get_running_loop().time() < self._plain_until.get(service.key, 0.0):
             return Wait.OTHER_PODS
-        self._plain_until.pop(key, None)
-        return self._coverage.wait(key)
+        self._plain_until.pop(service.key, None)
+        return self._coverage.wait(service)
 
     async def _other_pods(self, key: Key, selector: Selector) -> tuple[bool, float | None]:
         """Whether other pods are selected, looked up when a proxy pod has gone; and in how many seconds to look."""

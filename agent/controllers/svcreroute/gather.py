@@ -5,7 +5,7 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, PODS, TARGETS
 from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
-from agent.kube.store import Key, Object
+from agent.kube.store import Object
 from agent.model import endpoints
 from agent.model.service import Selector, format_selector
 
@@ -31,10 +31,11 @@ class Coverage:
         self.nodes = deps.local.informer(NODES, labels=_VIRTUAL)
         self.targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
 
-    def wait(self, service: Key) -> Wait:
-        """Why the selector cannot be switched yet."""
-        slices = self.slices.store.by_index(BY_SERVICE, f"{service[0]}/{service[1]}")
-        own = [slice.decode() for slice in slices if not endpoints.is_mirror(slice.labels)]
+    def wait(self, service: Object) -> Wait:
+        """Why the selector cannot be switched yet. Slices of a former Service by that name tell nothing of this one."""
+        slices = self.slices.store.by_index(BY_SERVICE, f"{service.namespace}/{service.name}")
+        living = [slice for slice in slices if slice.controller is not None and slice.controller.uid == service.uid]
+        own = [slice.decode() for slice in living if not endpoints.is_mirror(slice.labels)]
         if not own:
             return Wait.SLICES_UNKNOWN
         told: set[str] | None = None
