@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest_asyncio
 
-from agent.api.kinds import CHAPERONS, NODES, PODS
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
 from agent.api.names import finalizer, virtual_node
 from agent.kube.client import Client
 from agent.sandbox.objects import connect
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.peers.conftest import candidate_schedulers, without_agent
-from tests.peers.contract import ALLOWED, MISSING, PROVIDER, RESERVED, condition, proxy_of
+from tests.peers.contract import ALLOWED, MISSING, PARENT_UID, PROVIDER, RESERVED, condition, proxy_of
 from tests.peers.source import Goal, SourcePeer
 from tests.peers.target import TargetPeer
 from tests.peers.writes import while_idle
@@ -92,6 +92,11 @@ async def test_without_reservation_pods_run_and_statuses_are_right(
         assert cluster == "t"
         (owner,) = delegate["metadata"]["ownerReferences"]
         assert (owner["name"], owner["controller"]) == (delegate["metadata"]["name"], True)
+        # With the rights of a Source: what capacity and logs need.
+        assert "cpu" in (await found["t"].client.get(CLUSTER_SUMMARIES, "singleton"))["allocatable"]
+        selector = f"{PARENT_UID}={delegate['metadata']['labels'][PARENT_UID]}"
+        (seen,) = await found["t"].client.list(PODS, namespace, labels=selector)
+        assert seen["metadata"]["uid"] == delegate["metadata"]["uid"]
         patch = {"metadata": {"annotations": {"cni": "10.0.0.1"}}}
         await fleet.clients["t"].patch(PODS, delegate["metadata"]["name"], patch, namespace)
 
@@ -99,7 +104,7 @@ async def test_without_reservation_pods_run_and_statuses_are_right(
             return any("cni" in pod["metadata"]["annotations"] for pod in await fleet.pods(namespace, source="b"))
 
         await fleet.until("the annotation is home", home, about=namespace)
-        assert [each for each in await while_idle(fleet, IDLE_SECONDS) if each.startswith("t ")] == []
+        assert await while_idle(fleet, IDLE_SECONDS) == {}
         for name in ("web", "db"):
             await b.delete(PODS, name, namespace)
         await empty(fleet, namespace)
@@ -140,7 +145,7 @@ async def test_a_reserving_source_does_no_harm_before_there_is_a_candidate_sched
 
         (pod,) = await fleet.until("there is a candidate", candidate, about=namespace)
         assert pod["spec"]["schedulerName"] == "admiralty-candidate"
-        assert [each for each in await while_idle(fleet, IDLE_SECONDS) if each.startswith("t ")] == []
+        assert await while_idle(fleet, IDLE_SECONDS) == {}
         (pod,) = await t.list(PODS, namespace)
         assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
         assert not (await b.get(PODS, "web", namespace))["spec"].get("nodeName")

@@ -14,7 +14,7 @@ from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.peers.conftest import without_agent
-from tests.peers.contract import grant
+from tests.peers.contract import ALLOWED, CANDIDATE, RESERVED, grant
 from tests.peers.target import TargetPeer
 from tests.peers.writes import while_idle
 
@@ -87,6 +87,17 @@ async def test_pods_run_statuses_come_home_and_deletion_empties_both(fleet: Flee
     await fleet.running(namespace, "web", 2)
     await fleet.agree(namespace)
     await fleet.source.delete(DEPLOYMENTS, "web", namespace)
+    await empty(fleet, namespace)
+
+
+async def test_a_pod_in_mode_reserve_is_reserved_allowed_and_runs_in_the_peer(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.create(PODS, manifests.pod("a", annotations={"multicluster/scheduling": "reserve"}), namespace)
+    await fleet.running(namespace, "a", 1)
+    await fleet.agree(namespace)
+    (chaperon,) = await fleet.clients["t"].list(CHAPERONS, namespace)
+    assert chaperon["spec"]["schedulerName"] == CANDIDATE
+    assert {RESERVED, ALLOWED} <= chaperon["metadata"]["annotations"].keys()
+    await fleet.source.delete(PODS, "a", namespace)
     await empty(fleet, namespace)
 
 
