@@ -27,12 +27,14 @@ from agent.api.kinds import (
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NETWORK_POLICIES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_METRICS,
     PODS,
     RESOURCE_QUOTAS,
     ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
@@ -76,6 +78,8 @@ PROPERTIES = "properties of this cluster"
 SOURCE = "rights of other clusters"
 SELF_TARGETS = "this cluster as a target of its own"
 ACCOUNTS_READ = "service accounts of Sources, and those that follow pods"
+BINDINGS_READ = "bindings of Sources, and those that follow pods"
+FOLLOW_RULES = "roles and network policies follow pods"
 FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
 SHARE = "services and ingresses across clusters"
@@ -142,7 +146,8 @@ AGENT = Account(
             *_grants(CLUSTER_SOURCES, "patch", SOURCE, sub="status"),
             *_grants(SERVICE_ACCOUNTS, "create", SOURCE),
             *_grants(SERVICE_ACCOUNTS, "get list watch", ACCOUNTS_READ),
-            *_grants(ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
+            *_grants(ROLE_BINDINGS, "get list watch", BINDINGS_READ),
+            *_grants(ROLE_BINDINGS, "create patch delete", SOURCE),
             *_grants(CLUSTER_ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
             *_grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, CLUSTER_SUMMARY_VIEWER_ROLE)),
             *_grants(CHAPERONS, "create delete", SELF_TARGETS),
@@ -160,6 +165,8 @@ AGENT = Account(
             *_grants(SIGNERS, "approve", KUBELET_APPROVAL, names=(KUBELET_SIGNER,)),
             *_grants(CONFIGMAPS, "get list watch patch", FOLLOW),
             *_grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
+            *_grants(ROLES, "get list watch", FOLLOW_RULES),
+            *_grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
             *_grants(SERVICES, "get list watch patch", SHARE),
             *_grants(SERVICES, "patch", SHARE, sub="status"),
             *_grants(INGRESSES, "get list watch patch", SHARE),

@@ -15,10 +15,13 @@ from agent.api.kinds import (
     EVENTS,
     INGRESSES,
     LEASES,
+    NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_METRICS,
     PODS,
     RESOURCE_QUOTAS,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
@@ -28,6 +31,8 @@ from agent.api.kinds import (
 from agent.api.names import LEASE_CONTROLLERS
 
 SOURCE_ROLE = "multicluster-scheduler-source"
+SOURCE_RULES_ROLE = "multicluster-scheduler-source-rules"
+"""Nobody is bound to it but by a target's administrator."""
 CLUSTER_SUMMARY_VIEWER_ROLE = "multicluster-scheduler-cluster-summary-viewer"
 
 
@@ -55,6 +60,8 @@ FOLLOW_SERVICES = "follow services"
 FOLLOW_INGRESSES = "follow ingresses"
 FOLLOW_CLAIMS = "follow volume claims"
 FOLLOW_ACCOUNTS = "follow service accounts"
+FOLLOW_ROLES = "follow roles and role bindings"
+FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 LOGS = "logs"
@@ -109,6 +116,14 @@ SOURCE: tuple[Grant, ...] = (
     *(Grant(RESOURCE_QUOTAS, verb, QUOTAS) for verb in ("list", "watch")),
 )
 
+_RULES_VERBS = ("get", "list", "watch", "create", "update", "delete")
+
+SOURCE_RULES: tuple[Grant, ...] = (
+    *(Grant(kind, verb, FOLLOW_ROLES) for kind in (ROLES, ROLE_BINDINGS) for verb in _RULES_VERBS),
+    *(Grant(NETWORK_POLICIES, verb, FOLLOW_POLICIES) for verb in _RULES_VERBS),
+)
+"""Rules for others' pods, too: not part of what Sources get."""
+
 CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
     Grant(CLUSTER_SUMMARIES, "get", SUMMARY),
     Grant(CLUSTER_SUMMARIES, "list", SUMMARY),
@@ -128,6 +143,11 @@ def token_renewal(account: str) -> Grant:
 def source_cluster_role() -> dict[str, Any]:
     """ClusterRole that Sources and ClusterSources are bound to: in their namespace, or everywhere."""
     return _cluster_role(SOURCE_ROLE, SOURCE)
+
+
+def source_rules_cluster_role() -> dict[str, Any]:
+    """ClusterRole that an administrator may bind to a source whose Roles and NetworkPolicies are to come along."""
+    return _cluster_role(SOURCE_RULES_ROLE, SOURCE_RULES)
 
 
 def cluster_summary_viewer_role() -> dict[str, Any]:

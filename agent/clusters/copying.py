@@ -80,6 +80,10 @@ class CopyRoom(Controller[Item]):
         """The whole original, None if it is gone."""
         return original.decode()
 
+    def remedy(self, problem: str) -> str:
+        """What to add to a problem that a user is told of."""
+        return ""
+
     def is_everywhere(self, original: Object) -> bool:
         """Whether every target that should have a copy is known to have it."""
         targets = [target for target in self.deps.targets.serving(original.namespace) if not target.is_self]
@@ -186,6 +190,7 @@ class CopyRoom(Controller[Item]):
         return _UNSYNCED_SECONDS
 
     def _tell(self, item: Item, original: Object, target: Target, message: str) -> float:
+        message += self.remedy(message)
         known = self.problems.setdefault(original.key, {})
         if known.get(item[0]) != message:
             known[item[0]] = message

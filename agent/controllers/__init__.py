@@ -13,6 +13,7 @@ from agent.controllers.endpoints.choice import NetworkDriverRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
 from agent.controllers.globalsvc.controller import GlobalServices
 from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
@@ -54,6 +55,9 @@ def build(deps: Deps) -> list[Controller[Any]]:
         FollowRoom(deps),
         ReleaseRoom(deps),
         PermittedRoom(deps),
+        RoleRoom(deps),
+        RoleBindingRoom(deps),
+        NetworkPolicyRoom(deps),
         CleanupRoom(deps),
         # What leads to pods, in every cluster that they may run in.
         NetworkDriverRoom(deps),

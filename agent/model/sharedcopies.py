@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import INGRESSES, SECRETS, SERVICES
+from agent.api.kinds import INGRESSES, ROLE_BINDINGS, SECRETS, SERVICES
 from agent.model import copies
 from agent.model.copies import Raw
+from agent.model.diff import equivalent
 from agent.model.service import selector_of_copy
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -58,13 +59,13 @@ def service(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) ->
     if spec.get("ports"):
         spec["ports"] = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec["ports"]]
     spec["selector"] = selector_of_copy(original)
-    return _marked({**copy, "spec": spec}, marks)
+    return marked({**copy, "spec": spec}, marks)
 
 
 def ingress(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
     """The copy of an Ingress."""
     copy = copies.copy_of(INGRESSES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
-    return _marked(copy, {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"})
+    return marked(copy, {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"})
 
 
 def secret(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
@@ -76,7 +77,7 @@ def secret(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> 
     copy["metadata"]["labels"][names.LABEL_INGRESS_SECRET] = copy["metadata"]["labels"].pop(
         names.LABEL_PARENT_CLUSTER_UID
     )
-    return _marked(copy, {names.ANNOTATION_IS_DELEGATE: ""})
+    return marked(copy, {names.ANNOTATION_IS_DELEGATE: ""})
 
 
 def merged(copy: Mapping[str, Any], wanted: Raw) -> Raw:
@@ -103,6 +104,8 @@ def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
         if "ExternalName" in (old.get("type"), new.get("type")):
             return False
         return bool((old.get("clusterIP") == "None") != (new.get("clusterIP") == "None"))
+    if wanted["kind"] == ROLE_BINDINGS.name:
+        return not equivalent(copy.get("roleRef"), wanted["roleRef"])
     return copies.must_be_replaced(copy, wanted)
 
 
@@ -130,7 +133,7 @@ def _port_key(port: Mapping[str, Any]) -> tuple[int, str]:
     return (port["port"], port.get("protocol") or "TCP")
 
 
-def _marked(copy: Raw, annotations: Mapping[str, str]) -> Raw:
+def marked(copy: Raw, annotations: Mapping[str, str]) -> Raw:
     """With annotations of ours, and a list of all keys that a later revision may take away."""
     metadata = copy["metadata"]
     metadata["annotations"].pop(_LAST_APPLIED, None)

@@ -16,7 +16,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.ownroles import Account, role_objects
-from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
+from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, KubeError
@@ -49,7 +49,7 @@ async def apply_definitions(client: Client) -> None:
     """Put our CRDs and the roles that Sources are bound to in place."""
     for crd in _crds():
         await apply(client, CRDS, crd)
-    for role in (source_cluster_role(), cluster_summary_viewer_role()):
+    for role in (source_cluster_role(), source_rules_cluster_role(), cluster_summary_viewer_role()):
         await apply(client, CLUSTER_ROLES, role)
 
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from agent.api.roles import SOURCE, cluster_summary_viewer_role, source_cluster_role
+from agent.api.roles import SOURCE, cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
 
 
 def granted(role: dict[str, Any]) -> dict[str, set[str]]:
@@ -37,6 +37,13 @@ def test_a_source_gets_exactly_these_verbs() -> None:
     }
 
 
+def test_rules_for_other_pods_are_granted_apart_and_to_nobody_by_default() -> None:
+    apart = granted(source_rules_cluster_role())
+    assert apart.keys() == {"roles", "rolebindings", "networkpolicies"}
+    assert not apart.keys() & granted(source_cluster_role()).keys()
+    assert not {"escalate", "bind"} & {verb for verbs in apart.values() for verb in verbs}
+
+
 def test_a_source_cannot_make_pods_or_touch_the_status_of_chaperons() -> None:
     rules = granted(source_cluster_role())
     assert "create" not in rules["pods"]
@@ -44,7 +51,7 @@ def test_a_source_cannot_make_pods_or_touch_the_status_of_chaperons() -> None:
 
 
 def test_no_rule_has_a_wildcard_and_each_names_its_group() -> None:
-    for role in (source_cluster_role(), cluster_summary_viewer_role()):
+    for role in (source_cluster_role(), source_rules_cluster_role(), cluster_summary_viewer_role()):
         for rule in role["rules"]:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert len(rule["apiGroups"]) == 1

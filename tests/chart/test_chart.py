@@ -10,7 +10,7 @@ import yaml
 
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, UNINSTALL, WEBHOOK, Account, role_objects
-from agent.api.roles import cluster_summary_viewer_role, source_cluster_role
+from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
 from agent.settings import parse as parse_agent
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template
@@ -153,9 +153,11 @@ def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
     plain = template(
         "sourceController.enabled=false", "webhook.checkSecrets=false", "certificates.provider=cert-manager"
     )
-    # Where accounts follow pods they are read all the same.
-    assert "list" in {verb for _, resource, verb, _ in roles_of(plain, "agent")[""] if resource == "serviceaccounts"}
-    assert not {"sources", "clusterroles", "rolebindings"} & {
+    # Where accounts and their rights follow pods they are read all the same.
+    for kind in ("serviceaccounts", "rolebindings"):
+        verbs = {verb for _, resource, verb, _ in roles_of(plain, "agent")[""] if resource == kind}
+        assert verbs == {"get", "list", "watch"}
+    assert not {"sources", "clusterroles", "clusterrolebindings"} & {
         resource for _, resource, *_ in roles_of(plain, "agent")[""]
     }
     webhook = roles_of(plain, "webhook")
@@ -166,7 +168,7 @@ def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
 
 def test_the_roles_of_admiraltys_walkthrough_are_there() -> None:
     objects = template()
-    for role in (source_cluster_role(), cluster_summary_viewer_role()):
+    for role in (source_cluster_role(), source_rules_cluster_role(), cluster_summary_viewer_role()):
         assert of(objects, "ClusterRole", role["metadata"]["name"])["rules"] == role["rules"]
 
 

@@ -1,0 +1,132 @@
+"""Roles and RoleBindings of pods' service accounts: copies in every target, where a namespace or a pod asks for them.
+
+Watches  Roles, RoleBindings and proxy pods here, namespaces that elect, our copies in targets.
+Writes   the copies; a Warning event on an original that cannot be copied.
+Absent target: its copies stay, and are brought in line when it is back.
+A source hands on no rights in a target but those it holds there, unless it may escalate and bind.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import ROLE_BINDINGS, ROLES
+from agent.clusters.copying import Item
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.followrules.room import OptInRoom
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model import rulecopies
+
+Raw = dict[str, Any]
+
+_ROLE = "role"
+_ESCALATION = "not currently held"
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    service_account_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    spec: _Spec
+
+
+_pod_decoder = msgspec.json.Decoder(_Pod)
+
+
+class _RightsRoom(OptInRoom):
+    asked_by = names.FOLLOW_ROLES
+
+    def __init__(self, deps: Deps) -> None:
+        self._bindings = deps.local.informer(ROLE_BINDINGS)
+        self._bindings.store.index(_ROLE, _role_of)
+        super().__init__(deps)
+
+    def remedy(self, problem: str) -> str:
+        """Rights that a source does not hold are another matter than a verb that it lacks."""
+        if _ESCALATION not in problem:
+            return super().remedy(problem)
+        return (
+            "; a source hands on only what it may do there itself: grant its account these rights, or the verbs"
+            " escalate and bind on roles"
+        )
+
+    def binds(self, binding: Object, pod: Object) -> bool:
+        """Whether a RoleBinding gives rights to the service account of a pod."""
+        account = _pod_decoder.decode(pod.raw).spec.service_account_name or "default"
+        return account in rulecopies.accounts(binding.decode())
+
+
+class RoleRoom(_RightsRoom):
+    """Keys are a target's virtual node, namespace and name."""
+
+    name = "followroles"
+    kind = ROLES
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__(deps)
+        self.watch(self._bindings, self._bound)
+
+    def concerns(self, original: Object, pod: Object) -> bool:
+        """Whether a RoleBinding gives it to the pod's service account."""
+        bindings = self._bindings.store.by_index(_ROLE, f"{original.namespace}/{original.name}")
+        return any(self.binds(binding, pod) for binding in bindings)
+
+    def wanted(self, original: Raw) -> Raw:
+        """The copy."""
+        return rulecopies.role(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    def _bound(self, binding: Object) -> Iterable[Item]:
+        role = self.originals.store.get((binding.namespace, rulecopies.role_of(binding.decode())))
+        return self._items(role) if role is not None else ()
+
+
+class RoleBindingRoom(_RightsRoom):
+    """Keys are a target's virtual node, namespace and name."""
+
+    name = "followbindings"
+    kind = ROLE_BINDINGS
+
+    def shared(self, original: Object) -> bool:
+        """Whether it is asked for, and gives rights to a service account of its namespace."""
+        return super().shared(original) and bool(rulecopies.accounts(original.decode()))
+
+    def concerns(self, original: Object, pod: Object) -> bool:
+        """Whether it gives rights to the pod's service account."""
+        return self.binds(original, pod)
+
+    def wanted(self, original: Raw) -> Raw:
+        """The copy."""
+        return rulecopies.binding(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one copy in line, once the Role is there that it refers to: it is refused before."""
+        return None if self._waits(item) else await super().reconcile(item)
+
+    def _waits(self, item: Item) -> bool:
+        target, original = self.deps.targets.by_node(item[0]), self.originals.store.get(item[1:])
+        if target is None or original is None or original.deleting or not self._active or not self.shared(original):
+            return False
+        role = rulecopies.role_of(original.decode())
+        return bool(role) and self._roles_in(target).store.get((original.namespace, role)) is None
+
+    def _roles_in(self, target: Target) -> Informer:
+        return target.informer(ROLES, labels=f"{self.label}={self.deps.cluster_uid}")
+
+    def _attached(self, target: Target) -> None:
+        super()._attached(target)
+        if self._active and not target.is_self:
+            node = target.node_name
+            self.watch(self._roles_in(target), lambda role: self._of(node, role), required=False)
+
+    def _of(self, node: str, role: Object) -> Iterable[Item]:
+        bindings = self._bindings.store.by_index(_ROLE, f"{role.namespace}/{role.name}")
+        return [(node, *binding.key) for binding in bindings]
+
+
+def _role_of(binding: Object) -> list[str]:
+    return [f"{binding.namespace}/{rulecopies.role_of(binding.decode())}"]

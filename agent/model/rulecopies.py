@@ -1,0 +1,85 @@
+"""Copies of Roles, RoleBindings and NetworkPolicies for delegates in a target. Pure.
+
+They are about what the source sends, and nobody else: bindings keep service accounts alone, since users of one cluster
+are not those of another, and policies select no pods but delegates of this source.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from agent.model.copies import Raw, copy_of
+from agent.model.relabel import selector as relabelled
+from agent.model.sharedcopies import marked
+
+_PEERS = (("ingress", "from"), ("egress", "to"))
+
+
+def role(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy of a Role."""
+    return _marked(copy_of(ROLES, original, cluster_name=cluster_name, cluster_uid=cluster_uid))
+
+
+def binding(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy of a RoleBinding: of its subjects, the service accounts of its own namespace."""
+    copy = copy_of(ROLE_BINDINGS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    return _marked({**copy, "subjects": _accounts(original)})
+
+
+def accounts(binding: Mapping[str, Any]) -> set[str]:
+    """Service accounts of its own namespace that a RoleBinding names."""
+    return {each["name"] for each in _accounts(binding)}
+
+
+def role_of(binding: Mapping[str, Any]) -> str:
+    """The Role that a RoleBinding refers to, empty for a ClusterRole: of that, every cluster has its own."""
+    reference = binding.get("roleRef") or {}
+    return str(reference.get("name", "")) if reference.get("kind") == ROLES.name else ""
+
+
+def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
+    """The copy of a NetworkPolicy, whose selectors select delegates as they selected other pods.
+
+    Pods of its own namespace are delegates of this source. Of other namespaces nobody knows (a cluster's DNS, say, is
+    no delegate): such a peer is there twice, as it was and for delegates.
+
+    :raises InvalidPattern: if its annotation no-prefix-label-regexp is no regular expression
+    """
+    copy = copy_of(NETWORK_POLICIES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    regexp = names.annotation(original["metadata"].get("annotations"), names.NO_PREFIX_REGEXP)
+    ours = {names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
+
+    def own(selector: Raw | None) -> Raw:
+        found = relabelled(selector or {}, regexp)
+        return {**found, "matchLabels": {**(found.get("matchLabels") or {}), **ours}}
+
+    def peers(peer: Raw) -> list[Raw]:
+        if "podSelector" not in peer:
+            return [peer]
+        if "namespaceSelector" not in peer:
+            return [{**peer, "podSelector": own(peer["podSelector"])}]
+        elsewhere = {**peer, "podSelector": relabelled(peer["podSelector"], regexp)}
+        return [peer, elsewhere] if elsewhere != peer else [peer]
+
+    spec = {**original["spec"], "podSelector": own(original["spec"].get("podSelector"))}
+    for field, side in _PEERS:
+        if spec.get(field):
+            spec[field] = [
+                {**rule, side: [new for peer in rule[side] for new in peers(peer)]} if rule.get(side) else rule
+                for rule in spec[field]
+            ]
+    return _marked({**copy, "spec": spec})
+
+
+def _accounts(binding: Mapping[str, Any]) -> list[Raw]:
+    namespace = binding["metadata"]["namespace"]
+    return [
+        each
+        for each in binding.get("subjects") or ()
+        if each.get("kind") == SERVICE_ACCOUNTS.name and each.get("namespace", namespace) == namespace
+    ]
+
+
+def _marked(copy: Raw) -> Raw:
+    return marked(copy, {names.ANNOTATION_IS_DELEGATE: ""})
