@@ -11,12 +11,14 @@ from typing import Any, Literal, cast
 from uuid import uuid4
 
 from agent.api import labels, names
+from agent.model import sourceapi
 from agent.model.summary import DETAILS
 from agent.scheduling.extrascore import FORM, ExtraScore, InvalidExtraScore
 from agent.scheduling.scores import STRATEGIES, Strategy, Weights
 
 Mode = Literal["ranked", "reserve"]
 
+_LEAST_TOKEN_SECONDS = 600.0
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -60,6 +62,10 @@ class Settings:
     request_timeout: float = _setting(10.0, "how long a request to an API server may take")
     follow_wait: float = _setting(5.0, "how long a pod waits at most for what it needs to be copied to its target")
     follow_linger: float = _setting(10.0, "how long a copy stays in a target after the last pod that needs it")
+    source_api: str = _setting(
+        "", "HOST:PORT at which pods in targets reach this cluster's API server; empty: their annotation has no effect"
+    )
+    source_api_token: float = _setting(3600.0, "validity of the tokens that they get, renewed in time; 600 or more")
     share_linger: float = _setting(
         10.0, "how long a Service stays rerouted after the last proxy pod that it selects is gone"
     )
@@ -247,6 +253,10 @@ def _check(settings: Settings) -> None:
             raise InvalidSetting(f"{flag}: must be greater than 0")
     if not settings.health_address.rpartition(":")[2].isdigit():
         raise InvalidSetting(f"--health-address: {settings.health_address!r} is not HOST:PORT")
+    if settings.source_api and sourceapi.split(settings.source_api) is None:
+        raise InvalidSetting(f"--source-api: {settings.source_api!r} is not HOST:PORT")
+    if settings.source_api_token < _LEAST_TOKEN_SECONDS:
+        raise InvalidSetting(f"--source-api-token: API servers give no token for less than {_LEAST_TOKEN_SECONDS:g} s")
     if settings.extender_address:
         _check_extender(settings)
 

@@ -79,6 +79,7 @@ SOURCE = "rights of other clusters"
 SELF_TARGETS = "this cluster as a target of its own"
 ACCOUNTS_READ = "service accounts of Sources, and those that follow pods"
 BINDINGS_READ = "bindings of Sources, and those that follow pods"
+SOURCE_API = "pods elsewhere talk to this cluster's API"
 FOLLOW_RULES = "roles and network policies follow pods"
 FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
@@ -165,6 +166,7 @@ AGENT = Account(
             *_grants(SIGNERS, "approve", KUBELET_APPROVAL, names=(KUBELET_SIGNER,)),
             *_grants(CONFIGMAPS, "get list watch patch", FOLLOW),
             *_grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
+            *_grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
             *_grants(ROLES, "get list watch", FOLLOW_RULES),
             *_grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
             *_grants(SERVICES, "get list watch patch", SHARE),

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.model import constraints, downward, parentage
+from agent.model import constraints, downward, parentage, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.pattern import InvalidPattern, compile_pattern
 from agent.model.proxypod import source_pod
@@ -31,11 +31,14 @@ _OF_CHAPERON = frozenset(
 )
 
 
-def chaperon(proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, reserve: bool = False) -> dict[str, Any]:
+def chaperon(
+    proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, reserve: bool = False, source_api: str = ""
+) -> dict[str, Any]:
     """The PodChaperon to create in a target for a proxy pod; the same at every attempt.
 
     :param cluster_name: of the source, may be empty
     :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
+    :param source_api: HOST:PORT of the source's API for a pod that asks for it, empty if there is none
     :param reserve: let the candidate scheduler place the delegate, rather than the scheduler that the pod names
     :raises InvalidPod: if the manifest or an annotation of the proxy pod is unusable
     """
@@ -49,6 +52,9 @@ def chaperon(proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, rese
     }
     regexp = _regexp(annotations)
     strip = names.annotation(annotations, names.USE_CONSTRAINTS) is not None
+    spec = _spec(proxy, source["spec"], labels, regexp, strip=strip, reserve=reserve)
+    if source_api and sourceapi.asks(annotations):
+        spec = sourceapi.pointed(spec, source["spec"], sourceapi.secret_name(metadata), source_api)
     return {
         "apiVersion": CHAPERONS.api_version,
         "kind": CHAPERONS.name,
@@ -64,7 +70,7 @@ def chaperon(proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, rese
                 **parentage.annotations(metadata),
             },
         },
-        "spec": _spec(proxy, source["spec"], labels, regexp, strip=strip, reserve=reserve),
+        "spec": spec,
     }
 
 

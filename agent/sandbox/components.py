@@ -208,10 +208,15 @@ def _agent(context: Context) -> list[str]:
         f"--health-address={address}:{context.port('agent-health')}",
         f"--node-address={address}",
         *extender,
-        # The default port is that of the real node's kubelet.
-        *([f"--kubelet-port={VIRTUAL_KUBELET_PORT}"] if context.cluster.nodes.kind == "real" else []),
+        *(_with_containers(context) if context.cluster.nodes.kind == "real" else []),
         *context.plan.agent_flags,
     ]
+
+
+def _with_containers(context: Context) -> list[str]:
+    """The default port of virtual nodes is that of the real node's kubelet."""
+    server = f"{context.cluster.address}:{context.port('kube-apiserver')}"
+    return [f"--kubelet-port={VIRTUAL_KUBELET_PORT}", f"--source-api={server}"]
 
 
 def extender_address(cluster: ClusterPlan) -> str:

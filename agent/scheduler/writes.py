@@ -42,7 +42,7 @@ class Writes:
         self._world = scene.world
         self._sending: Counter[str] = Counter()
         self._changing: Counter[str] = Counter()
-        self._made: tuple[tuple[str, str, bool], dict[str, Any]] = (("", "", False), {})
+        self._made: tuple[tuple[str, str, bool, str], dict[str, Any]] = (("", "", False, ""), {})
         """The chaperon made last, and of what."""
         self.stopwatch = Stopwatch()
         self.absorbing = False
@@ -100,7 +100,7 @@ class Writes:
         :raises InvalidPod: if the proxy pod cannot be made into one
         :raises Foreign: if another pod's is in the way
         """
-        manifest = self._manifest(proxy, reserve=reserve)
+        manifest = self._manifest(proxy, target, reserve=reserve)
         self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
         try:
             await self._deps.provisions.ensure(proxy, target)
@@ -112,12 +112,16 @@ class Writes:
             raise
         self.stopwatch.lap(proxy["metadata"]["uid"], "candidate")
 
-    def _manifest(self, proxy: dict[str, Any], *, reserve: bool) -> dict[str, Any]:
+    def _manifest(self, proxy: dict[str, Any], target: Target, *, reserve: bool) -> dict[str, Any]:
         """The candidates of a pod are the same in all targets, and are mostly made one after the other."""
-        made_of = (proxy["metadata"]["uid"], proxy["metadata"]["resourceVersion"], reserve)
+        source_api = "" if target.is_self else self._deps.settings.source_api
+        made_of = (proxy["metadata"]["uid"], proxy["metadata"]["resourceVersion"], reserve, source_api)
         if self._made[0] != made_of:
             name, uid = self._deps.settings.cluster_name, self._deps.cluster_uid
-            self._made = (made_of, make_chaperon(proxy, cluster_name=name, cluster_uid=uid, reserve=reserve))
+            self._made = (
+                made_of,
+                make_chaperon(proxy, cluster_name=name, cluster_uid=uid, reserve=reserve, source_api=source_api),
+            )
         return self._made[1]
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agent.api.crds import crds
-from agent.api.ownroles import AGENT, UNINSTALL, WEBHOOK, Account, role_objects
+from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK, Account, role_objects
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
 from agent.settings import parse as parse_agent
 from tests.chart import helm
@@ -144,9 +144,15 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
-    without = {"it registers itself"}
+    without = {"it registers itself", SOURCE_API}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
+
+
+def test_the_agent_may_make_tokens_where_pods_elsewhere_are_to_use_them_and_nowhere_else() -> None:
+    right = ("", "serviceaccounts/token", "create", ())
+    assert right not in roles_of(template(), "agent")[""]
+    assert right in roles_of(template("agent.settings.source-api=10.0.0.1:6443"), "agent")[""]
 
 
 def test_what_is_switched_off_takes_its_verbs_with_it() -> None:

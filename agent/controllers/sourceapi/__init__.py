@@ -1,0 +1,5 @@
+"""Delegates that talk to the API of their source."""
+
+from agent.controllers.sourceapi.controller import SourceApiRoom
+
+__all__ = ["SourceApiRoom"]

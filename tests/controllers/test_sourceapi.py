@@ -1,0 +1,75 @@
+"""Tokens by which delegates talk to the API of their source: two real API servers, and one that answers to a token."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import EVENTS, PODS, SECRETS, Kind
+from agent.controllers.follow import FollowRoom
+from agent.controllers.sourceapi import SourceApiRoom
+from agent.kube.client import Client
+from agent.kube.config import parse
+from agent.kube.session import Session
+from agent.model.sourceapi import secret_name
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import eventually
+from tests.controllers.targets import kubeconfig
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+ASKS = {names.SHORT_PREFIX + names.SOURCE_API: "true"}
+REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+
+
+def content(secret: Raw, name: str) -> str:
+    return base64.b64decode(secret["data"][name]).decode()
+
+
+async def user(pair: Pair, token: str) -> str:
+    """Who the source says that the holder of a token is."""
+    connection = parse(kubeconfig(pair.clusters[0], user={"token": token}).encode(), None)
+    async with Session(connection) as session:
+        review = await Client(session).create(REVIEWS, {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.name})
+        return str(review["status"]["userInfo"]["username"])
+
+
+async def test_a_pod_that_asks_has_a_token_of_its_account_there_before_its_delegate(pair: Pair) -> None:
+    async with pair.at_work(SourceApiRoom, FollowRoom) as target:
+        assert pair.deps is not None
+        plain = await pair.pod("plain")
+        asks = await pair.pod("web", annotations=ASKS)
+        for pod in (plain, asks):
+            await pair.deps.provisions.ensure(pod, target)
+        name = secret_name(asks["metadata"])
+        secret = await pair.there.get(SECRETS, name, pair.namespace)
+        assert await user(pair, content(secret, "token")) == f"system:serviceaccount:{pair.namespace}:default"
+        assert content(secret, "namespace") == pair.namespace
+        authority = await pair.here.get(Kind("", "v1", "configmaps", "ConfigMap"), "kube-root-ca.crt", pair.namespace)
+        assert content(secret, "ca.crt") == authority["data"]["ca.crt"]
+        assert await pair.no_copy(SECRETS, secret_name(plain["metadata"]))
+
+        soon = {"metadata": {"annotations": {names.ANNOTATION_TOKEN_EXPIRES: "2020-01-01T00:00:00Z"}}}
+        await pair.there.patch(SECRETS, name, soon, pair.namespace)
+        await pair.copy(SECRETS, name, lambda found: found["data"]["token"] != secret["data"]["token"])
+        await pair.end("web")
+        await pair.gone(SECRETS, name)
+
+
+async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair) -> None:
+    async with pair.at_work(SourceApiRoom) as target:
+        assert pair.deps is not None
+        pod = await pair.here.get(PODS, (await pair.pod("later"))["metadata"]["name"], pair.namespace)
+        name = secret_name(pod["metadata"])
+        await pair.there.create(SECRETS, {"metadata": {"name": name}, "stringData": {"a": "b"}}, pair.namespace)
+        await pair.here.patch(PODS, "later", {"metadata": {"annotations": ASKS}}, pair.namespace)
+
+        async def told() -> bool:
+            events = await pair.here.list(EVENTS, pair.namespace, fields="reason=SourceApiBlocked")
+            return any("not ours" in each["message"] and name in each["message"] for each in events)
+
+        await eventually(told)
+        await pair.deps.provisions.ensure(await pair.here.get(PODS, "later", pair.namespace), target)
+        assert content(await pair.there.get(SECRETS, name, pair.namespace), "a") == "b"
