@@ -3,21 +3,32 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.api.kinds import PODS
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
 from agent.cli.fleet.asking import Connections, ask_all, connections
 from agent.cli.fleet.lines import TargetLine, target_lines, unplaced
-from agent.cli.fleet.reading import Source, agent_notes, read_fleet, source
+from agent.cli.fleet.reading import PROXIES, Source, agent_notes, read_fleet, source
 from agent.cli.fleet.words import NOTHING, cores, milliseconds, size
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish, told
 from agent.cli.output import Table, as_table
 from agent.kube.errors import KubeError
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.runtime.informers import Informers
+from agent.runtime.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_FIRST_SECONDS = 3.0
+"""Who may list pods and not watch them has them listed at every look."""
 
 
 def top(
@@ -51,9 +62,11 @@ def top(
             show.show(found, output, table(found.lines), empty="no targets: see `flotilla join`")
 
 
-async def look(where: Source, to: Connections | None, now: datetime) -> show.Found:
+async def look(
+    where: Source, to: Connections | None, now: datetime, proxies: Iterable[Object] | None = None
+) -> show.Found:
     """Targets, and as a note how many pods are without one. Raises Failed, KubeError."""
-    fleet = await read_fleet(where.client, where.namespace)
+    fleet = await read_fleet(where.client, where.namespace, proxies)
     answers = await ask_all(to, fleet.targets) if to is not None else {}
     lines = target_lines(fleet, answers)
     notes = [*fleet.notes, *await agent_notes(where.client, now)]
@@ -84,21 +97,32 @@ def table(lines: Sequence[TargetLine]) -> Table:
 
 
 async def _watch(where: Source, to: Connections | None, interval: float) -> None:
-    from rich.console import Console, Group
+    from rich.console import Console
     from rich.live import Live
+
+    async with Supervisor("top") as supervisor:
+        # Listed once and then watched: of all that is shown, pods are what there may be very many of.
+        pods = Informers(where.client, supervisor).get(PODS, fields=PROXIES)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(pods.synced.wait(), _FIRST_SECONDS)
+        with Live(console=Console(), screen=True, auto_refresh=False) as screen:
+            await _refresh(where, to, interval, pods, screen)
+
+
+async def _refresh(where: Source, to: Connections | None, interval: float, pods: Informer, screen: "Live") -> None:
+    from rich.console import Group
     from rich.text import Text
 
-    with Live(console=Console(), screen=True, auto_refresh=False) as screen:
-        last = show.Found("targets", [])
-        while True:
-            now = SystemClock().now()
-            heading = f"{now:%H:%M:%S} UTC, every {interval:g} s; Ctrl-C ends"
-            try:
-                last = await look(where, to, now)
-            except KubeError as error:
-                # What was seen last stays on the screen.
-                heading += f"; {told(error)}"
-            columns = Text(as_table(table(last.lines), terminal=False), no_wrap=True, overflow="ellipsis")
-            notes = [Text(f"Note: {note}") for note in last.notes]
-            screen.update(Group(Text(heading), Text(), columns, Text(), *notes), refresh=True)
-            await asyncio.sleep(interval)
+    last = show.Found("targets", [])
+    while True:
+        now = SystemClock().now()
+        heading = f"{now:%H:%M:%S} UTC, every {interval:g} s; Ctrl-C ends"
+        try:
+            last = await look(where, to, now, pods.store if pods.synced.is_set() else None)
+        except KubeError as error:
+            # What was seen last stays on the screen.
+            heading += f"; {told(error)}"
+        columns = Text(as_table(table(last.lines), terminal=False), no_wrap=True, overflow="ellipsis")
+        notes = [Text(f"Note: {note}") for note in last.notes]
+        screen.update(Group(Text(heading), Text(), columns, Text(), *notes), refresh=True)
+        await asyncio.sleep(interval)

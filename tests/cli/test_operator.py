@@ -5,7 +5,9 @@ import base64
 import contextlib
 import json
 import os
+import pty
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -146,6 +148,40 @@ async def test_top_prints_once_where_there_is_no_terminal(operator: Operator) ->
     assert (code, errors) == (0, "")
     assert [line.split()[0] for line in output.splitlines()] == ["TARGET", "cd", "us"]
     assert "Connected" in output
+
+
+async def test_top_on_a_terminal_looks_again_and_again_until_ctrl_c(fleet: Fleet, operator: Operator) -> None:
+    terminal, end = pty.openpty()
+    os.set_blocking(terminal, False)
+    words = ("top", "--interval", "0.5", "--kubeconfig", str(operator.kubeconfig))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agent.cli", *words),
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "30"},
+    )
+    os.close(end)
+    shown = b""
+
+    async def looked_twice() -> bool:
+        nonlocal shown
+        with contextlib.suppress(BlockingIOError):
+            shown += os.read(terminal, 65536)
+        return shown.count(b"Ctrl-C ends") > 1 and shown.count(b"Connected") > 1
+
+    try:
+        await fleet.until("top has looked twice", looked_twice)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):
+            # What it still writes must not hold it up.
+            while process.returncode is None:
+                await asyncio.sleep(0.05)
+                with contextlib.suppress(BlockingIOError):
+                    os.read(terminal, 65536)
+        assert await process.wait() == 0
+    finally:
+        os.close(terminal)
 
 
 async def test_versions_are_told_of_every_cluster(operator: Operator) -> None:

@@ -53,8 +53,11 @@ async def source(
         yield Source(client, None if everywhere else namespace or connection.namespace)
 
 
-async def read_fleet(client: Client, namespace: str | None) -> Fleet:
-    """What serves a namespace, or everything (None); proxy pods of all namespaces. Raises Failed, KubeError."""
+async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> Fleet:
+    """What serves a namespace, or everything (None); proxy pods of all namespaces. Raises Failed, KubeError.
+
+    :param known: the proxy pods, where something keeps them up to date already
+    """
     notes: list[str] = []
     targets = await read_targets(client, namespace, notes)
     nodes: dict[str, Object] = {}
@@ -62,7 +65,7 @@ async def read_fleet(client: Client, namespace: str | None) -> Fleet:
         nodes = await read_nodes(client)
     except Forbidden as error:
         notes.append(f"room and size of targets are left out: {error}")
-    proxies = await read_proxies(client, namespace, notes)
+    proxies = tuple(known) if known is not None else await read_proxies(client, namespace, notes)
     return Fleet(tuple(targets), nodes, proxies, notes)
 
 
