@@ -17,11 +17,16 @@ def modules() -> Iterator[Path]:
 
 
 @functools.cache
+def trees() -> list[ast.Module]:
+    """The same, parsed."""
+    return [ast.parse(path.read_text()) for path in modules()]
+
+
+@functools.cache
 def texts() -> str:
     """All strings, one after the other; where something is filled in, there is a NUL."""
     found = []
-    for path in modules():
-        tree = ast.parse(path.read_text())
+    for tree in trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "\0" for p in node.values))
@@ -35,8 +40,8 @@ def verdicts() -> set[str]:
     """Reasons for which a target is refused for a pod."""
     return {
         str(node.args[0].value)
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for tree in trees()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "Verdict"
@@ -49,8 +54,7 @@ def verdicts() -> set[str]:
 def events() -> set[str]:
     """Reasons of events that do not say what a condition says already."""
     found = set()
-    for path in modules():
-        tree = ast.parse(path.read_text())
+    for tree in trees():
         constants = {
             target.id: node.value.value
             for node in tree.body
