@@ -2,27 +2,33 @@
 
 import asyncio
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import pty
 import shutil
-import struct
-import termios
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CLUSTER_ROLES, PODS
-from agent.api.names import PREFIX, virtual_node
+from agent.api.kinds import CLUSTER_ROLES, NODES, PODS
+from agent.api.names import virtual_node
 from agent.api.roles import SOURCE_ROLE, source_cluster_role
 from agent.sandbox import Sandbox
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.debugging import (
+    IMAGE,
+    Kubectl,
+    another_agent,
+    is_ready,
+    md5,
+    page,
+    terminal,
+    until_forwarded,
+    web,
+)
 from tests.e2e.fleet import Fleet
 from tests.runtime.test_health import free_port
 from tests.sandbox.realnode.conftest import why_not
@@ -30,43 +36,7 @@ from tests.sandbox.realnode.conftest import why_not
 pytestmark = [pytest.mark.realnodes]
 
 Raw = dict[str, Any]
-IMAGE = "flotilla.local/busybox:1"
-SCRIPT = """
-i=0; while [ $i -lt 20 ]; do echo line $i; i=$((i+1)); done
-mkdir /www; echo hello > /www/index.html; httpd -p 8080 -h /www; httpd -p 8081 -h /www
-while read x; do echo got $x; done
-exec sleep 100000
-"""
-RESTARTED = 'if [ -e /data/once ]; then exec sleep 100000; fi; touch /data/once; echo "the first time"; exit 1'
 FILE_BYTES = 100 << 20
-
-
-@dataclass(frozen=True)
-class Kubectl:
-    """One kubectl, in one namespace of the source."""
-
-    program: str
-    kubeconfig: Path
-    namespace: str
-
-    def command(self, *arguments: str) -> tuple[str, ...]:
-        return (self.program, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *arguments)
-
-    async def start(self, *arguments: str, **options: Any) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
-        options = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
-        return await asyncio.create_subprocess_exec(*self.command(*arguments), **options)
-
-    async def run(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        """Exit code, output and errors."""
-        process = await self.start(*arguments)
-        output, errors = await process.communicate(stdin)
-        return process.returncode or 0, output.decode(), errors.decode()
-
-    async def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
-        code, output, errors = await self.run(*arguments, stdin=stdin)
-        assert code == 0, errors
-        return output
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -88,44 +58,21 @@ async def place(real: Fleet) -> AsyncIterator[str]:
         yield name
 
 
+@pytest.fixture
+def one(real: Fleet, place: str) -> Kubectl:
+    """The sandbox's kubectl, of the version of its API servers."""
+    return Kubectl(real.sandbox.plan.programs["kubectl"], real.sandbox["cd"].kubeconfig, place)
+
+
 @pytest.fixture(params=["of the sandbox", "of the machine"])
-def kubectl(request: pytest.FixtureRequest, real: Fleet, place: str) -> Kubectl:
-    program = real.sandbox.plan.programs["kubectl"]
-    if request.param == "of the machine":
-        other = shutil.which("kubectl")
-        if other is None or os.path.samefile(other, program):
-            pytest.skip("the machine has no kubectl of its own")
-        program = other
-    return Kubectl(program, real.sandbox["cd"].kubeconfig, place)
-
-
-def web() -> Raw:
-    common = {"image": IMAGE, "imagePullPolicy": "Never", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-
-    def container(name: str, script: str, **more: Any) -> Raw:
-        return {"name": name, "command": ["sh", "-c", script], **common, **more}
-
-    ready = {"httpGet": {"port": 8081, "path": "/"}, "periodSeconds": 1}
-    return {
-        "metadata": {"name": "web", "annotations": {PREFIX + "elect": ""}},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "volumes": [{"name": "data", "emptyDir": {}}],
-            "initContainers": [container("init", "echo prepared")],
-            "containers": [
-                container("web", SCRIPT, stdin=True, readinessProbe=ready),
-                container("side", "while true; do date; sleep 1; done"),
-                container("restarted", RESTARTED),
-            ],
-        },
-    }
-
-
-async def is_ready(fleet: Fleet, namespace: str) -> bool:
-    status = (await fleet.source.get(PODS, "web", namespace))["status"]
-    statuses = status.get("containerStatuses") or ()
-    restarted = any(each["name"] == "restarted" and each["restartCount"] for each in statuses)
-    return restarted and len(statuses) == 3 and all(each["ready"] for each in statuses)
+def kubectl(request: pytest.FixtureRequest, one: Kubectl) -> Kubectl:
+    """One after the other; the machine's may be of an older version."""
+    if request.param == "of the sandbox":
+        return one
+    other = shutil.which("kubectl")
+    if other is None or os.path.samefile(other, one.program):
+        pytest.skip("the machine has no kubectl of its own")
+    return replace(one, program=other)
 
 
 async def test_logs_with_every_option(kubectl: Kubectl) -> None:
@@ -166,49 +113,25 @@ async def test_exec_has_streams_and_exit_codes(kubectl: Kubectl) -> None:
 
 
 async def test_a_terminal_follows_the_size_of_its_window(kubectl: Kubectl) -> None:
-    ours, theirs = pty.openpty()
+    async with terminal(kubectl, "exec", "-it", "web", "-c", "side", "--", "sh") as process, asyncio.timeout(20):
+        assert await process.wait() == 5
+
+
+async def test_clients_that_speak_spdy_are_served(one: Kubectl) -> None:
+    names = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
+    old = replace(one, variables=tuple((name, "false") for name in names))
+    script = "cat; exit 7"
+    code, output, _ = await old.run("exec", "-i", "web", "-c", "side", "--", "sh", "-c", script, stdin=b"in")
+    assert (code, output) == (7, "in")
+    port = free_port()
+    process = await old.start("port-forward", "pod/web", f"{port}:8080")
     try:
-        resize(ours, 30, 90)
-        # Its own session, so that the terminal is its own and tells it of a new size.
-        shell = ("exec", "-it", "web", "-c", "side", "--", "sh")
-        process = await kubectl.start(*shell, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=own_terminal)
-        os.close(theirs)
-        reader = await reading(ours)
-        for rows, columns in ((30, 90), (41, 120)):
-            resize(ours, rows, columns)
-            await until_size(ours, reader, f"{rows} {columns}")
-        os.write(ours, b"exit 5\n")
-        async with asyncio.timeout(20):
-            assert await process.wait() == 5
+        async with asyncio.timeout(30):
+            await until_forwarded(process, 1)
+            assert (await page(port)).endswith(b"hello\n")
     finally:
-        os.close(ours)
-
-
-def own_terminal() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def resize(terminal: int, rows: int, columns: int) -> None:
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-async def reading(terminal: int) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
-    pipe = os.fdopen(os.dup(terminal), "rb", buffering=0)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    return reader
-
-
-async def until_size(terminal: int, reader: asyncio.StreamReader, wanted: str) -> None:
-    seen = b""
-    async with asyncio.timeout(30):
-        while wanted.encode() not in seen:
-            os.write(terminal, b"stty size\n")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    while wanted.encode() not in seen:
-                        seen += await reader.read(1000)
+        process.kill()
+        await process.communicate()
 
 
 async def test_attach_talks_to_the_process_of_the_container(kubectl: Kubectl) -> None:
@@ -240,24 +163,6 @@ async def test_ports_are_forwarded_for_many_connections(kubectl: Kubectl) -> Non
         await process.communicate()
 
 
-async def until_forwarded(process: asyncio.subprocess.Process, count: int) -> None:
-    assert process.stdout is not None
-    found = 0
-    while found < count:
-        line = await process.stdout.readline()
-        assert line
-        found += b"127.0.0.1" in line
-
-
-async def page(port: int) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET / HTTP/1.0\r\n\r\n")
-    found = await reader.read()
-    writer.close()
-    await writer.wait_closed()
-    return found
-
-
 async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path) -> None:
     data = os.urandom(1 << 20) * (FILE_BYTES >> 20)
     sent, received = tmp_path / "sent", tmp_path / "received"
@@ -269,8 +174,26 @@ async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path
     await kubectl("exec", "web", "-c", "side", "--", "rm", "/tmp/file")
 
 
-def md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+async def test_a_container_to_debug_it_with_takes_commands_and_tells_how_it_ended(one: Kubectl, real: Fleet) -> None:
+    script = "echo started; while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 5"
+    await one("debug", "web", f"--image={IMAGE}", "-c", "helper", "--", "sh", "-c", script)
+
+    async def state(wanted: str) -> Raw | None:
+        statuses = (await real.source.get(PODS, "web", one.namespace))["status"].get("ephemeralContainerStatuses") or ()
+        return next((each["state"].get(wanted) for each in statuses if each["name"] == "helper"), None)
+
+    await real.until("it runs", lambda: state("running"), about=one.namespace)
+    assert await one("logs", "web", "-c", "helper") == "started\n"
+    assert await one("exec", "web", "-c", "helper", "--", "echo", "inside") == "inside\n"
+    await one("exec", "web", "-c", "helper", "--", "touch", "/tmp/end")
+    ended = await real.until("it has ended", lambda: state("terminated"), about=one.namespace)
+    assert ended["exitCode"] == 5
+
+
+async def test_a_container_to_debug_it_with_may_have_a_terminal(one: Kubectl) -> None:
+    arguments = ("-it", "web", f"--image={IMAGE}", "-c", "shell", "--", "sh")
+    async with terminal(one, "debug", *arguments) as process, asyncio.timeout(20):
+        await process.wait()
 
 
 async def test_a_client_that_is_killed_ends_what_it_ran(kubectl: Kubectl, real: Fleet) -> None:
@@ -348,11 +271,24 @@ async def test_a_target_that_is_away_is_named(kubectl: Kubectl, real: Fleet) -> 
     await real.until("exec works again", back)
 
 
-async def test_another_leader_takes_over_with_its_own_certificate(kubectl: Kubectl, real: Fleet) -> None:
-    await real.sandbox.kill("cd", "agent")
-    await real.sandbox.start("cd", "agent")
+async def test_another_replica_takes_over_with_an_address_and_a_certificate_of_its_own(
+    one: Kubectl, real: Fleet, place: str
+) -> None:
+    async def where() -> str:
+        status = (await real.source.get(NODES, virtual_node(place, "us")))["status"]
+        return next(each["address"] for each in status["addresses"] if each["type"] == "InternalIP")
+
+    async def follows(address: str) -> bool:
+        return await where() == address
 
     async def works() -> bool:
-        return (await kubectl.run("logs", "web", "-c", "side", "--tail=1"))[0] == 0
+        logs = await one.run("logs", "web", "-c", "side", "--tail=1")
+        return logs[0] == 0 and (await one.run("exec", "web", "-c", "side", "--", "true"))[0] == 0
 
-    await real.until("logs work again", works)
+    first = await where()
+    async with another_agent(real, "cd") as second:
+        await real.sandbox.kill("cd", "agent")
+        await real.until("the node has the address of who leads", lambda: follows(second))
+        await real.until("logs and exec work again", works)
+    await real.until("the node has the address of who leads", lambda: follows(first))
+    await real.until("logs and exec work again", works)

@@ -1,0 +1,193 @@
+"""kubectl against the source of a fleet with real nodes, and the pod that it debugs."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.api.kinds import PODS
+from agent.api.names import PREFIX
+from agent.sandbox import faults, process
+from agent.sandbox.objects import REPOSITORY
+from tests.e2e.fleet import Fleet
+
+Raw = dict[str, Any]
+
+IMAGE = "flotilla.local/busybox:1"
+SCRIPT = """
+i=0; while [ $i -lt 20 ]; do echo line $i; i=$((i+1)); done
+mkdir /www; echo hello > /www/index.html; httpd -p 8080 -h /www; httpd -p 8081 -h /www
+while read x; do echo got $x; done
+exec sleep 100000
+"""
+RESTARTED = 'if [ -e /data/once ]; then exec sleep 100000; fi; touch /data/once; echo "the first time"; exit 1'
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """One kubectl, in one namespace of the source."""
+
+    program: str
+    kubeconfig: Path
+    namespace: str
+    variables: tuple[tuple[str, str], ...] = ()
+    """Of its environment."""
+
+    def command(self, *arguments: str) -> tuple[str, ...]:
+        return (self.program, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *arguments)
+
+    async def start(self, *arguments: str, **options: Any) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        environment = {**os.environ, **dict(self.variables)}
+        options = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "env": environment, **options}
+        return await asyncio.create_subprocess_exec(*self.command(*arguments), **options)
+
+    async def run(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        """Exit code, output and errors."""
+        process = await self.start(*arguments)
+        output, errors = await process.communicate(stdin)
+        return process.returncode or 0, output.decode(), errors.decode()
+
+    async def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
+        code, output, errors = await self.run(*arguments, stdin=stdin)
+        assert code == 0, errors
+        return output
+
+
+def web() -> Raw:
+    common = {"image": IMAGE, "imagePullPolicy": "Never", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+
+    def container(name: str, script: str, **more: Any) -> Raw:
+        return {"name": name, "command": ["sh", "-c", script], **common, **more}
+
+    ready = {"httpGet": {"port": 8081, "path": "/"}, "periodSeconds": 1}
+    return {
+        "metadata": {"name": "web", "annotations": {PREFIX + "elect": ""}},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "initContainers": [container("init", "echo prepared")],
+            "containers": [
+                container("web", SCRIPT, stdin=True, readinessProbe=ready),
+                container("side", "while true; do date; sleep 1; done"),
+                container("restarted", RESTARTED),
+            ],
+        },
+    }
+
+
+async def is_ready(fleet: Fleet, namespace: str) -> bool:
+    status = (await fleet.source.get(PODS, "web", namespace))["status"]
+    statuses = status.get("containerStatuses") or ()
+    restarted = any(each["name"] == "restarted" and each["restartCount"] for each in statuses)
+    return restarted and len(statuses) == 3 and all(each["ready"] for each in statuses)
+
+
+@contextlib.asynccontextmanager
+async def terminal(kubectl: Kubectl, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """kubectl at a terminal whose window changes its size, of which whatever it runs learns; `sh` has to be that."""
+    ours, theirs = pty.openpty()
+    try:
+        resize(ours, 30, 90)
+        # Its own session, so that the terminal is its own and tells it of a new size.
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        process = await kubectl.start(*arguments, **streams, preexec_fn=own_terminal)
+        os.close(theirs)
+        reader = await reading(ours)
+        for rows, columns in ((30, 90), (41, 120)):
+            resize(ours, rows, columns)
+            await until_size(ours, reader, f"{rows} {columns}")
+        os.write(ours, b"exit 5\n")
+        yield process
+    finally:
+        os.close(ours)
+
+
+def own_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def resize(terminal: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def reading(terminal: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(os.dup(terminal), "rb", buffering=0)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader
+
+
+async def until_size(terminal: int, reader: asyncio.StreamReader, wanted: str) -> None:
+    seen = b""
+    async with asyncio.timeout(30):
+        while wanted.encode() not in seen:
+            os.write(terminal, b"stty size\n")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    while wanted.encode() not in seen:
+                        seen += await reader.read(1000)
+
+
+async def until_forwarded(process: asyncio.subprocess.Process, count: int) -> None:
+    assert process.stdout is not None
+    found = 0
+    while found < count:
+        line = await process.stdout.readline()
+        assert line
+        found += b"127.0.0.1" in line
+
+
+async def page(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+    found = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return found
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def command_line(pid: int | None) -> list[str]:
+    """With which a process was started."""
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+
+
+@contextlib.asynccontextmanager
+async def another_agent(fleet: Fleet, cluster: str) -> AsyncIterator[str]:
+    """A second replica of a cluster's agent, with an address of its own as another pod would have; yields the address.
+
+    The first one is started again at the end, should it have been killed, and takes over.
+    """
+    each = fleet.sandbox[cluster]
+    plan, first = each.runner.cluster, each.pid("agent")
+    address = each.address.rpartition(".")[0] + ".250"
+    command = [part.replace(each.address, address) for part in command_line(first)]
+    await faults.inside(plan, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+    pid = process.start(
+        command,
+        process.environment(os.environ, each.runner.mark("agent-2"), str(REPOSITORY)),
+        log=each.directory / "agent-2.log",
+        pid_file=each.directory / "agent-2.pid",
+        namespace=plan.namespace,
+    )
+    try:
+        yield address
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        await process.wait_gone([pid], 10)
+        await fleet.sandbox.start(cluster, "agent")
+        await faults.inside(plan, "ip", "address", "delete", f"{address}/24", "dev", "eth0")
