@@ -11,8 +11,12 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from agent.api.names import PREFIX, USE_CONSTRAINTS
-from agent.sandbox import Sandbox
+from agent.api.names import PREFIX, SERVICE_ACCOUNT_MOUNT, SHORT_PREFIX, SOURCE_API, USE_CONSTRAINTS
+from agent.kube.client import Client
+from agent.kube.config import parse
+from agent.kube.errors import Forbidden
+from agent.kube.session import Session
+from agent.sandbox import Sandbox, kubeconfig
 from tests.e2e import shared
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.fleet import Fleet
@@ -26,6 +30,7 @@ Raw = dict[str, Any]
 IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
 REPLICAS = 4
 CLIENT = "client"
+FILES = ("token", "ca.crt", "namespace")
 SERVE = "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"
 ASK = """
 one() { answer=$(timeout 5 wget -qO- http://ADDRESS/ 2>&1) && echo "ok $answer" || echo "failed $(date +%T): $answer"; }
@@ -221,6 +226,31 @@ async def test_the_loss_of_one_targets_pods_loses_no_request(real: Fleet, place:
     await shared.known_everywhere(real, place, "web", REPLICAS)
     await answered_by(real, place, named(pods))
     await none_failed(real, place)
+
+
+async def test_a_pod_that_asks_talks_to_the_api_of_its_source(real: Fleet, place: str) -> None:
+    marks = {ELECT: "", SHORT_PREFIX + SOURCE_API: "true"}
+    container = {"name": "main", **IMAGE, "command": ["sleep", "100000"]}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    await real.source.create(PODS, {"metadata": {"name": "robot", "annotations": marks}, "spec": spec}, place)
+    robot = await real.until("the pod runs", lambda: running(real, place, "robot"), about=place)
+    assert robot["spec"]["nodeName"].startswith("admiralty-")
+    host, port = (await inside(real, place, "robot", "echo $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT")).split()
+    server = f"https://{host}:{port}"
+    assert server == real.sandbox["cd"].server
+    await inside(real, place, "robot", f"nc -w 2 {host} {port} </dev/null")
+    files = {name: await inside(real, place, "robot", f"cat {SERVICE_ACCOUNT_MOUNT}/{name}") for name in FILES}
+    assert files["namespace"] == place
+    text = kubeconfig.render("cd", server, files["ca.crt"].encode(), token=files["token"])
+    async with Session(parse(text.encode(), None)) as session:
+        with pytest.raises(Forbidden, match=f"system:serviceaccount:{place}:default"):
+            await Client(session).list(SECRETS, place)
+
+
+async def running(fleet: Fleet, namespace: str, name: str) -> Raw:
+    """The pod, {} while it does not run."""
+    pod = await fleet.source.get(PODS, name, namespace)
+    return pod if pod["status"].get("phase") == "Running" else {}
 
 
 async def test_clients_have_asked_all_the_while(real: Fleet, place: str) -> None:
