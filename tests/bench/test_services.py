@@ -3,7 +3,7 @@ from typing import Any
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.kube.client import encode
 from agent.kube.store import Object
-from hack.benchmarks.services import pod_address, told, written
+from hack.benchmarks.services import pod_address, told
 
 
 def slice_of(service: str, **endpoints: bool) -> Object:
@@ -23,8 +23,3 @@ def test_a_pod_counts_when_it_is_ready() -> None:
     status: dict[str, Any] = {"podIP": "10.1.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
     assert pod_address({"status": status}) == "10.1.0.1"
     assert pod_address({"status": {"podIP": "10.1.0.1"}}) == ""
-
-
-def test_what_other_rooms_write_is_not_counted() -> None:
-    found = {"source-agent PATCH services 200": 2.0, "source-agent PATCH endpointslices 200": 3.0}
-    assert written({**found, "source-agent PATCH nodes 200": 4.0, "source-agent PUT leases 200": 9.0}) == 5.0
