@@ -15,6 +15,7 @@ from agent.sandbox.progress import default
 from hack.benchmarks import report
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
+from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.idle import idle
 from hack.benchmarks.logs import logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
@@ -53,6 +54,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = burst(options.pods, profile=options.profile, progress=progress, mode=options.mode)
         case "mixed":
             work = mixed(options.pods, options.big, progress=progress)
+        case "follow":
+            work = follow(options.pods, progress)
         case "services":
             work = services(options.pods, progress)
         case "logs":
@@ -80,8 +83,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     places.add_argument("--pods", type=_count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
     shared = benchmarks.add_parser("services", help="100 Services: from the last pod Ready to all EndpointSlices right")
     shared.add_argument("--pods", type=_count, default=1000, metavar="N", help="how many pods (default 1000)")
+    follows = benchmarks.add_parser("follow", help="N pods, each with a ConfigMap and a Secret of its own, and without")
+    follows.add_argument(
+        "--pods", type=_count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"
+    )
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
-    for parser_ in (bursts, mixes, idles, places, shared, streams):
+    for parser_ in (bursts, mixes, idles, places, shared, follows, streams):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from agent.api.kinds import PODS
+from agent.api.kinds import PODS, Kind
 from agent.api.names import chaperon
 from agent.kube.client import Client
 from agent.kube.informer import Informer
@@ -48,11 +49,25 @@ class _Pod(msgspec.Struct):
     status: _Status
 
 
-class Sightings:
-    """When each round of our condition was first seen on a pod."""
+def conditions(raw: bytes) -> list[str]:
+    """The round that a pod's condition of ours names."""
+    found = msgspec.json.decode(raw, type=_Pod).status.conditions or ()
+    return [condition.message for condition in found if condition.type == CONDITION]
 
-    def __init__(self, client: Client, namespace: str, name: str) -> None:
-        self.informer = Informer(client, PODS, namespace, fields=f"metadata.name={name}")
+
+class Sightings:
+    """When each round was first seen on an object; `rounds` reads from the object which ones it names."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        kind: Kind = PODS,
+        rounds: Callable[[bytes], Iterable[str]] = conditions,
+    ) -> None:
+        self.informer = Informer(client, kind, namespace, fields=f"metadata.name={name}")
+        self._rounds = rounds
         self._moments: dict[str, asyncio.Future[float]] = {}
         self.informer.subscribe(self._changed)
 
@@ -67,11 +82,10 @@ class Sightings:
         now = time.monotonic()
         if new is None:
             return
-        for condition in msgspec.json.decode(new.raw, type=_Pod).status.conditions or ():
-            if condition.type == CONDITION:
-                moment = self._moment(condition.message)
-                if not moment.done():
-                    moment.set_result(now)
+        for round_ in self._rounds(new.raw):
+            moment = self._moment(round_)
+            if not moment.done():
+                moment.set_result(now)
 
 
 async def measure(lab: Lab, namespace: str, tries: int = TRIES) -> Latency:

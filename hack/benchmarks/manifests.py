@@ -50,6 +50,19 @@ def pod(name: str, namespace: str, *, elected: bool) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
+def follower(app: str, number: int, namespace: str, *, own: bool) -> Manifest:
+    """An elected pod; with `own`, it cannot start without a ConfigMap and a Secret of its own name."""
+    name = f"{app}-{number}"
+    template = pod_template(app, elected=True)
+    if own:
+        container = template["spec"]["containers"][0]
+        container["envFrom"] = [{"configMapRef": {"name": name}}]
+        container["volumeMounts"] = [{"name": "own", "mountPath": "/own"}]
+        template["spec"]["volumes"] = [{"name": "own", "secret": {"secretName": name}}]
+    metadata = template["metadata"] | {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
 def namespace(name: str, labels: dict[str, str] | None = None) -> Manifest:
     """A namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
