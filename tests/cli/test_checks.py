@@ -348,7 +348,8 @@ def test_verbs_that_the_agent_lacks_are_told_with_the_feature_that_they_serve() 
 
 
 def test_rights_for_what_is_not_used_need_not_be_there() -> None:
-    unused = tuple(g for g in AGENT.grants[""] if g.feature in (ownroles.SELF_TARGETS, ownroles.SOURCE))
+    features = (ownroles.SELF_TARGETS, ownroles.SOURCE, ownroles.SOURCE_API)
+    unused = tuple(grant for grant in AGENT.grants[""] if grant.feature in features)
     assert bad(rights.own, view(rights=Rights("x", unused))) == []
     own = target(cluster=None)
     own.manifest["spec"] = {"self": True}

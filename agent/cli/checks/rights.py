@@ -57,7 +57,8 @@ def _matters(grant: Grant, view: View) -> bool:
         return any((target.manifest.get("spec") or {}).get("self") for target in view.targets)
     if grant.feature == ownroles.SOURCE:
         return bool(view.sources)
-    return True
+    # Granted with a setting that is not seen from here; a pod that misses it says so itself.
+    return grant.feature != ownroles.SOURCE_API
 
 
 def granted(view: View) -> Iterator[Finding]:
