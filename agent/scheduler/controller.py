@@ -40,7 +40,7 @@ class ProxyScheduler(Controller[Key]):
         self._woken: set[Key] = set()
         self._scene = Scene(deps, self._world_changed)
         self._writes = Writes(deps, self._scene)
-        self._couriers = Couriers(deps, self._scene, self._writes)
+        self._couriers = Couriers(deps, self._scene, self._writes, self._wake)
         self._ranked = Ranked(deps, self._scene, self._writes)
         self._reserving = Reserving(deps, self._scene, self._writes, self._couriers)
         self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
@@ -97,9 +97,13 @@ class ProxyScheduler(Controller[Key]):
                 self.queue.add(pod.key)
 
     def _chaperon_changed(self, parent: Key) -> None:
-        pod = self._scene.proxies.store.get(parent)
-        if pod is not None and not pod.node_name and not self._writes.absorbing:
-            self.queue.add(group_of(pod) or parent)
+        if not self._writes.absorbing:
+            self._wake(parent)
+
+    def _wake(self, key: Key) -> None:
+        pod = self._scene.proxies.store.get(key)
+        if pod is not None and not pod.node_name:
+            self.queue.add(group_of(pod) or key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Take the next step for one pod, or for the pods of one group."""

@@ -6,6 +6,7 @@ Absent target: its errands are tried again with backoff until they have become n
 """
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.api import names
@@ -46,13 +47,14 @@ class _Rest(NamedTuple):
 
 
 class Couriers(Controller[Send | Drop]):
-    """One errand per key."""
+    """One errand per key. `wake` is called with the key of a pod of which a target has refused a candidate."""
 
     name = "candidates"
     workers = 64
 
-    def __init__(self, deps: Deps, scene: Scene, writes: Writes) -> None:
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes, wake: Callable[[Key], None]) -> None:
         super().__init__()
+        self._wake = wake
         self._deps = deps
         self._scene = scene
         self._writes = writes
@@ -122,7 +124,10 @@ class Couriers(Controller[Send | Drop]):
 
     async def _refused(self, errand: Send, pod: Object, message: str) -> None:
         self._resting.setdefault(errand.uid, {})[errand.node_name] = _Rest(time.monotonic() + REST_SECONDS, message)
-        await self._writes.remember(pod.decode(), errand.node_name, message, "reserve")
+        try:
+            await self._writes.remember(pod.decode(), errand.node_name, message, "reserve")
+        finally:
+            self._wake(pod.key)
 
     def _done(self, errand: Send) -> None:
         nodes = self._under_way.get(errand.uid)

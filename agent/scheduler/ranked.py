@@ -156,10 +156,14 @@ class Ranked:
         except InvalidPod as error:
             await self._writes.say(proxy, str(error))
         except Foreign as error:
-            await self._writes.remember(proxy, target.node_name, str(error), "ranked")
-            return REFUSED_RETRY_SECONDS
+            return await self._refused(proxy, target, str(error))
         except (Forbidden, Invalid, NotFound) as error:
             await self._writes.say(proxy, f"{target.title}: cannot create PodChaperon: {error}")
-            await self._writes.remember(proxy, target.node_name, str(error), "ranked")
-            return REFUSED_RETRY_SECONDS
+            return await self._refused(proxy, target, str(error))
         return None
+
+    async def _refused(self, proxy: dict[str, Any], target: Target, reason: str) -> float:
+        """On to the next target at once; a target that has refused the pod before is not asked again so soon."""
+        again = target.node_name in attempts_of(proxy)
+        await self._writes.remember(proxy, target.node_name, reason, "ranked")
+        return REFUSED_RETRY_SECONDS if again else 0.0
