@@ -43,7 +43,6 @@ def main() -> None:
         version.version,
     ):
         app.command()(verb)
-        app.command()(verb)
     app.command()(uninstall.uninstall)
     app.add_typer(explain.app, name="explain")
     app.add_typer(sandbox.app, name="sandbox")
