@@ -10,10 +10,8 @@
 """
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -24,15 +22,13 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Sandbox
 from tests.e2e import manifests
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
-from tests.e2e.fleet import Fleet, condition, on_virtual_node
+from tests.e2e.fleet import Fleet, Raw, condition, on_virtual_node
+from tests.e2e.losses import delegate_of, empty, lose, run, set_status, source_away, target_away
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.peers.contract import bind
 
-Raw = dict[str, Any]
-
 MISSING_SECONDS = 3
 AWAY_SECONDS = 60.0
-PROXY_CONSTRAINTS = PREFIX + "proxy-pod-scheduling-constraints"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -49,50 +45,6 @@ async def namespace(pair: Fleet) -> AsyncIterator[str]:
     """A namespace whose pods run in us."""
     async with pair.namespace(("us",)) as name:
         yield name
-
-
-@contextlib.asynccontextmanager
-async def source_away(fleet: Fleet) -> AsyncIterator[None]:
-    """The source's agent is dead for a while."""
-    await fleet.sandbox.kill("cd", "agent")
-    try:
-        yield
-    finally:
-        await fleet.sandbox.start("cd", "agent")
-
-
-async def run(fleet: Fleet, namespace: str, **spec: Any) -> tuple[Raw, Raw]:
-    """A single pod that runs, as proxy pod and delegate; a fake node is soon done with one that never restarts."""
-    await fleet.source.create(PODS, manifests.pod("a", **spec), namespace)
-    over = "Succeeded" if spec.get("restartPolicy") == "Never" else "Running"
-
-    async def bound() -> Raw:
-        pod = await fleet.source.get(PODS, "a", namespace)
-        return pod if pod["status"]["phase"] == over else {}
-
-    proxy = await fleet.until(f"the pod is {over}", bound, about=namespace)
-    return proxy, await delegate_of(fleet, namespace)
-
-
-async def delegate_of(fleet: Fleet, namespace: str) -> Raw:
-    ((_, delegate),) = (await fleet.delegates(namespace)).values()
-    return delegate
-
-
-async def lose(fleet: Fleet, delegate: Raw) -> None:
-    metadata = delegate["metadata"]
-    await fleet.clients["us"].delete(PODS, metadata["name"], metadata["namespace"], grace=0)
-
-
-async def set_status(fleet: Fleet, delegate: Raw, status: Raw) -> None:
-    metadata = delegate["metadata"]
-    await fleet.clients["us"].patch(
-        PODS, metadata["name"], {"status": status}, metadata["namespace"], sub="status", style="strategic"
-    )
-
-
-async def empty(fleet: Fleet, namespace: str) -> None:
-    await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
 async def test_row_01_a_deleted_proxy_pod_takes_its_delegate_with_it(pair: Fleet, namespace: str) -> None:
@@ -170,7 +122,7 @@ async def test_row_03_a_bound_pod_carries_the_finalizer_of_its_own_target_alone(
 
 
 async def test_row_04_a_pod_bound_past_the_proxy_scheduler_goes(pair: Fleet, namespace: str) -> None:
-    nowhere = {PROXY_CONSTRAINTS: f"nodeSelector: {{{manifests.REGION}: nowhere}}"}
+    nowhere = {PREFIX + "proxy-pod-scheduling-constraints": f"nodeSelector: {{{manifests.REGION}: nowhere}}"}
     proxy = await pair.source.create(PODS, manifests.pod("a", annotations=nowhere), namespace)
     await bind(pair.source, proxy, virtual_node(namespace, "us"))
     await pair.gone(PODS, "a", namespace)
@@ -276,22 +228,6 @@ async def test_row_09_a_chaperon_deleted_by_hand_ends_its_proxy_pod(pair: Fleet,
     (chaperon,) = await pair.clients["us"].list(CHAPERONS, namespace)
     await pair.clients["us"].delete(CHAPERONS, chaperon["metadata"]["name"], namespace)
     await empty(pair, namespace)
-
-
-@contextlib.asynccontextmanager
-async def target_away(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """The link to us is down for a while, and the source knows it."""
-    await fleet.sandbox.set_link("us", up=False)
-    try:
-
-        async def noticed() -> bool:
-            target = await fleet.source.get(TARGETS, "us", namespace)
-            return condition(target, "Reachable").get("status") == "False"
-
-        await fleet.until("the Target is unreachable", noticed, about=namespace)
-        yield
-    finally:
-        await fleet.sandbox.set_link("us", up=True)
 
 
 async def test_row_11_a_removed_target_takes_its_delegates_its_pods_and_its_node(pair: Fleet, namespace: str) -> None:
