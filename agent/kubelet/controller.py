@@ -135,7 +135,10 @@ class KubeletRoom(Controller[str]):
             self._deps.endpoints.fail(name, Served(NO_PORT, reason))
             return _PORT_RETRY_SECONDS
         loop = asyncio.get_running_loop()
-        self._listening[name] = await loop.create_server(self._server.accept(name), sock=made)
+        # It is ours before anything can cancel us: what nobody knows of would listen for ever.
+        listening = await loop.create_server(self._server.accept(name), sock=made, start_serving=False)
+        self._listening[name] = listening
+        await listening.start_serving()
         port: int = made.getsockname()[1]
         log.info("kubelet API of node %s on port %d", name, port)
         self._deps.endpoints.announce(name, port)

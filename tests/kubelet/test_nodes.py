@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -86,13 +85,15 @@ class Twice(KubeletRoom):
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
-        self.ended = asyncio.Event()
+        self.fails, self.failed, self.goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
         first = asyncio.ensure_future(super().run())
-        await self.ended.wait()
+        await self.fails.wait()
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
+        self.failed.set()
+        await self.goes_on.wait()
         await super().run()
 
 
@@ -115,14 +116,12 @@ async def test_nodes_are_served_again_after_a_failure(cluster: Cluster, client: 
             return False
 
         await eventually(answers)
-        rooms[0].ended.set()
-        await eventually(lambda: refused(answers))
+        rooms[0].fails.set()
+        await rooms[0].failed.wait()
+        assert not await answers()
+        rooms[0].goes_on.set()
         await eventually(answers)
     await tear_away(client, namespace)
-
-
-async def refused(answers: Callable[[], Awaitable[bool]]) -> bool:
-    return not await answers()
 
 
 async def served_port(client: Client, node: str) -> int:
