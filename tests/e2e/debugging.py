@@ -161,6 +161,24 @@ def md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
+LINE = "x" * 1023
+
+
+def chatty(size: int) -> Raw:
+    """A pod that says so many bytes, a multiple of 1 KiB, and ends."""
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never"}
+    script = f"yes {LINE} | head -c {size}"
+    return {
+        "metadata": {"name": "chatty", "annotations": {PREFIX + "elect": ""}},
+        "spec": {"restartPolicy": "Never", "containers": [container | {"command": ["sh", "-c", script]}]},
+    }
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def command_line(pid: int | None) -> list[str]:
     """With which a process was started."""
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -22,9 +23,11 @@ from tests.e2e.debugging import (
     IMAGE,
     Kubectl,
     another_agent,
+    chatty,
     is_ready,
     md5,
     page,
+    resident,
     terminal,
     until_forwarded,
     web,
@@ -174,6 +177,17 @@ async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path
     await kubectl("exec", "web", "-c", "side", "--", "rm", "/tmp/file")
 
 
+async def test_a_container_to_debug_it_with_runs_in_the_target(kubectl: Kubectl) -> None:
+    name = f"debugger-{secrets.token_hex(2)}"
+    # It sees the processes of the container that it was made for.
+    script = "ps; cat; echo wrong >&2; exit 3"
+    debug = ("debug", "-i", "web", f"--image={IMAGE}", "--target=side", "-c", name, "--", "sh", "-c", script)
+    await kubectl.run(*debug, stdin=b"typed\n")
+    # What it says before kubectl is attached is in its log alone.
+    log = await kubectl("logs", "web", "-c", name)
+    assert all(part in log for part in ("while true; do date; sleep 1; done", "typed", "wrong"))
+
+
 async def test_a_container_to_debug_it_with_takes_commands_and_tells_how_it_ended(one: Kubectl, real: Fleet) -> None:
     script = "echo started; while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 5"
     await one("debug", "web", f"--image={IMAGE}", "-c", "helper", "--", "sh", "-c", script)
@@ -194,6 +208,41 @@ async def test_a_container_to_debug_it_with_may_have_a_terminal(one: Kubectl) ->
     arguments = ("-it", "web", f"--image={IMAGE}", "-c", "shell", "--", "sh")
     async with terminal(one, "debug", *arguments) as process, asyncio.timeout(20):
         await process.wait()
+
+
+async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, real: Fleet) -> None:
+    pod = chatty(1024)
+    pod["spec"]["nodeSelector"] = {"nobody": "has"}
+    await real.source.create(PODS, pod, one.namespace)
+    code, _, errors = await one.run("exec", "chatty", "--", "true")
+    assert (code, "does not have a host assigned" in errors) == (1, True)
+    await real.source.delete(PODS, "chatty", one.namespace)
+    await real.gone(PODS, "chatty", one.namespace)
+
+
+async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, real: Fleet) -> None:
+    """Of 1 GiB with FLOTILLA_LOG_MIB=1024."""
+    size = int(os.environ.get("FLOTILLA_LOG_MIB", "128")) << 20
+    await real.source.create(PODS, chatty(size), one.namespace)
+    await real.until("it has said all", lambda: is_said(real, one.namespace), about=one.namespace, seconds=200)
+    agent = real.sandbox["cd"].pid("agent")
+    assert agent is not None
+    before = most = resident(agent)
+    process = await one.start("logs", "chatty")
+    assert process.stdout is not None
+    taken = 0
+    while data := await process.stdout.read(1 << 20):
+        taken += len(data)
+        most = max(most, resident(agent))
+    assert (await process.wait(), taken) == (0, size)
+    print(f"agent: {before >> 20} MiB before, {most >> 20} MiB at most")
+    assert most - before < 20 << 20
+    await real.source.delete(PODS, "chatty", one.namespace)
+    await real.gone(PODS, "chatty", one.namespace)
+
+
+async def is_said(fleet: Fleet, namespace: str) -> bool:
+    return bool((await fleet.source.get(PODS, "chatty", namespace))["status"]["phase"] == "Succeeded")
 
 
 async def test_a_client_that_is_killed_ends_what_it_ran(kubectl: Kubectl, real: Fleet) -> None:
