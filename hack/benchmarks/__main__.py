@@ -17,7 +17,7 @@ from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.idle import idle
-from hack.benchmarks.logs import logs
+from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.services import services
@@ -59,7 +59,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "services":
             work = services(options.pods, progress)
         case "logs":
-            work = logs(progress)
+            work = logs(options.mib, progress)
         case _:
             work = idle(progress)
     return asyncio.run(_until_signal(work))
@@ -88,6 +88,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--pods", type=_count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"
     )
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
+    streams.add_argument(
+        "--mib", type=_count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})"
+    )
     for parser_ in (bursts, mixes, idles, places, shared, follows, streams):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)

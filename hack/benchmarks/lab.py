@@ -125,16 +125,27 @@ def phase(before: Sample, after: Sample) -> Phase:
 async def open_lab(
     clusters: Sequence[str], nodes: int, pods_per_node: int, progress: Progress, *, candidate_scheduler: bool = False
 ) -> AsyncIterator[Lab]:
-    """A sandbox of its own in a temporary directory, taken down in the end, whatever happens."""
-    directory = Path(tempfile.mkdtemp(prefix="flotilla-bench-"))
+    """A lab with fake nodes, in a directory of its own."""
     sandbox = Sandbox(
-        directory,
+        new_directory(),
         clusters,
         f"kwok:{nodes}",
         pods_per_node=pods_per_node,
         candidate_scheduler=candidate_scheduler,
         progress=progress,
     )
+    async with lab_in(sandbox, progress) as lab:
+        yield lab
+
+
+def new_directory() -> Path:
+    """A temporary directory for a sandbox."""
+    return Path(tempfile.mkdtemp(prefix="flotilla-bench-"))
+
+
+@contextlib.asynccontextmanager
+async def lab_in(sandbox: Sandbox, progress: Progress) -> AsyncIterator[Lab]:
+    """A lab in this sandbox, which is taken down in the end with its directory, whatever happens."""
     try:
         async with sandbox:
             lab = Lab(sandbox, progress)
@@ -143,7 +154,7 @@ async def open_lab(
             finally:
                 await lab.close()
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(sandbox.directory, ignore_errors=True)
 
 
 async def until(what: str, probe: Callable[[], Awaitable[bool]], seconds: float = WAIT_SECONDS) -> None:
