@@ -59,6 +59,7 @@ class Settings:
     node_lease_duration: float = _setting(40.0, "validity of a virtual node's lease")
     pod_missing: float = _setting(60.0, "how long a delegate is missing before its chaperon makes it again")
     release_after: float = _setting(10.0, "how long a removed target that cannot be reached holds its proxy pods")
+    token_renewal: float = _setting(0.8, "part of the life of a target's token (0 to 1) after which it is renewed")
     request_timeout: float = _setting(10.0, "how long a request to an API server may take")
     follow_wait: float = _setting(5.0, "how long a pod waits at most for what it needs to be copied to its target")
     follow_linger: float = _setting(10.0, "how long a copy stays in a target after the last pod that needs it")
@@ -238,6 +239,8 @@ def _check(settings: Settings) -> None:
         key, _, value = pair.partition("=")
         if "=" not in pair or not labels.is_key(key) or not labels.is_value(value):
             raise InvalidSetting(f"--cluster-property: {pair!r} is not KEY=VALUE with a valid key and value of a label")
+    if not 0 < settings.token_renewal < 1:
+        raise InvalidSetting("--token-renewal: must be between 0 and 1")
     _check_scores(settings)
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         raise InvalidSetting("--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration")

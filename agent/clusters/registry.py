@@ -69,10 +69,15 @@ class Targets:
         self._detach.append(listener)
 
     async def connect(self, key: Key, connection: Connection | None, fingerprint: str) -> Target:
-        """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed."""
+        """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed.
+
+        One whose fingerprint is the same goes on, with the connection's credentials from now on.
+        """
         entry = self._targets.get(key)
         if entry is not None:
             if entry[1] == fingerprint:
+                if connection is not None:
+                    entry[0].renew(connection)
                 return entry[0]
             await self.disconnect(key)
         name = "/".join(key).lstrip("/")

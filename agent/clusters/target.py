@@ -15,6 +15,7 @@ from agent.base.clock import Clock
 from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Pulse, conclude
 from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
+from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
 from agent.kube.informer import Informer, Reduce
 from agent.kube.store import Key, Object
@@ -132,6 +133,11 @@ class Target:
         if not self.is_self and self.circuit.look(self.cluster.client.session.pace.seconds, local):
             log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
             self.changed(self)
+
+    def renew(self, connection: Connection) -> None:
+        """Use other credentials of the same identity from now on; what is under way goes on with the old ones."""
+        self.cluster.client.session.connection = connection
+        self.doubt()
 
     def doubt(self) -> None:
         """A request got no answer: probe now rather than at the next interval."""

@@ -25,6 +25,7 @@ from agent.controllers.summary.controller import SummaryRoom
 from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
+from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.lease import NodeLeaseRoom
 from agent.controllers.virtualnode.strays import StrayPodRoom
@@ -47,6 +48,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         ElectionRoom(deps),
         TargetRoom(deps),
         TargetSecretRoom(deps),
+        TargetTokenRoom(deps),
         InventoryRoom(deps),
         VirtualNodeRoom(deps),
         StrayPodRoom(deps),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from agent.kube.errors import InvalidConfig
@@ -43,7 +44,7 @@ def merged(paths: Sequence[Path]) -> Entry:
 def document_of(data: bytes | str) -> Entry:
     """A kubeconfig's bytes (YAML or JSON) as a document. Raises InvalidConfig."""
     try:
-        document = yaml.safe_load(data)
+        document = _json(data) or yaml.safe_load(data)
     except yaml.YAMLError as error:
         raise InvalidConfig("kubeconfig is neither YAML nor JSON") from error
     if not isinstance(document, dict):
@@ -109,6 +110,14 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InvalidConfig(f"cannot read {path}: {error.strerror}") from error
+
+
+def _json(data: bytes | str) -> Any:
+    """JSON, as our own kubeconfigs are, is read in a hundredth of the time; None for anything else."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
 
 
 def _items(document: Entry, section: str) -> list[Entry]:

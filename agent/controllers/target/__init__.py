@@ -2,5 +2,6 @@
 
 from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
+from agent.controllers.target.tokens import TargetTokenRoom
 
-__all__ = ["TargetRoom", "TargetSecretRoom"]
+__all__ = ["TargetRoom", "TargetSecretRoom", "TargetTokenRoom"]

@@ -114,7 +114,7 @@ class TargetRoom(Controller[Key]):
             if self._deps.targets.get(key) is None or self._fingerprints.get(key) != fingerprint:
                 connection = gather.connection(place, data, plugins=self._deps.settings.target_plugins)
                 self._fingerprints[key] = fingerprint
-                await self._deps.targets.connect(key, connection, fingerprint)
+                await self._deps.targets.connect(key, connection, gather.identity(place, data))
         except Problem as problem:
             self._fingerprints.pop(key, None)
             await self._deps.targets.disconnect(key)

@@ -8,8 +8,10 @@ import msgspec
 
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
 from agent.kube import config
+from agent.kube import kubeconfig as documents
 from agent.kube.errors import InvalidConfig
 from agent.kube.store import Key, Object
+from agent.model import token
 
 Raw = dict[str, Any]
 
@@ -82,11 +84,25 @@ def kubeconfig(place: Reference, secret: Object | None) -> bytes:
 
 
 def fingerprint(place: Reference | None, data: bytes) -> str:
-    """Changes when a new connection is needed."""
+    """Changes with everything that bears on the connection."""
     if place is None:
         return "self"
     parts = (place.key.encode(), place.context.encode(), data)
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
+
+
+def identity(place: Reference, data: bytes) -> str:
+    """Changes when a new connection is needed, but not when only the token of a service account is a later one."""
+    try:
+        document = documents.document_of(data)
+        claims = token.claims(documents.token_of(document, place.context))
+        if claims is not None:
+            documents.set_token(document, f"{claims.namespace}/{claims.account}", place.context)
+            data = msgspec.json.encode(document, order="deterministic")
+    except InvalidConfig:
+        # `connection` tells.
+        pass
+    return fingerprint(place, data)
 
 
 def connection(place: Reference, data: bytes, *, plugins: bool) -> config.Connection:

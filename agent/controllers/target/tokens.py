@@ -1,0 +1,134 @@
+"""Target tokens: renew the tokens of targets before they end.
+
+Watches  Targets, ClusterTargets, the state of connected targets, Secrets with our label.
+Writes   the kubeconfig in such a Secret, with a new token that the target has given for the old one; once that has
+         failed, the Target's condition TokenRenewed and a Warning event.
+A target gives one if its source's service account may create tokens of itself, which `flotilla join` grants. The old
+token is good until its own end, so a write that comes late disturbs nobody. Absent target: tried again when it is back.
+"""
+
+import base64
+import time
+
+import msgspec
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import CLUSTER_TARGETS, SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.target import gather, renewal
+from agent.controllers.target.gather import Problem, Reference
+from agent.kube import kubeconfig
+from agent.kube.errors import Forbidden, Invalid, InvalidConfig, NotFound
+from agent.kube.store import Key, Object
+from agent.model import token
+from agent.model.diff import same
+from agent.model.token import Claims
+from agent.runtime.controller import Controller
+
+LONGEST_WAIT_SECONDS = 3600.0
+"""Clocks may be set: nobody sleeps for days."""
+_LEAST_SECONDS = 1.0
+
+
+class TargetTokenRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "target-token"
+    workers = 2
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._secrets = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
+        self._renewed_at: dict[Key, float] = {}
+        for informer in self._objects.values():
+            self.watch(informer, lambda target: [target.key])
+        self.watch(self._secrets, self._users)
+        deps.targets.on_change(lambda target: self.queue.add(target.key))
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Renew the token of one target if it is due; returns when that will be."""
+        obj = self._objects[gather.kind_of(key)].store.get(key)
+        target = self._deps.targets.get(key)
+        if obj is None:
+            self._renewed_at.pop(key, None)
+            return None
+        if obj.deleting or target is None or target.is_self or not target.ready:
+            return None
+        place = gather.reference(obj.decode())
+        secret = self._secrets.store.get(place.secret) if place else None
+        if place is None or secret is None:
+            return None
+        found = _read(place, secret)
+        if found is None:
+            return None
+        document, claims = found
+        wait = self._wait(key, claims)
+        if wait > 0:
+            # Another hand may have brought a later one.
+            await self._tell(obj, "")
+            return min(wait, LONGEST_WAIT_SECONDS)
+        return await self._renew(obj, target, place, secret, document, claims)
+
+    def _wait(self, key: Key, claims: Claims) -> float:
+        """A clock that is wrong must not have tokens renewed all the time: half of their life they are left alone."""
+        part = self._deps.settings.token_renewal
+        wait = renewal.wait(claims, self._deps.clock.now(), part)
+        renewed_at = self._renewed_at.get(key)
+        if renewed_at is None:
+            return wait
+        pause = max(_LEAST_SECONDS, part * claims.seconds / 2)
+        return max(wait, renewed_at + pause - time.monotonic())
+
+    async def _renew(
+        self, obj: Object, target: Target, place: Reference, secret: Object, document: kubeconfig.Entry, claims: Claims
+    ) -> float | None:
+        try:
+            answer = await target.cluster.client.create(
+                SERVICE_ACCOUNTS, renewal.request(claims), claims.namespace, sub="token"
+            )
+        except (Forbidden, NotFound, Invalid) as error:
+            await self._tell(obj, renewal.trouble(str(place), claims, str(error)))
+            return renewal.retry(claims, self._deps.clock.now())
+        kubeconfig.set_token(document, str(answer["status"]["token"]), place.context)
+        data = base64.b64encode(msgspec.json.encode(document)).decode()
+        body = {"metadata": {"resourceVersion": secret.version}, "data": {place.key: data}}
+        self._secrets.absorb(await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace))
+        self._renewed_at[obj.key] = time.monotonic()
+        await self._tell(obj, "")
+        return _LEAST_SECONDS
+
+    def _users(self, secret: Object) -> list[Key]:
+        return [
+            obj.key
+            for informer in self._objects.values()
+            for obj in informer.store
+            if gather.secret_of(obj) == secret.key
+        ]
+
+    async def _tell(self, obj: Object, problem: str) -> None:
+        target = obj.decode()
+        old = (target.get("status") or {}).get("conditions")
+        new = renewal.conditions(old, problem, target["metadata"].get("generation"), self._deps.clock.now())
+        if same(old or [], new):
+            return
+        body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
+        raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
+        self._objects[obj.kind].absorb(raw)
+        if problem and (find_condition(old, renewal.CONDITION) or {}).get("status") != "False":
+            self._deps.recorder.event(target, "Warning", "TokenRenewalFailed", problem)
+
+
+def _read(place: Reference, secret: Object) -> tuple[kubeconfig.Entry, Claims] | None:
+    """The kubeconfig and what its token says of itself; None when there is nothing to renew."""
+    try:
+        document = kubeconfig.document_of(gather.kubeconfig(place, secret))
+        claims = token.claims(kubeconfig.token_of(document, place.context))
+    except (Problem, InvalidConfig):
+        # The Target's conditions say so.
+        return None
+    return (document, claims) if claims else None
