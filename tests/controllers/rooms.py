@@ -66,7 +66,8 @@ async def _deps(
     stack.push_async_callback(local.close)
     uid = (await local.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     supervisor = Supervisor("test")
-    probing = Probing(interval=0.2, timeout=2.0, agent_interval=settings.get("agent_interval", 15.0))
+    interval, agent_interval = settings.get("probe_interval", 0.2), settings.get("agent_interval", 15.0)
+    probing = Probing(interval=interval, timeout=2.0, agent_interval=agent_interval)
     targets = Targets(local, clock, probing, supervisor)
     stack.push_async_callback(targets.close)
     stack.push_async_callback(supervisor.stop)

@@ -21,7 +21,7 @@ from tests.peers.writes import while_idle
 
 Raw = dict[str, Any]
 
-IDLE_SECONDS = 6.0
+IDLE_SECONDS = 4.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
@@ -165,6 +165,7 @@ async def test_a_candidate_is_reserved_allowed_and_runs(fleet: Fleet, namespace:
         await fleet.agree(namespace)
         (winner,) = await t.list(CHAPERONS, namespace)
         assert {RESERVED, ALLOWED} <= winner["metadata"]["annotations"].keys()
+        assert await while_idle(fleet, IDLE_SECONDS) == {}
         await b.delete(PODS, "web", namespace)
         await empty(fleet, namespace)
 

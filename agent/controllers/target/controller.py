@@ -172,6 +172,10 @@ class TargetRoom(Controller[Key]):
         if names.FINALIZER_DRAIN not in obj.finalizers:
             return None
         key = obj.key
+        connected = self._deps.targets.get(key)
+        if key not in self._leaving and connected is not None:
+            # Whether it still answers decides what becomes of its pods: not to be found out at the next probe only.
+            connected.doubt()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
         step = decide.drain(self._view(obj))
         for action in step.actions:
