@@ -20,7 +20,7 @@ from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.source.controller import SourceRoom
-from agent.controllers.sourceapi import SourceApiRoom
+from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.controllers.summary.controller import SummaryRoom
 from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
@@ -72,6 +72,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
     ]
     if deps.settings.source_api:
         rooms.append(SourceApiRoom(deps))
+    else:
+        NoSourceApi(deps)
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
     return rooms

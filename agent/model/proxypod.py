@@ -23,6 +23,7 @@ TOLERATIONS: tuple[dict[str, str], ...] = (
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
 _UNLIMITED = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
+_SWITCHES = (names.FOLLOW_ACCOUNT, names.FOLLOW_ROLES, names.FOLLOW_POLICIES, names.SOURCE_API)
 
 ANNOTATIONS_LIMIT = 256 * 1024
 """Bytes of all annotations of an object together (apimachinery's TotalAnnotationSizeLimitB)."""
@@ -84,7 +85,9 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         source = pod
         annotations[names.ANNOTATION_MANIFEST] = _manifest(pod)
     _check_regexp(annotations)
-    _check_scheduling(annotations)
+    _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
+    for suffix in _SWITCHES:
+        _check_choice(annotations, suffix, ("true", "false"))
     _check_group(annotations)
     _check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
@@ -207,16 +210,15 @@ def _check_regexp(annotations: Mapping[str, str]) -> None:
         raise InvalidPod(f"metadata.annotations[{key}]", str(error)) from error
 
 
-def _check_scheduling(annotations: Mapping[str, str]) -> None:
-    mode = names.annotation(annotations, names.SCHEDULING)
-    if mode is not None and mode not in names.SCHEDULING_MODES:
-        key = _written_key(annotations, names.SCHEDULING)
-        wanted = " or ".join(names.SCHEDULING_MODES)
-        raise InvalidPod(f"metadata.annotations[{key}]", f"must be {wanted}, not {mode!r}")
+def _check_choice(annotations: Mapping[str, str], suffix: str, choices: Sequence[str]) -> None:
+    value = names.annotation(annotations, suffix)
+    if value is not None and value not in choices:
+        key = _written_key(annotations, suffix)
+        raise InvalidPod(f"metadata.annotations[{key}]", f"must be {' or '.join(choices)}, not {value!r}")
 
 
 def _check_group(annotations: Mapping[str, str]) -> None:
-    size, policy = (names.annotation(annotations, key) for key in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY))
+    size = names.annotation(annotations, names.POD_GROUP_SIZE)
     name = names.annotation(annotations, names.POD_GROUP)
     if name is None:
         return
@@ -231,12 +233,7 @@ def _check_group(annotations: Mapping[str, str]) -> None:
             f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_SIZE)}]",
             f"{told}: write how many pods start together",
         )
-    if policy is not None and policy not in names.POD_GROUP_POLICIES:
-        wanted = " or ".join(names.POD_GROUP_POLICIES)
-        raise InvalidPod(
-            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_POLICY)}]",
-            f"must be {wanted}, not {policy!r}",
-        )
+    _check_choice(annotations, names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES)
 
 
 def _check_size(annotations: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, PODS, SECRETS, Kind
 from agent.controllers.follow import FollowRoom
-from agent.controllers.sourceapi import SourceApiRoom
+from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.session import Session
@@ -73,3 +73,18 @@ async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair
         await eventually(told)
         await pair.deps.provisions.ensure(await pair.here.get(PODS, "later", pair.namespace), target)
         assert content(await pair.there.get(SECRETS, name, pair.namespace), "a") == "b"
+
+
+async def test_without_an_address_a_pod_that_asks_is_told_what_is_missing(pair: Pair) -> None:
+    async with pair.at_work() as target:
+        assert pair.deps is not None
+        NoSourceApi(pair.deps)
+        for name, annotations in (("plain", {}), ("asks", ASKS)):
+            await pair.deps.provisions.ensure(await pair.pod(name, annotations=annotations), target)
+
+        async def told() -> list[Raw]:
+            return await pair.here.list(EVENTS, pair.namespace, fields="reason=SourceApiBlocked")
+
+        (event,) = await eventually(told)
+        assert event["involvedObject"]["name"] == "asks"
+        assert "start it with --source-api HOST:PORT" in event["message"]

@@ -291,6 +291,15 @@ def test_a_group_that_cannot_be_is_refused(annotations: dict[str, str], told: st
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize("suffix", ["follow-service-account", "follow-roles", "follow-network-policies", "source-api"])
+def test_a_switch_is_on_or_off(suffix: str) -> None:
+    for prefix in (P, "multicluster/"):
+        for value in ("true", "false"):
+            proxy_pod(pod(annotations={prefix + suffix: value}), [])
+        with pytest.raises(InvalidPod, match=f"{prefix}{suffix}.*must be true or false, not 'yes'"):
+            proxy_pod(pod(annotations={prefix + suffix: "yes"}), [])
+
+
 def test_a_group_with_a_size_is_accepted_under_either_prefix() -> None:
     for prefix in (P, "multicluster/"):
         proxy_pod(pod(annotations={prefix + "group": "a", prefix + "group-size": "3"}), [])

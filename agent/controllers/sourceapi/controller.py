@@ -19,6 +19,7 @@ from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, asking, not_copied
 from agent.clusters.target import Target
+from agent.controllers.sourceapi.absent import REASON
 from agent.controllers.sourceapi.reduced import reduce
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
@@ -30,7 +31,6 @@ from agent.runtime.controller import Controller
 Item = tuple[str, str, str]
 """Virtual node of the target, namespace and name of the proxy pod."""
 
-REASON = "SourceApiBlocked"
 _MARK = names.SOURCE_API.encode()
 _DONE = ("Succeeded", "Failed")
 _BLOCKED_SECONDS = 30.0

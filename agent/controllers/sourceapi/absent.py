@@ -1,0 +1,39 @@
+"""Where the agent has no address of its own cluster's API that targets reach: pods that ask for it are told so."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.store import Object
+from agent.model import sourceapi
+
+REASON = "SourceApiBlocked"
+_MESSAGE = (
+    f"annotation {names.SHORT_PREFIX}{names.SOURCE_API}: this cluster's agent does not know under which address targets"
+    " reach the API server here; start it with --source-api HOST:PORT. The pod runs without a token of this cluster"
+)
+
+
+class NoSourceApi:
+    """A provider of nothing (see `agent.clusters.provisions.Provider`)."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._recorder = deps.recorder
+        deps.provisions.add(self)
+
+    async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
+        """Tell a pod that asks for what it cannot have."""
+        metadata = proxy["metadata"]
+        if not target.is_self and sourceapi.asks(metadata.get("annotations")):
+            about = {field: metadata[field] for field in ("namespace", "name", "uid")}
+            self._recorder.event({"apiVersion": "v1", "kind": "Pod", "metadata": about}, "Warning", REASON, _MESSAGE)
+
+    def places(self, proxy: Object) -> Mapping[str, str]:
+        """It binds no pod to a target."""
+        return {}
+
+    def left_in(self, target: Target) -> bool:
+        """It leaves nothing."""
+        return False
