@@ -82,7 +82,7 @@ MISSED = (SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)
 
 
 def _followed(kind: Kind, feature: str) -> tuple[Grant, ...]:
-    return tuple(Grant(kind, verb, feature) for verb in ("get", "list", "watch", "create", "update", "patch", "delete"))
+    return tuple(Grant(kind, verb, feature) for verb in ("get", "list", "watch", "create", "update", "delete"))
 
 
 SOURCE: tuple[Grant, ...] = (
@@ -110,7 +110,6 @@ SOURCE: tuple[Grant, ...] = (
     Grant(PODS, "create", EXEC, "exec"),
     Grant(PODS, "create", ATTACH, "attach"),
     Grant(PODS, "create", PORT_FORWARD, "portforward"),
-    Grant(POD_METRICS, "get", TOP),
     Grant(POD_METRICS, "list", TOP),
     *(Grant(kind, verb, WARN_OF_MISSING) for kind in MISSED for verb in ("list", "watch")),
     *(Grant(RESOURCE_QUOTAS, verb, QUOTAS) for verb in ("list", "watch")),
@@ -128,7 +127,7 @@ CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
     Grant(CLUSTER_SUMMARIES, "get", SUMMARY),
     Grant(CLUSTER_SUMMARIES, "list", SUMMARY),
     Grant(CLUSTER_SUMMARIES, "watch", SUMMARY),
-    *(Grant(LEASES, verb, AGENT_HEALTH, names=(LEASE_CONTROLLERS,)) for verb in ("get", "list", "watch")),
+    Grant(LEASES, "list", AGENT_HEALTH, names=(LEASE_CONTROLLERS,)),
 )
 
 

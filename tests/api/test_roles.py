@@ -12,12 +12,12 @@ def granted(role: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-WRITE = {"get", "list", "watch", "create", "update", "patch", "delete"}
+WRITE = {"get", "list", "watch", "create", "update", "delete"}
 
 
 def test_a_source_gets_exactly_these_verbs() -> None:
     assert granted(source_cluster_role()) == {
-        "podchaperons": WRITE | {"deletecollection"},
+        "podchaperons": WRITE | {"deletecollection", "patch"},
         "configmaps": WRITE,
         "secrets": WRITE,
         "services": WRITE,
@@ -25,15 +25,15 @@ def test_a_source_gets_exactly_these_verbs() -> None:
         "serviceexports": {"get", "list", "create", "delete"},
         "ingresses": WRITE,
         "events": {"list", "watch"},
-        "serviceaccounts": WRITE - {"patch"},
-        "persistentvolumeclaims": WRITE - {"update"},
+        "serviceaccounts": WRITE,
+        "persistentvolumeclaims": WRITE - {"update"} | {"patch"},
         "resourcequotas": {"list", "watch"},
         "pods": {"get", "list"},
         "pods/log": {"get"},
         "pods/exec": {"create"},
         "pods/attach": {"create"},
         "pods/portforward": {"create"},
-        "pods.metrics.k8s.io": {"get", "list"},
+        "pods.metrics.k8s.io": {"list"},
     }
 
 
@@ -64,7 +64,7 @@ def test_no_verb_is_granted_twice() -> None:
 
 def test_a_viewer_reads_cluster_summaries_and_the_agents_lease_and_nothing_else() -> None:
     read = {"get", "list", "watch"}
-    assert granted(cluster_summary_viewer_role()) == {"clustersummaries": read, "leases": read}
+    assert granted(cluster_summary_viewer_role()) == {"clustersummaries": read, "leases": {"list"}}
     (lease,) = (rule for rule in cluster_summary_viewer_role()["rules"] if rule["resources"] == ["leases"])
     assert lease["resourceNames"] == ["admiralty-controller-manager"]
 
