@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from agent.sandbox import Sandbox
 from tests.e2e.fleet import Fleet
-from tests.e2e.rights import refused
+from tests.e2e.rights import LEDGER, refused
 
 AGENT_FLAGS = (
     "--lease-duration=5",
@@ -23,12 +24,34 @@ AGENT_FLAGS = (
     "--share-linger=3",
 )
 RESERVING_NODES, RESERVING_CPU = 3, 4
+_HERE = Path(__file__).parent
+CHOSEN = pytest.StashKey[set[str]]()
+"""Of the configuration: ids of tests of this folder, before any are left out."""
+OUTCOMES = pytest.StashKey[dict[str, str]]()
+"""Of the session: what became of tests, by id."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remember which tests there are, for whoever needs all of them."""
+    config.stash[CHOSEN] = {item.nodeid for item in items if item.path.parent == _HERE}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember what became of each test."""
+    report = yield
+    outcomes = item.session.stash.setdefault(OUTCOMES, {})
+    if outcomes.get(item.nodeid, "passed") == "passed":
+        outcomes[item.nodeid] = report.outcome
+    return report
 
 
 @contextlib.asynccontextmanager
 async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
     """A fleet in a sandbox, with its census under way."""
     async with sandbox:
+        LEDGER.fleets.add(sandbox.directory)
         fleet = Fleet(sandbox)
         counting = asyncio.ensure_future(fleet.census.run())
         try:
@@ -36,6 +59,8 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
             await fleet.all_gone()
             assert refused(sandbox.directory) == []
         finally:
+            LEDGER.fleets.discard(sandbox.directory)
+            LEDGER.read(sandbox.directory)
             counting.cancel()
             await asyncio.gather(counting, return_exceptions=True)
             await fleet.close()
@@ -59,6 +84,7 @@ async def reserving_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
         node_cpu=str(RESERVING_CPU),
         agent_flags=(*AGENT_FLAGS, "--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3"),
         candidate_scheduler=True,
+        audit=True,
     )
     async with fleet_of(sandbox) as fleet:
         yield fleet

@@ -1,4 +1,7 @@
-"""What our own agents and webhooks asked of their API servers, against what they may ask: read from audit logs."""
+"""What agents and webhooks asked of API servers, in their own cluster and in targets, against what they may ask.
+
+Read from the audit logs of all fleets of a run.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +9,13 @@ from pathlib import Path
 import msgspec
 
 from agent.api.ownroles import AGENT, HOME, REGISTER, WEBHOOK, Account
-from agent.api.roles import Grant
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER, SOURCE, Grant
 
 _USER = "system:serviceaccount:kube-system:flotilla-"
 _HOME = "kube-system"
 _FORBIDDEN = 403
+SOURCES = Account("source", {"": (*SOURCE, *CLUSTER_SUMMARY_VIEWER)})
+"""Agents of other clusters, by the service accounts of their Sources."""
 
 
 class _Object(msgspec.Struct, rename="camel"):
@@ -38,17 +43,27 @@ class Asked(msgspec.Struct, rename="camel"):
     object_ref: _Object | None = None
     response_status: _Status | None = None
 
+    def kind_of_request(self) -> tuple[str, ...]:
+        """All that may make a difference to a role."""
+        what = self.object_ref or _Object()
+        own = self.user.username if self.user.username.startswith(_USER) else ""
+        return (own, self.verb, what.api_group, what.resource, what.subresource, what.namespace, what.name)
+
     def needs(self, account: Account, scope: str, grant: Grant) -> bool:
         """Whether it is this grant that allowed it."""
         what = self.object_ref
         return (
             what is not None
-            and self.user.username == _USER + account.name
+            and self._is(account)
             and (self.verb, what.resource, what.subresource) == (grant.verb, grant.kind.plural, grant.sub)
             and what.api_group == grant.kind.group
             and (not grant.names or what.name in grant.names)
             and (not scope or what.namespace == (_HOME if scope == HOME else scope))
         )
+
+    def _is(self, account: Account) -> bool:
+        name = self.user.username
+        return not name.startswith(_USER) if account is SOURCES else name == _USER + account.name
 
 
 _decoder = msgspec.json.Decoder(Asked)
@@ -62,26 +77,61 @@ def asked(directory: Path) -> Iterator[Asked]:
 
 
 def refused(directory: Path) -> list[str]:
-    """What a role lacks: requests that the API server of the own cluster forbade for want of a right."""
+    """What a role lacks: requests that the API server of the own cluster forbade for want of a right.
+
+    One that has just been started forbids what it grants as soon as it has read its roles: that does not count.
+    """
     found = {
         f"{one.verb} {one.object_ref}: {one.response_status.message}"
         for one in asked(directory)
-        if one.response_status is not None
+        if one.user.username.startswith(_USER)
+        and one.response_status is not None
         and one.response_status.code == _FORBIDDEN
         and " cannot " in one.response_status.message
+        and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK))
     }
     return sorted(found)
 
 
-def unused(directory: Path) -> list[str]:
-    """What a role has too much: grants that no request needed."""
-    waiting = [
-        (account, scope, grant)
-        for account in (AGENT, WEBHOOK)
-        for scope, grants in account.grants.items()
-        for grant in grants
-        if (account is not WEBHOOK or grant.feature != REGISTER)
+def _granted(*accounts: Account) -> list[tuple[Account, str, Grant]]:
+    return [
+        (account, scope, grant) for account in accounts for scope, grants in account.grants.items() for grant in grants
     ]
-    for one in asked(directory):
-        waiting = [entry for entry in waiting if not one.needs(*entry)]
-    return [f"{account.name}: {grant.verb} {grant.kind}/{grant.sub}".rstrip("/") for account, _, grant in waiting]
+
+
+class Ledger:
+    """What roles have too much: grants that no request of any fleet of this run has needed."""
+
+    def __init__(self) -> None:
+        self.fleets: set[Path] = set()
+        """Directories of sandboxes that are up."""
+        self._waiting = [
+            (account, scope, grant)
+            for account, scope, grant in _granted(AGENT, WEBHOOK, SOURCES)
+            # Webhooks of the chart do not register themselves.
+            if account is not WEBHOOK or grant.feature != REGISTER
+        ]
+
+    def read(self, directory: Path) -> None:
+        """Strike off what was asked in a sandbox so far."""
+        seen = set()
+        for one in asked(directory):
+            key = one.kind_of_request()
+            if key not in seen:
+                seen.add(key)
+                self._waiting = [entry for entry in self._waiting if not one.needs(*entry)]
+
+    def unused(self) -> list[str]:
+        """What is left, after all that was asked until now."""
+        for directory in self.fleets:
+            self.read(directory)
+        return sorted(
+            {
+                f"{account.name}{f' ({scope})' if scope else ''}: {grant.verb} {grant.resource}"
+                + (f".{grant.kind.group}" if grant.kind.group else "")
+                for account, scope, grant in self._waiting
+            }
+        )
+
+
+LEDGER = Ledger()

@@ -24,6 +24,7 @@ async def two_sources(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         ("a", "b", "t"),
         "kwok:2",
         agent_flags=(*AGENT_FLAGS, "--cluster-name=same"),
+        audit=True,
     )
     async with fleet_of(sandbox) as fleet, fleet.namespace(("t",), source="a", name=SHARED):
         await fleet.clients["b"].patch(

@@ -35,7 +35,7 @@ AWAY_SECONDS = 60.0
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute."""
     flags = (*AGENT_FLAGS, f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")
-    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "rows", ("cd", "us"), "kwok:2", agent_flags=flags)
+    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "rows", ("cd", "us"), "kwok:2", agent_flags=flags, audit=True)
     async with fleet_of(sandbox) as fleet:
         yield fleet
 

@@ -47,7 +47,7 @@ async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("traffic") / "three"
     flags = (*AGENT_FLAGS, "--pod-missing=3")
-    async with fleet_of(Sandbox(directory, CLUSTERS, "real:1", agent_flags=flags)) as fleet:
+    async with fleet_of(Sandbox(directory, CLUSTERS, "real:1", agent_flags=flags, audit=True)) as fleet:
         yield fleet
 
 
