@@ -71,14 +71,18 @@ class Targets:
     async def connect(self, key: Key, connection: Connection | None, fingerprint: str) -> Target:
         """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed.
 
-        One whose fingerprint is the same goes on, with the connection's credentials from now on.
+        One whose fingerprint is the same goes on, with the new connection's credentials from now on; unless it is not
+        ready, for these may be what it lacks.
         """
         entry = self._targets.get(key)
         if entry is not None:
             if entry[1] == fingerprint:
-                if connection is not None:
-                    entry[0].renew(connection)
-                return entry[0]
+                target = entry[0]
+                if connection is None or connection is target.cluster.client.session.connection:
+                    return target
+                if target.ready:
+                    target.renew(connection)
+                    return target
             await self.disconnect(key)
         name = "/".join(key).lstrip("/")
         cluster = self._local if connection is None else Cluster(connection, name)
