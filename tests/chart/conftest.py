@@ -18,7 +18,7 @@ OTHERS = {
 """Kinds of others that the chart may use, by group and version."""
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def chart_sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     """One real cluster with fake nodes that have nothing of ours but what the chart brings."""
     async with Sandbox(tmp_path_factory.mktemp("chart") / "one", ["chart"], "kwok:2", agents=False) as sandbox:

@@ -10,7 +10,7 @@ from agent.sandbox.objects import connect
 from tests.controllers.pair import Pair, pair_of
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     """Clusters `here` and `there` with our CRDs, without agents."""
     directory = tmp_path_factory.mktemp("pair") / "two"

@@ -16,7 +16,7 @@ QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell]:
     """Where a reader of the README is after its first steps."""
     folder = tmp_path_factory.mktemp("docs")

@@ -14,7 +14,7 @@ from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.fleet import Fleet
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """Clusters a, b and t, all of them called `same`; their candidate schedulers run while a test wants them."""
     flags = (*AGENT_FLAGS, "--cluster-name=same", "--agent-interval=1", "--hold=5")

@@ -123,6 +123,7 @@ async def has_image(runner: "Runner", name: str) -> bool:
 async def _prepare(runner: "Runner") -> None:
     """Make the node's folders, configuration and cgroup."""
     check_place(runner.plan)
+    machine.allow_inotify()
     folder = runner.directory / "node"
     for part in ("lib", "log", "networks"):
         (folder / part).mkdir(parents=True, exist_ok=True)
