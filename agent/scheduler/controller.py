@@ -109,9 +109,14 @@ class ProxyScheduler(Controller[Key]):
         """Take the next step for one pod, or for the pods of one group."""
         self._waiting.discard(key)
         self._woken.discard(key)
+        epoch = self._scene.epoch
         again = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
         if again is None:
             return None
+        if self._scene.epoch != epoch:
+            # Changed while the step was under way, which may have begun before: nobody else wakes this one.
+            self._woken.add(key)
+            return 0.0
         self._waiting.add(key)
         return None if again == WAITING else again
 

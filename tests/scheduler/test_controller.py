@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.writes import Writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import eventually, running
 from tests.kube.relay import Relay
@@ -106,6 +107,36 @@ async def test_a_pod_that_no_target_can_place_says_why_and_leaves_one_candidate_
         assert chaperon["metadata"]["name"].startswith("web-")
         proxy = await client.get(PODS, "web", namespace)
         assert not proxy["spec"].get("nodeName")
+
+
+async def test_what_changes_while_a_pod_is_told_why_it_waits_is_not_missed(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_cluster = load(str(cluster.kubeconfig))
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, eu=own_cluster) as targets:
+        target = targets["eu"]
+        nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+
+        def taints() -> list[dict[str, Any]]:
+            node = nodes.store.get(("", target.node_name))
+            return (node.decode()["spec"].get("taints") or []) if node is not None else []
+
+        async def change(wanted: list[dict[str, Any]]) -> None:
+            await client.patch(NODES, target.node_name, {"spec": {"taints": wanted}})
+            await until(lambda: len(taints()) == len(wanted))
+
+        usual = await until(taints)
+        await change([*usual, {"key": "flotilla.test/closed", "effect": "NoSchedule"}])
+        tell = Writes.say
+
+        async def slowly(self: Writes, proxy: dict[str, Any], message: str) -> bool:
+            if "flotilla.test/closed" in message:
+                await change(usual)
+            return await tell(self, proxy, message)
+
+        monkeypatch.setattr(Writes, "say", slowly)
+        await create(client, elected("web", namespace), [target])
+        await pod_where(client, namespace, "web", phase="Running", node=target.node_name)
 
 
 async def test_without_any_target_the_pod_says_what_to_do(cluster: Cluster, client: Client, namespace: str) -> None:
