@@ -74,7 +74,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
         yield fleet
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reserving_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon."""
     sandbox = Sandbox(
