@@ -29,6 +29,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
+from agent.cli.options import Context, Kubeconfig
 from agent.cli.restoring import MIRRORS, restore_services
 from agent.kube import config
 from agent.kube.client import Client
@@ -273,8 +274,8 @@ def uninstall(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that pods may take to go.")] = DEFAULT_SECONDS,
     namespace: Annotated[str, typer.Option(help="Namespace of the chart; by default the context's own.")] = "",
     release: Annotated[str, typer.Option(help="Name of the chart's release.")] = "flotilla",
-    kubeconfig: Annotated[str, typer.Option(help="kubeconfig; by default as kubectl finds it.")] = "",
-    context: Annotated[str, typer.Option(help="Context of the kubeconfig.")] = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
 ) -> None:
     """Stop agent and webhook in a cluster and remove what they made; `helm uninstall` runs this first."""
 

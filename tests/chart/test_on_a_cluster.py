@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from agent.sandbox import Cluster
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE
 from tests.chart.test_chart import CANDIDATES, EVERY
+from tests.controllers.rooms import gone
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -113,7 +113,7 @@ async def test_where_admiralty_is_installed_it_says_what_to_do(cluster: Cluster,
             await call(cluster, "install", "flotilla", *FLAGS)
     finally:
         await client.delete(CRDS, metadata["name"])
-        await until_gone(functools.partial(client.get, CRDS, metadata["name"]))
+        await gone(functools.partial(client.get, CRDS, metadata["name"]))
 
 
 async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, client: Client) -> None:
@@ -153,13 +153,3 @@ async def trust(client: Client) -> None:
     found = await client.get(MUTATING_WEBHOOKS, "multicluster-scheduler")
     webhooks = [{"name": each["name"], "clientConfig": {"caBundle": "Q0E="}} for each in found["webhooks"]]
     await client.patch(MUTATING_WEBHOOKS, "multicluster-scheduler", {"webhooks": webhooks}, style="strategic")
-
-
-async def until_gone(read: Callable[[], Any]) -> None:
-    """Wait until an object cannot be read any more."""
-    while True:
-        try:
-            await read()
-        except NotFound:
-            return
-        await asyncio.sleep(0.1)

@@ -1,6 +1,7 @@
 """What is taken away, and what is refused, on a real API server; the namespace is the test's own."""
 
 import asyncio
+import functools
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,7 +32,7 @@ from agent.kube.errors import NotFound
 from agent.model.service import rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
-from tests.waiting import until
+from tests.controllers.rooms import gone
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -74,11 +75,7 @@ async def namespace(admin: Client) -> AsyncIterator[str]:
         for obj in await admin.list(kind, name):
             await admin.patch(kind, obj["metadata"]["name"], {"metadata": {"finalizers": None}}, name)
     await admin.delete(NAMESPACES, name)
-    await until(lambda: gone(admin, NAMESPACES, name), 60)
-
-
-async def gone(admin: Client, kind: Kind, name: str) -> bool:
-    return not await exists(admin, kind, name)
+    await gone(functools.partial(admin.get, NAMESPACES, name))
 
 
 async def account(admin: Client, namespace: str) -> None:

@@ -25,10 +25,8 @@ class NoSourceApi:
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """Tell a pod that asks for what it cannot have."""
-        metadata = proxy["metadata"]
-        if not target.is_self and sourceapi.asks(metadata.get("annotations")):
-            about = {field: metadata[field] for field in ("namespace", "name", "uid")}
-            self._recorder.event({"apiVersion": "v1", "kind": "Pod", "metadata": about}, "Warning", REASON, _MESSAGE)
+        if not target.is_self and sourceapi.asks(proxy["metadata"].get("annotations")):
+            self._recorder.event(dict(proxy), "Warning", REASON, _MESSAGE)
 
     def places(self, proxy: Object) -> Mapping[str, str]:
         """It binds no pod to a target."""
