@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
@@ -21,7 +23,8 @@ from tests.waiting import until
 settings.register_profile("same", derandomize=True)
 settings.register_profile("search", print_blob=True)
 
-_ON_FLEETS = tuple(Path(__file__).parent / name for name in ("e2e", "peers"))
+_HERE = Path(__file__).parent
+_ON_FLEETS = (_HERE / "e2e", _HERE / "peers")
 _ON_FLEETS_SECONDS = 240
 
 
@@ -44,6 +47,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.timeout(_ON_FLEETS_SECONDS))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+class _ByFolder(LoadScopeScheduling):
+    """Tests of a folder stay with one worker, because they share clusters."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "/".join(nodeid.partition("::")[0].split("/")[:2])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """How tests are dealt out where several workers run them."""
+    return _ByFolder(config, log)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
