@@ -39,7 +39,12 @@ BIG = {"containers": [{"name": "main", "image": "busybox", "resources": {"reques
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def fleet(reserving_fleet: Fleet) -> Fleet:
-    """Source cd, targets us and eu, in mode `reserve`."""
+    """Source cd, targets us and eu, in mode `reserve`; each has reserved before, or the first would get all pods."""
+    async with reserving_fleet.namespace() as name:
+        for target in CLUSTERS:
+            pinned = manifests.pod(target, nodeSelector={manifests.REGION: target})
+            await reserving_fleet.source.create(PODS, pinned, name)
+        await settled(reserving_fleet, name, len(CLUSTERS))
     return reserving_fleet
 
 

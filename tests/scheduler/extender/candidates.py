@@ -110,10 +110,18 @@ class Asker:
         fields = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
         return await self.post(json.dumps({**fields, "Node": node, **other}).encode())
 
+    async def bind_until_not(self, refusal: str, pod: Raw, node: str) -> str:
+        """The answer once it is another: a scheduler asks again, until the extender has seen what has changed."""
+        while True:
+            answer = await self.bind(pod, node)
+            if answer != refusal:
+                return answer
+            await asyncio.sleep(0.05)
+
     @contextlib.asynccontextmanager
-    async def binding(self, pod: Raw, node: str) -> AsyncIterator[asyncio.Task[str]]:
-        """A bind under way; leaving cancels it, which closes its connection."""
-        task = asyncio.create_task(self.bind(pod, node))
+    async def binding(self, pod: Raw, node: str, *, past: str = "") -> AsyncIterator[asyncio.Task[str]]:
+        """A bind under way, asked for again while it says `past`; leaving cancels it, which closes its connection."""
+        task = asyncio.create_task(self.bind_until_not(past, pod, node) if past else self.bind(pod, node))
         try:
             yield task
         finally:

@@ -98,7 +98,7 @@ async def test_a_round_that_nobody_allowed_is_over_until_a_higher_one_is_asked_f
         assert await asker.bind(pod, node) == ROUND_IS_OVER
         assert await annotations(client, namespace, "web") == said
         await annotate(client, namespace, "web", ROUND, "1")
-        async with asker.binding(pod, node) as answer:
+        async with asker.binding(pod, node, past=ROUND_IS_OVER) as answer:
             await reserved(client, namespace, "web")
             await annotate(client, namespace, "web", ALLOWED, "true")
             assert await answer == ""
