@@ -16,12 +16,9 @@ from agent.model.relabel import relabel
 Raw = dict[str, Any]
 Selector = dict[str, str]
 
-GLOBAL_KEYS = (
-    names.PREFIX + names.GLOBAL,
-    names.SHORT_PREFIX + names.GLOBAL,
-    names.ANNOTATION_CILIUM,
-    names.ANNOTATION_CILIUM_V1,
-)
+_OWN_KEYS = (names.PREFIX + names.GLOBAL, names.SHORT_PREFIX + names.GLOBAL)
+_CILIUMS_KEYS = (names.ANNOTATION_CILIUM, names.ANNOTATION_CILIUM_V1)
+GLOBAL_KEYS = (*_OWN_KEYS, *_CILIUMS_KEYS)
 _MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
 
 
@@ -35,8 +32,19 @@ def is_copy(annotations: Mapping[str, str] | None) -> bool:
 
 
 def is_left_alone(annotations: Mapping[str, str] | None) -> bool:
-    """Whether a user wants a Service neither rerouted nor copied."""
-    return (names.annotation(annotations, names.GLOBAL) or "").lower() == "false"
+    """Whether a user wants a Service (or Ingress) neither rerouted nor copied.
+
+    What we have added says nothing of that. A user's `global` counts more than Cilium's keys, of which one that says
+    `true` is enough to share.
+    """
+    found = annotations or {}
+    added = _added(found)
+
+    def said(keys: tuple[str, ...]) -> list[str]:
+        return [found[key].lower() for key in keys if key in found and key not in added]
+
+    own, ciliums = said(_OWN_KEYS), said(_CILIUMS_KEYS)
+    return own[0] == "false" if own else "false" in ciliums and "true" not in ciliums
 
 
 def is_shared(annotations: Mapping[str, str] | None) -> bool:
@@ -157,14 +165,16 @@ def _plain(selector: Selector) -> Selector:
 
 
 def _added(annotations: Mapping[str, str]) -> set[str]:
-    """Annotations that we have added. Admiralty, which keeps no list, has added all that there are."""
-    if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
-        return set()
+    """Annotations that we have added, and that nobody has changed since.
+
+    Admiralty, which keeps no list, has added all that there are.
+    """
+    present = {key for key in _MARKS if annotations.get(key) == "true"}
     text = annotations.get(names.ANNOTATION_MARKS)
     if text is None:
-        return {key for key in _MARKS if key in annotations}
+        return present if names.ANNOTATION_ORIGINAL_SELECTOR in annotations else set()
     try:
-        return set(msgspec.json.decode(text, type=list[str])) & set(_MARKS)
+        return set(msgspec.json.decode(text, type=list[str])) & present
     except msgspec.DecodeError:
         return set()
 

@@ -67,6 +67,7 @@ def test_a_service_that_is_to_be_left_alone_is_restored() -> None:
     }
     decided = decide(View(alone, proxies=True))
     assert decided["spec"]["selector"] == {"app": "web"}
+    assert decide(View(decided, proxies=True)) == decided, "what its user says is not taken away"
 
 
 def entry(manager: str, operation: str, **spec: Any) -> Raw:

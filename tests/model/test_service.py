@@ -11,6 +11,7 @@ from agent.model.service import (
     InvalidService,
     can_be_rerouted,
     format_selector,
+    is_left_alone,
     is_shared,
     is_switched,
     parse_selector,
@@ -142,10 +143,32 @@ def test_every_global_annotation_shares_a_service(key: str) -> None:
     assert not is_shared({key: "true", names.ANNOTATION_IS_DELEGATE: ""}), "a copy is not shared any further"
 
 
-def test_a_user_can_have_a_service_left_alone() -> None:
-    alone = {"multicluster/global": "false", "io.cilium/global-service": "true"}
+@pytest.mark.parametrize(
+    "alone",
+    [
+        {"multicluster/global": "false", "io.cilium/global-service": "true"},
+        {"io.cilium/global-service": "false"},
+        {"io.cilium/global-service": "false", "service.cilium.io/global": "False"},
+        {"multicluster/global": "false"},
+        {P + "global": "false", "multicluster/global": "true"},
+    ],
+)
+def test_a_user_can_have_a_service_left_alone(alone: dict[str, str]) -> None:
     assert not is_shared(alone)
     assert not can_be_rerouted(service({"app": "web"}, alone))
+    marks = rerouted(WEB, switch=True)["metadata"]["annotations"]
+    assert not is_shared(marks | alone), "also where our own marks stand beside it"
+
+
+def test_an_ingress_that_we_have_marked_can_be_left_alone_too() -> None:
+    marked = {P + "global": "true", "multicluster/marks": f'["{P}global"]'}
+    assert not is_left_alone(marked)
+    assert is_left_alone(marked | {"multicluster/global": "false"})
+
+
+def test_a_service_that_its_user_shares_is_shared_whatever_another_key_says() -> None:
+    assert is_shared({"multicluster/global": "true", "service.cilium.io/global": "false"})
+    assert is_shared({"io.cilium/global-service": "true", "service.cilium.io/global": "false"})
 
 
 def test_services_without_pods_are_not_rerouted() -> None:
