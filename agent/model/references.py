@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
 from agent.api.names import SERVICE_ACCOUNT_MOUNT
@@ -44,12 +45,28 @@ class _Projected(msgspec.Struct, gc=False):
     sources: list[_Projection] | None = None
 
 
+class _Opened(msgspec.Struct, rename="camel", gc=False):
+    """A volume of some storage system, which a Secret opens."""
+
+    secret_ref: _Named | None = None
+    node_publish_secret_ref: _Named | None = None
+    secret_name: str = ""
+
+
 class _Volume(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     config_map: _Named | None = None
     secret: _SecretVolume | None = None
     projected: _Projected | None = None
     persistent_volume_claim: _ClaimVolume | None = None
+    csi: _Opened | None = None
+    azure_file: _Opened | None = None
+    cephfs: _Opened | None = None
+    flex_volume: _Opened | None = None
+    iscsi: _Opened | None = None
+    rbd: _Opened | None = None
+    scale_io: _Opened | None = field(default=None, name="scaleIO")
+    storageos: _Opened | None = None
 
 
 class _ValueFrom(msgspec.Struct, rename="camel", gc=False):
@@ -141,8 +158,26 @@ def _of_volume(volume: _Volume) -> Iterator[_Found]:
         yield (SECRETS, volume.secret.secret_name, bool(volume.secret.optional))
     if volume.persistent_volume_claim is not None:
         yield (PERSISTENT_VOLUME_CLAIMS, volume.persistent_volume_claim.claim_name, False)
+    for opened in _opened(volume):
+        for secret in (opened.secret_ref, opened.node_publish_secret_ref, _Named(opened.secret_name)):
+            if secret is not None:
+                yield _found(SECRETS, secret)
     for source in (volume.projected.sources or ()) if volume.projected is not None else ():
         yield from _pair(source.config_map, source.secret)
+
+
+def _opened(volume: _Volume) -> Iterator[_Opened]:
+    systems = (
+        volume.csi,
+        volume.azure_file,
+        volume.cephfs,
+        volume.flex_volume,
+        volume.iscsi,
+        volume.rbd,
+        volume.scale_io,
+        volume.storageos,
+    )
+    return (each for each in systems if each is not None)
 
 
 def _of_container(container: _Container) -> Iterator[_Found]:

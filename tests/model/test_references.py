@@ -46,6 +46,12 @@ VOLUMES = [
     pytest.param({"projected": {"sources": [{"configMap": {"name": "x"}}]}}, CONFIGMAPS, id="a projected config map"),
     pytest.param({"projected": {"sources": [{"secret": {"name": "x"}}]}}, SECRETS, id="a projected secret"),
     pytest.param({"persistentVolumeClaim": {"claimName": "x"}}, PERSISTENT_VOLUME_CLAIMS, id="a claim"),
+    pytest.param({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "x"}}}, SECRETS, id="the secret of a driver"),
+    pytest.param({"azureFile": {"secretName": "x", "shareName": "s"}}, SECRETS, id="the secret of a file share"),
+    *(
+        pytest.param({system: {"secretRef": {"name": "x"}}}, SECRETS, id=f"the secret of {system}")
+        for system in ("cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
+    ),
 ]
 
 
