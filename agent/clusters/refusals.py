@@ -10,6 +10,8 @@ PASSING = (Conflict, ServerError, TooManyRequests, Unauthorized)
 """Answers after which another try may go better."""
 NOT_OURS = "an object of that name exists there that is not ours; rename or delete it there, or use another name here"
 
+HELD = "its old copy there is being deleted and held by finalizers"
+
 
 class Blocked(Exception):
     """The target, or an object in it, does not let us; the message says which, and what to do."""

@@ -268,6 +268,7 @@ async def test_a_token_of_the_sources_service_account_stays_at_home(pair: Pair) 
         await pair.deps.provisions.ensure(pod, target)
         await pair.copy(SECRETS, "plain")
         assert await pair.no_copy(SECRETS, "token")
+        assert "create a Secret of that name there" in await told(pair, "Pod", "web", "token of a service account")
 
 
 async def test_a_namespace_that_the_target_does_not_have_is_named(pair: Pair) -> None:

@@ -1,6 +1,7 @@
 """Volume claims follow into one target, and pods stay with their data."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from agent.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS, Kin
 from agent.controllers.follow import FollowRoom
 from agent.controllers.follow.claims import Elsewhere
 from agent.controllers.target import TargetRoom
+from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import eventually, gone, running
@@ -101,6 +103,38 @@ async def test_a_claim_without_a_volume_goes_with_its_last_pod(pair: Pair) -> No
         await pair.end("web")
         await pair.gone(CLAIMS, "data")
         await marked(pair, None)
+
+
+async def made_again(pair: Pair) -> str:
+    """UID of the claim that somebody makes where another one of that name has just been deleted."""
+    await pair.here.delete(CLAIMS, "data", pair.namespace)
+    with contextlib.suppress(NotFound):
+        await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)
+    await gone(lambda: pair.here.get(CLAIMS, "data", pair.namespace))
+    return str((await pair.create(CLAIMS, "data", spec=SPEC))["metadata"]["uid"])
+
+
+async def test_pods_of_a_claim_made_again_do_not_find_the_data_of_the_old_one(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom):
+        await pair.pod("web", volumes=DATA)
+        await pair.copy(CLAIMS, "data")
+    uid = await made_again(pair)
+    async with pair.at_work(FollowRoom):
+        await pair.copy(CLAIMS, "data", lambda copy: copy["metadata"]["labels"][names.LABEL_PARENT_UID] == uid)
+        await marked(pair, "eu")
+
+
+async def test_a_volume_goes_although_its_claim_was_made_again(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom):
+        await pair.pod("web", volumes=DATA)
+        await bind(pair)
+    await pair.end("web")
+    await made_again(pair)
+    async with pair.at_work(FollowRoom):
+        await pair.gone(CLAIMS, "data")
+    await pair.there.delete(VOLUMES, pair.namespace)
 
 
 async def test_pods_of_one_claim_go_to_one_target(pair: Pair) -> None:

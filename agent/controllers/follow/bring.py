@@ -4,9 +4,10 @@ import contextlib
 from enum import Enum, auto
 from typing import NamedTuple
 
+from agent.api import names
 from agent.api.kinds import Kind
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, asking, not_copied
+from agent.clusters.refusals import HELD, NOT_OURS, PASSING, Blocked, asking, not_copied
 from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.controllers.follow.needs import Item
@@ -15,6 +16,11 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import copies
 from agent.model.copies import Raw
+
+TOKEN = (
+    "it is the token of a service account of this cluster; create a Secret of that name there, or annotate the pod"
+    f" {names.SHORT_PREFIX}{names.SOURCE_API}=true"
+)
 
 
 class Outcome(Enum):
@@ -103,7 +109,7 @@ class Bringer:
 
     async def _create(self, place: Place, original: Raw) -> Outcome:
         if original.get("type") == copies.TOKEN_TYPE:
-            return self._needs_none(place, original)
+            return await self._token(place, original)
         wanted = self._wanted(place.item.kind, original)
         try:
             with asking(place.title, place.target):
@@ -112,6 +118,16 @@ class Bringer:
             return await self._adopt(place, original)
         self._agree(place, original, raw)
         return Outcome.THERE
+
+    async def _token(self, place: Place, original: Raw) -> Outcome:
+        """A token of this cluster opens nothing there; whatever Secret of that name is there is the one to use."""
+        item = place.item
+        with asking(place.title, place.target):
+            try:
+                await place.target.cluster.client.get_raw(item.kind, item.name, item.namespace)
+            except NotFound:
+                raise Blocked(not_copied(place.title, place.target, TOKEN)) from None
+        return self._needs_none(place, original)
 
     async def _adopt(self, place: Place, original: Raw) -> Outcome:
         outcome = await self._compare(place, original, None)
@@ -132,8 +148,7 @@ class Bringer:
         if not copies.belongs_to(copy, original["metadata"]["uid"], self._deps.cluster_uid):
             raise Blocked(not_copied(place.title, place.target, NOT_OURS))
         if "deletionTimestamp" in copy["metadata"]:
-            held = "its old copy there is being deleted and held by finalizers"
-            raise Blocked(not_copied(place.title, place.target, held))
+            raise Blocked(not_copied(place.title, place.target, HELD))
         wanted = self._wanted(item.kind, original)
         if copies.same_content(copy, wanted):
             self._agree(place, original, raw)

@@ -2,7 +2,8 @@
 
 The claim here says by an annotation which target has its volume, written before the claim there is created, so that of
 two targets one is first. It counts once the claim there is bound, or while a pod there uses it; until then a pod may
-still try another target. A bound claim is deleted with its original and by nothing else.
+still try another target. A bound claim is deleted with its original and by nothing else: whoever makes the original
+again begins empty.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import Blocked, asking
+from agent.clusters.refusals import HELD, Blocked, asking, not_copied
 from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.needs import Item, Needs
 from agent.kube.errors import Forbidden, NotFound
@@ -75,6 +76,8 @@ class ClaimBringer(Bringer):
         found = Object(item.kind, raw).decode() if raw else None
         if found is not None and not self._is_ours(found, original):
             return self._needs_none(place, original)
+        if found is not None and _is_of_another(copies.parent_uid(found), original):
+            found = await self._former(place, found, original)
         original = await self._reserve(place, original)
         with asking(place.title, place.target):
             if found is None:
@@ -92,11 +95,30 @@ class ClaimBringer(Bringer):
         """Delete a claim that nobody needs, unless it is bound; with it goes the mark on the original."""
         copy = place.copies.store.get(place.item.key)
         original = await self._original(place)
-        if original is not None and (copy is None or copy.phase in HAS_VOLUME):
+        if original is not None and (copy is None or (copy.phase in HAS_VOLUME and self._keeps(place, copy, original))):
             return
         await super().remove(place, uid)
         if original is not None and _volume_in(original) == place.item.node:
             await self._mark(place, original, None)
+
+    async def _former(self, place: Place, found: Raw, original: Raw) -> Raw | None:
+        """What is to be used of a claim whose original was deleted here and made again while we could not see it.
+
+        Its data end with it, unless the new one says, as one that was restored does, that its volume is there.
+        """
+        if "deletionTimestamp" in found["metadata"]:
+            raise Blocked(not_copied(place.title, place.target, HELD))
+        if _volume_in(original) == place.item.node:
+            return found
+        with asking(place.title, place.target):
+            item, uid = place.item, found["metadata"]["uid"]
+            await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
+        return None
+
+    def _keeps(self, place: Place, copy: Object, original: Raw) -> bool:
+        """Whether a volume there is that of the claim here, not of an earlier one of that name."""
+        parent = copy.labels.get(names.LABEL_PARENT_UID, "")
+        return _volume_in(original) == place.item.node or not _is_of_another(parent, original)
 
     def _is_ours(self, found: Raw, original: Raw) -> bool:
         return not copies.is_same_or_upstream(found, original) and copies.belongs_to(
@@ -150,6 +172,11 @@ class ClaimBringer(Bringer):
             raise Blocked(f"{place.title} is not created in target {place.target.title}: {field}: {error}") from error
         name, uid = self._deps.settings.cluster_name, self._deps.cluster_uid
         return claim_of(original, classes, cluster_name=name, cluster_uid=uid)
+
+
+def _is_of_another(parent_uid: str, original: Raw) -> bool:
+    """Whether a copy is the child of an earlier object of that name; no label says nothing, and data are at stake."""
+    return bool(parent_uid) and parent_uid != original["metadata"]["uid"]
 
 
 def _volume_in(original: Raw) -> str:
