@@ -37,6 +37,10 @@ def test_a_selector_that_is_switched_stays_so() -> None:
     assert decide(View(DONE, proxies=True, wait=Wait.NOT_COVERED)) == DONE
 
 
+def test_a_selector_goes_back_where_other_clusters_endpoints_have_another_name() -> None:
+    assert decide(View(DONE, proxies=True, wait=Wait.OTHER_NAME)) == rerouted(PLAIN, switch=False)
+
+
 def test_a_selector_goes_back_while_other_pods_are_selected_too() -> None:
     assert decide(View(DONE, proxies=True, others=True)) == rerouted(PLAIN, switch=False)
 

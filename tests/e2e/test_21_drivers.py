@@ -87,7 +87,11 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         await driver(fleet, namespace, "us", "mcs")
         for cluster in ("cd", "us"):
             await has(fleet, cluster, SERVICE_EXPORTS, namespace, "web", lambda found: True)
+        # Delegates elsewhere have another name then: under its own the Service leads to the proxy pods' addresses.
+        await has(fleet, "cd", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == {"app": "web"})
+        await known_everywhere(fleet, namespace, "web", 4, ("cd",))
         await driver(fleet, namespace, "us", "endpointslices")
+        await rerouted(fleet, namespace, "web")
         await shared.gone(fleet, SERVICE_EXPORTS, namespace, "web", ("cd", "us"))
         await known_everywhere(fleet, namespace, "web", 4)
     finally:

@@ -15,7 +15,7 @@ from agent.api.kinds import PODS, SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.managers import kept_managers
 from agent.controllers.svcreroute.decide import View, Wait, decide
-from agent.controllers.svcreroute.gather import Coverage, service_of
+from agent.controllers.svcreroute.gather import Coverage, service_of, shared_by_name
 from agent.controllers.svcreroute.selections import Selections
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
@@ -57,6 +57,7 @@ class ServiceRerouteRoom(Controller[Key]):
         self.watch(self._coverage.slices, self._slice_changed)
         for informer in self._coverage.targets:
             self.watch(informer, lambda target: tuple(self._waiting_since))
+            informer.subscribe(self._driver_changed)
         deps.targets.on_change(self._target_changed)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -71,7 +72,7 @@ class ServiceRerouteRoom(Controller[Key]):
             switched = is_switched(service)
             proxies, again = self._proxies(key, rerouted=_MARK in found.raw)
             others, soon = await self._other_pods(key, selector) if proxies and switched else (False, None)
-            wait = Wait.NOTHING if switched or not proxies else self._wait(found)
+            wait = self._wait(found, switched=switched) if proxies else Wait.NOTHING
             wanted = decide(View(service, proxies, others, wait))
         except (InvalidService, InvalidPattern) as error:
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
@@ -99,7 +100,11 @@ class ServiceRerouteRoom(Controller[Key]):
         keys = (obj.key for informer in self._coverage.targets for obj in informer.store)
         return any(key[0] in ("", namespace) for key in keys)
 
-    def _wait(self, service: Object) -> Wait:
+    def _wait(self, service: Object, *, switched: bool) -> Wait:
+        if self._coverage.by_name(service.namespace):
+            return Wait.OTHER_NAME
+        if switched:
+            return Wait.NOTHING
         if asyncio.get_running_loop().time() < self._plain_until.get(service.key, 0.0):
             return Wait.OTHER_PODS
         self._plain_until.pop(service.key, None)
@@ -137,7 +142,10 @@ class ServiceRerouteRoom(Controller[Key]):
         since = self._waiting_since.setdefault(key, now)
         if wait is Wait.NOT_COVERED and now - since >= _HINT_SECONDS and key not in self._told:
             self._told.add(key)
-            message = f"the selector is not rerouted yet: {wait}; see the condition ServicesShared of the Targets"
+            message = (
+                f"the selector is not rerouted yet: {wait}; see the condition ServicesShared of the Targets, and"
+                " multicluster/Shared of this Service"
+            )
             self._deps.recorder.event(service, "Warning", "NotRerouted", message)
         until = self._plain_until.get(key)
         return _WAIT_SECONDS if until is None else max(0.1, until - now)
@@ -171,6 +179,10 @@ class ServiceRerouteRoom(Controller[Key]):
     def _slice_changed(self, slice: Object) -> list[Key]:
         keys = [(slice.namespace, each.partition("/")[2]) for each in service_of(slice)]
         return [key for key in keys if key in self._waiting_since]
+
+    def _driver_changed(self, old: Object | None, new: Object | None) -> None:
+        if shared_by_name(old) != shared_by_name(new):
+            self._target_changed(new)
 
     def _target_changed(self, target: object) -> None:
         for service in self._services.store:

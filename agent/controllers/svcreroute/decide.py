@@ -16,6 +16,7 @@ class Wait(StrEnum):
     SLICES_UNKNOWN = "its own EndpointSlices are not known yet"
     OTHER_PODS = "it also selects pods that are not elected"
     NOT_COVERED = "the other clusters' endpoints are not all there yet"
+    OTHER_NAME = "the driver mcs tells other clusters' endpoints under another name only"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class View:
 def decide(view: View) -> Raw:
     """The Service as it should be.
 
-    Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected.
+    Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected and no
+    target has a driver that would leave the Service with the delegates of its own cluster alone.
 
     :raises InvalidService, InvalidPattern: if its annotations cannot be read
     """
@@ -42,5 +44,6 @@ def decide(view: View) -> Raw:
         return service
     if not view.proxies or not can_be_rerouted(service) or not users_selector(service):
         return restored(service)
-    switch = not view.others and (is_switched(service) or view.wait is Wait.NOTHING)
+    held = view.others or view.wait is Wait.OTHER_NAME
+    switch = not held and (is_switched(service) or view.wait is Wait.NOTHING)
     return rerouted(service, switch=switch)

@@ -1,5 +1,8 @@
 """What the selector of a Service waits for: that no ready endpoint is lost by switching it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, PODS, TARGETS
@@ -12,6 +15,7 @@ from agent.model.service import Selector, format_selector
 BY_SERVICE = "service"
 _SHARED = "ServicesShared"
 _BY_SLICES = "EndpointSlices"
+_BY_NAME = "MCS"
 _VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
 
 
@@ -51,6 +55,11 @@ class Coverage:
                     return Wait.NOT_COVERED
         return Wait.NOTHING
 
+    def by_name(self, namespace: str) -> bool:
+        """Whether endpoints of a target that pods of a namespace may go to are found under another name only."""
+        targets = (obj for informer in self.targets for obj in informer.store)
+        return any(obj.namespace in ("", namespace) and shared_by_name(obj) for obj in targets)
+
     async def other_pods(self, namespace: str, selector: Selector) -> bool:
         """Whether pods that are ready, neither elected nor delegates, are selected, by the API server's word."""
         labels = f"{format_selector(selector)},!{names.LABEL_PARENT_UID}"
@@ -68,9 +77,20 @@ class Coverage:
             return False
         found = (informer.store.get(target.key) for informer in self.targets)
         obj = next((each for each in found if each is not None), None)
-        conditions = (obj.decode().get("status") or {}).get("conditions") if obj is not None else None
-        shared = find_condition(conditions, _SHARED)
+        shared = _sharing(obj) if obj is not None else None
         return shared is None or shared["status"] != "True" or shared["reason"] == _BY_SLICES
+
+
+def shared_by_name(target: Object | None) -> bool:
+    """Whether a Target has a driver that shares endpoints under the name of the cluster set (`mcs`)."""
+    if target is None or _BY_NAME.encode() not in target.raw:
+        return False
+    shared = _sharing(target) or {}
+    return shared.get("status") == "True" and shared.get("reason") == _BY_NAME
+
+
+def _sharing(target: Object) -> Mapping[str, Any] | None:
+    return find_condition((target.decode().get("status") or {}).get("conditions"), _SHARED)
 
 
 def _addresses(slices: list[Object]) -> set[str]:
