@@ -237,7 +237,8 @@ class CopyRoom(Controller[Item]):
         if original.deleting or self.shared(original):
             yield from ((node, *original.key) for node in self._copies)
         else:
-            yield from ((node, *original.key) for node, it in self._copies.items() if it.store.get(original.key))
+            left = {node for node, copies in self._copies.items() if copies.store.get(original.key)}
+            yield from ((node, *original.key) for node in left.union(self.problems.get(original.key, ())))
 
     def _left(self, node: str) -> list[Item]:
         informer = self._copies.get(node)
@@ -270,5 +271,6 @@ class CopyRoom(Controller[Item]):
         for known in (self._agreed, self._blocked, self._unshared):
             for item in [each for each in known if each[0] == node]:
                 del known[item]
-        for problems in self.problems.values():
-            problems.pop(node, None)
+        for key, problems in self.problems.items():
+            if problems.pop(node, None) is not None:
+                self.queue.add(("", *key))

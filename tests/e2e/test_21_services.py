@@ -166,6 +166,10 @@ async def test_a_foreign_service_is_not_touched_and_is_reported(fleet: Fleet, na
         "web",
         lambda found: condition(found, "multicluster/Shared").get("status") == "True",
     )
+    alone = {"metadata": {"annotations": {"multicluster/global": "false"}}}
+    await fleet.source.patch(SERVICES, "web", alone, namespace)
+    await has(fleet, "cd", SERVICES, namespace, "web", lambda found: not condition(found, "multicluster/Shared"))
+    await shared.gone(fleet, SERVICES, namespace, "web", TARGET_CLUSTERS)
 
 
 async def test_services_of_every_type_are_copied_as_is_stated(fleet: Fleet, namespace: str) -> None:

@@ -6,9 +6,10 @@ Absent target: its copies stay, and are brought in line when it is back. Which S
 by their users, or by the room that reroutes them.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import SERVICES
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
@@ -21,11 +22,12 @@ Raw = dict[str, Any]
 
 CONDITION = "multicluster/Shared"
 _TOLD = CONDITION.encode()
+_EVERYWHERE = "every cluster that its pods may run in has a copy"
 _MESSAGE_LIMIT = 1024
 
 
 class GlobalServices(CopyRoom):
-    """Keys are a target's virtual node, namespace and name."""
+    """Keys are a target's virtual node (none: the original's condition), namespace and name."""
 
     name = "globalsvc"
     kind = SERVICES
@@ -49,15 +51,23 @@ class GlobalServices(CopyRoom):
             await self._say(original)
         return again
 
+    def _items(self, original: Object) -> Iterable[Item]:
+        yield from super()._items(original)
+        if _TOLD in original.raw:
+            yield ("", *original.key)
+
     async def _say(self, original: Object) -> None:
         problems = self.problems.get(original.key)
-        if not problems and (_TOLD not in original.raw or not self.is_everywhere(original)):
+        shared = self.shared(original)
+        if not problems and (_TOLD not in original.raw or (shared and not self.is_everywhere(original))):
             return
-        manifest = original.decode()
-        old = (manifest.get("status") or {}).get("conditions")
-        if not problems and find_condition(old, CONDITION) is None:
-            return
-        new = set_condition(old, CONDITION, *_words(problems or {}), self.deps.clock.now())
+        old = (original.decode().get("status") or {}).get("conditions") or []
+        if shared and problems:
+            new = set_condition(old, CONDITION, "False", "Blocked", _words(problems), self.deps.clock.now())
+        elif shared and find_condition(old, CONDITION):
+            new = set_condition(old, CONDITION, "True", "Copied", _EVERYWHERE, self.deps.clock.now())
+        else:
+            new = [each for each in old if each["type"] != CONDITION]
         if not same(old, new):
             body = {"metadata": {"resourceVersion": original.version}, "status": {"conditions": new}}
             raw = await self.deps.local.client.patch_raw(
@@ -66,7 +76,5 @@ class GlobalServices(CopyRoom):
             self.originals.absorb(raw)
 
 
-def _words(problems: dict[str, str]) -> tuple[Status, str, str]:
-    if problems:
-        return ("False", "Blocked", "; ".join(sorted(problems.values()))[:_MESSAGE_LIMIT])
-    return ("True", "Copied", "every cluster that its pods may run in has a copy")
+def _words(problems: dict[str, str]) -> str:
+    return "; ".join(sorted(problems.values()))[:_MESSAGE_LIMIT]
