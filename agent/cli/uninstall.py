@@ -31,6 +31,7 @@ from agent.api.kinds import (
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
 from agent.cli.options import Context, Kubeconfig
 from agent.cli.restoring import MIRRORS, restore_services
+from agent.cli.withdrawing import withdraw
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, InvalidConfig, KubeError, NotFound
@@ -100,6 +101,7 @@ class Uninstaller:
             await self._delete_all(CHAPERONS, chaperons, propagation=True)
             await self._gone("delegates of other clusters", lambda: self._left(CHAPERONS, chaperons))
         await self._clean()
+        await withdraw(self._client, self._say, copies=self._policy is not Policy.ORPHAN)
 
     async def _chosen(self) -> Policy:
         """The policy that somebody has put on the agent's Deployment: after a refusal Helm upgrades no more."""

@@ -13,7 +13,9 @@ from agent.api import names
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
+    CONFIGMAPS,
     ENDPOINT_SLICES,
+    INGRESSES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
@@ -169,6 +171,15 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
         body = {"metadata": {"name": name, "labels": labels}, "addressType": "IPv4", "endpoints": []}
         await admin.create(ENDPOINT_SLICES, body, namespace)
 
+    theirs = {"labels": {names.LABEL_PARENT_CLUSTER_UID: "another"}}
+    await admin.create(SERVICES, {**plain, "metadata": {"name": "brought", **theirs}}, namespace)
+    for kind in (CONFIGMAPS, SECRETS):
+        await admin.create(kind, {"metadata": {"name": "brought", **theirs}}, namespace)
+    marks = {names.ANNOTATION_GLOBAL: "true", names.ANNOTATION_MARKS: f'["{names.ANNOTATION_GLOBAL}"]'}
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    metadata = {"name": "web", "annotations": {"note": "mine", **marks}}
+    await admin.create(INGRESSES, {"metadata": metadata, "spec": {"defaultBackend": backend}}, namespace)
+
     said: list[str] = []
     await Uninstaller(client, Policy.REFUSE, "kube-system", "flotilla", 30, said.append).run()
     web = await admin.get(SERVICES, "web", namespace)
@@ -182,6 +193,9 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     assert any(line.startswith(f"Service {namespace}/broken is left as it is: annotation") for line in said)
     assert not await exists(admin, ENDPOINT_SLICES, "web-mirror", namespace)
     assert await exists(admin, ENDPOINT_SLICES, "web-own", namespace)
+    for kind in (SERVICES, CONFIGMAPS, SECRETS):
+        assert not await exists(admin, kind, "brought", namespace), "nobody brings it up to date any more"
+    assert (await admin.get(INGRESSES, "web", namespace))["metadata"]["annotations"] == {"note": "mine"}
 
 
 async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Client, namespace: str) -> None:

@@ -14,7 +14,8 @@ from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
 
 VERBS = ("get", "list", "create", "delete")
-_OURS = names.SHORT_PREFIX + "shared-from"
+OURS = names.SHORT_PREFIX + "shared-from"
+"""Label of our exports: the UID of the cluster whose Service they share."""
 
 
 class McsExports:
@@ -48,7 +49,7 @@ class McsExports:
             "metadata": {
                 "name": place.service[1],
                 "namespace": place.service[0],
-                "labels": {_OURS: self._uid},
+                "labels": {OURS: self._uid},
                 "ownerReferences": [owner],
             },
         }
@@ -57,7 +58,7 @@ class McsExports:
             await client.create_raw(SERVICE_EXPORTS, manifest)
         except AlreadyExists:
             found = await client.get(SERVICE_EXPORTS, place.service[1], place.service[0])
-            if (found["metadata"].get("labels") or {}).get(_OURS) != self._uid:
+            if (found["metadata"].get("labels") or {}).get(OURS) != self._uid:
                 return
         self._exported[key] = place.uid
 
@@ -79,7 +80,7 @@ class McsExports:
 
     async def _list(self, client: Client) -> set[Key]:
         try:
-            found = await client.list(SERVICE_EXPORTS, labels=f"{_OURS}={self._uid}")
+            found = await client.list(SERVICE_EXPORTS, labels=f"{OURS}={self._uid}")
         except (NotFound, Forbidden):
             return set()
         return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}
