@@ -8,11 +8,20 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CONFIGMAPS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS, Kind
+from agent.api.kinds import (
+    CONFIGMAPS,
+    EVENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Kind,
+)
 from agent.api.names import ANNOTATION_VOLUME_IN, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
-from tests.e2e import manifests
+from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 
@@ -265,6 +274,17 @@ async def where(fleet: Fleet, namespace: str, count: int) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
 
 
+async def named_everywhere(fleet: Fleet, namespace: str, pods: set[str]) -> None:
+    """Wait until every cluster can resolve the names of all pods of the StatefulSet."""
+
+    async def probe() -> bool:
+        found = [await shared.slices(fleet, namespace, "db", cluster) for cluster in shared.CLUSTERS]
+        hosts = [[each.get("hostname") for slice in slices for each in slice["endpoints"] or ()] for slices in found]
+        return all(sorted(filter(None, each)) == sorted(pods) for each in hosts)
+
+    await fleet.until("host names are known everywhere", probe, about=namespace)
+
+
 async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_its_data(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -273,8 +293,10 @@ async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_i
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim["storageClassName"] = namespace
         db["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+        await fleet.source.create(SERVICES, shared.service("db", clusterIP="None"), namespace)
         await fleet.source.create(manifests.STATEFULSETS, db, namespace)
         before = await where(fleet, namespace, 4)
+        await named_everywhere(fleet, namespace, set(before))
         assert len(set(before.values())) == 2
         for pod, node in before.items():
             found = await fleet.source.get(PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", namespace)

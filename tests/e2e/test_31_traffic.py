@@ -38,6 +38,8 @@ while true; do one & usleep 50000; done
 """
 """Twenty requests a second, however long one takes."""
 PATIENCE_SECONDS = 120.0
+MANY_ANSWERS = 100
+"""So many in a row: with half of the endpoints lost, no accident."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -226,6 +228,32 @@ async def test_the_loss_of_one_targets_pods_loses_no_request(real: Fleet, place:
     await shared.known_everywhere(real, place, "web", REPLICAS)
     await answered_by(real, place, named(pods))
     await none_failed(real, place)
+
+
+async def test_the_abrupt_loss_of_a_target_costs_requests_until_its_endpoints_are_not_ready(
+    real: Fleet, place: str
+) -> None:
+    """As that of a node does in one cluster: those who were sent there wait in vain, nobody else."""
+    pods = named(await ready(real, place, REPLICAS))
+    lost = [pod["status"]["podIP"] for cluster, pod in (await real.delegates(place)).values() if cluster == "us"]
+    await real.sandbox.set_link("us", up=False)
+    try:
+        for cluster in ("cd", "eu"):
+
+            async def without(cluster: str = cluster) -> bool:
+                return not set(await shared.ready(real, place, "web", cluster)) & set(lost)
+
+            async def well(cluster: str = cluster) -> bool:
+                return all(line.startswith("ok") for line in (await log(real, place, cluster))[-MANY_ANSWERS:])
+
+            await real.until(f"{cluster} sends nothing to us", without, about=place)
+            await real.until(f"the client in {cluster} has answers only", well, about=place)
+            assert any(line.startswith("failed") for line in await log(real, place, cluster)), "nothing was lost"
+    finally:
+        await real.sandbox.set_link("us", up=True)
+    await shared.known_everywhere(real, place, "web", REPLICAS)
+    assert named(await ready(real, place, REPLICAS)) == pods, "nothing was made anew for a short loss"
+    await answered_by(real, place, pods)
 
 
 async def test_a_pod_that_asks_talks_to_the_api_of_its_source(real: Fleet, place: str) -> None:
