@@ -4,7 +4,7 @@ import pytest
 
 from agent.controllers.endpoints.choice import all_drivers, choose
 from agent.controllers.endpoints.decide import Action, Change, Create, Delete, Origin, decide
-from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing
+from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing, usable
 from agent.controllers.endpoints.mcs import McsExports
 from agent.controllers.endpoints.slices import EndpointSlices
 from agent.model.endpoints import Shelf
@@ -142,3 +142,10 @@ def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
 def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
     with pytest.raises(ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, none"):
         choose("wormhole", all_drivers(_Sharing()), PLAIN, PLAIN)  # type: ignore[arg-type]
+
+
+def test_cilium_without_its_mesh_is_no_driver() -> None:
+    groups = frozenset({"apps", "cilium.io"})
+    assert not Cilium().detect(usable(groups, ["web"]))
+    assert Cilium().detect(usable(groups, ["web", "clustermesh-apiserver"]))
+    assert usable(PLAIN, []) == PLAIN

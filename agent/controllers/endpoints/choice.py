@@ -1,6 +1,7 @@
 """Network drivers: choose for every target how Services there and elsewhere learn of each other's endpoints.
 
-Watches  Targets and ClusterTargets; asks their clusters, and this one, which kinds they serve and what is granted.
+Watches  Targets and ClusterTargets, Services here; asks their clusters, and this one, which kinds they serve and what
+         is granted.
 Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none.
 Absent target: the condition stays. The rooms that share endpoints and reroute Services go by it.
 """
@@ -12,11 +13,11 @@ import msgspec
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, SERVICES, TARGETS
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing
+from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing, usable
 from agent.controllers.endpoints.gather import CONDITION, Sharing
 from agent.controllers.endpoints.mcs import McsExports
 from agent.controllers.endpoints.slices import EndpointSlices
@@ -73,6 +74,8 @@ class NetworkDriverRoom(Controller[Key]):
         self._groups: dict[Cluster, tuple[float, frozenset[str]]] = {}
         self._checked: dict[Key, tuple[float, object]] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._services = deps.local.informer(SERVICES)
+        self.watch(self._services, lambda service: ())
         for informer in self._objects.values():
             self.watch(informer, lambda target: (target.key,))
         deps.targets.on_change(lambda target: self.queue.add(target.key))
@@ -96,7 +99,8 @@ class NetworkDriverRoom(Controller[Key]):
         return pause
 
     async def _words(self, target: Target, annotation: str | None) -> tuple[Status, str, str]:
-        here, there = await self._served(self._deps.local), await self._served(target.cluster)
+        services = (service.name for service in self._services.store)
+        here, there = usable(await self._served(self._deps.local), services), await self._served(target.cluster)
         try:
             driver = choose(annotation, self._drivers, here, there)
         except ValueError as error:

@@ -1,11 +1,16 @@
 """What it takes to have the clusters of a federation know each other's endpoints, and the drivers that take nothing."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from agent.clusters.cluster import Cluster
 from agent.clusters.target import Target
 from agent.kube.store import Key
+
+MESH = "clustermesh-apiserver"
+"""Name of the Service by which the agents of a mesh's other clusters reach this one."""
+_CILIUMS_GROUP = "cilium.io"
 
 
 @dataclass(frozen=True)
@@ -98,4 +103,13 @@ class Cilium(Nothing):
 
     def detect(self, groups: frozenset[str]) -> bool:
         """Whether Cilium's own kinds are served."""
-        return "cilium.io" in groups
+        return _CILIUMS_GROUP in groups
+
+
+def usable(groups: frozenset[str], services: Iterable[str]) -> frozenset[str]:
+    """The API groups of this cluster that say something about drivers, given the names of its Services.
+
+    Most clusters with Cilium have no Cluster Mesh: then nothing but its kinds would be shared. What a mesh adds to a
+    cluster is a Service; in a target, sources may not look for it.
+    """
+    return groups if MESH in services else groups - {_CILIUMS_GROUP}
