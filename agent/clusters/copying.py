@@ -85,9 +85,13 @@ class CopyRoom(Controller[Item]):
         return ""
 
     def is_everywhere(self, original: Object) -> bool:
-        """Whether every target that should have a copy is known to have it."""
-        targets = [target for target in self.deps.targets.serving(original.namespace) if not target.is_self]
-        return all((target.node_name, *original.key) in self._agreed for target in targets)
+        """Whether every target that should have a copy is known to have it, connected or not."""
+        objects = (obj for informer in self._targets for obj in informer.store if not obj.deleting)
+        nodes = {names.virtual_node(*obj.key) for obj in objects if obj.namespace in ("", original.namespace)}
+        connected = self.deps.targets.serving(original.namespace)
+        nodes |= {target.node_name for target in connected}
+        nodes -= {target.node_name for target in connected if target.is_self}
+        return all((node, *original.key) in self._agreed for node in nodes)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """No pod waits for it."""

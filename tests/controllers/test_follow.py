@@ -269,6 +269,11 @@ async def test_a_token_of_the_sources_service_account_stays_at_home(pair: Pair) 
         await pair.copy(SECRETS, "plain")
         assert await pair.no_copy(SECRETS, "token")
         assert "create a Secret of that name there" in await told(pair, "Pod", "web", "token of a service account")
+        await pair.there.create(SECRETS, {"metadata": {"name": "token"}}, pair.namespace)
+        await pair.pod("robot", imagePullSecrets=[{"name": "token"}])
+        await asyncio.sleep(STILL_SECONDS)
+        events = await pair.here.list(EVENTS, pair.namespace, fields="reason=FollowBlocked,involvedObject.name=robot")
+        assert [each for each in events if names.SOURCE_API not in each["message"]] == []
 
 
 async def test_a_namespace_that_the_target_does_not_have_is_named(pair: Pair) -> None:

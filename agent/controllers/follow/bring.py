@@ -69,6 +69,8 @@ class Bringer:
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
+        if original.get("type") == copies.TOKEN_TYPE:
+            return await self._token(place, original)
         if look_first:
             with contextlib.suppress(Vanished):
                 return await self._adopt(place, original)
@@ -108,8 +110,6 @@ class Bringer:
         return None if "deletionTimestamp" in found["metadata"] else found
 
     async def _create(self, place: Place, original: Raw) -> Outcome:
-        if original.get("type") == copies.TOKEN_TYPE:
-            return await self._token(place, original)
         wanted = self._wanted(place.item.kind, original)
         try:
             with asking(place.title, place.target):
