@@ -66,7 +66,7 @@ class ExtraScores:
             store = self._watched[kind].store
             obj = store.get((target, score.object)) if store is not None else None
             extra = read_score(obj, score.score) if obj is not None else None
-            if extra is not None and (extra.until is None or extra.until > now):
+            if extra is not None and extra.counts(now):
                 found[score.name] = extra
         ends = [extra.until for extra in found.values() if extra.until is not None]
         self._wake(target, (min(ends) - now).total_seconds() if ends else None)

@@ -101,10 +101,12 @@ def _beside_volumes(
     if not demand.volumes:
         return places, ()
     away = []
+    titles = {place.node_name: place.title for place in places}
     for place in places:
         claims = sorted(claim for claim, node in demand.volumes.items() if node != place.node_name)
         if claims:
-            message = f"the volume of claim {claims[0]} is in {demand.volumes[claims[0]]}"
+            node = demand.volumes[claims[0]]
+            message = f"the volume of claim {claims[0]} is in {titles.get(node, node)}"
             away.append((place, Verdict("VolumeElsewhere", message)))
     elsewhere = {place.node_name for place, _ in away}
     return [place for place in places if place.node_name not in elsewhere], tuple(away)

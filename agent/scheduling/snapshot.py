@@ -183,6 +183,10 @@ class Extra:
     until: datetime | None = None
     """When it expires."""
 
+    def counts(self, now: datetime) -> bool:
+        """Whether it has not expired: one that has is as good as missing."""
+        return self.until is None or self.until > now
+
 
 @dataclass(frozen=True)
 class Place:

@@ -12,7 +12,16 @@ import pytest
 import yaml
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, PODS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SERVICE_ACCOUNTS,
+    TARGETS,
+)
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.feedback.controller import Feedback
@@ -125,7 +134,11 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
     async with fleet(cluster, client, namespace) as command:
         await create(client, elected("web", namespace))
         await create(client, huge("huge", namespace))
-        await create(client, elected("gated", namespace, schedulingGates=[{"name": "flotilla.test/gate"}]))
+        gates = [{"name": "flotilla.test/gate"}]
+        await create(client, elected("gated", namespace, schedulingGates=gates))
+        await _claim_with_a_volume_in(client, namespace, "far")
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        await create(client, elected("keeper", namespace, schedulingGates=gates, volumes=[volume]))
         web = await pod_where(client, namespace, "web", phase="Running")
         await waits(client, namespace, "huge")
         before = [untold(pod) for pod in await client.list(PODS, namespace)]
@@ -135,7 +148,7 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
         assert (account["phase"], where["node"]) == ("Running", web["spec"]["nodeName"])
         assert (where["delegate_node"], where["delegate_phase"]) == ("test-node-0", "Running")
         assert where["delegate"].startswith("web-")
-        assert account["targets"] == []
+        assert [line["verdict"] for line in account["targets"]] == ["", ""]
 
         account = await command.read("huge")
         assert account["mode"] == "ranked"
@@ -161,9 +174,30 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
         code, text, _ = await command.run("gated", "-o", "yaml", "--agent-flag=--placement-strategy=most")
         assert yaml.safe_load(text)["phase"] == "Pending"
 
+        account = await command.read("keeper")
+        assert {line["target"]: line["reason"] for line in account["targets"]} == {"far": "", "me": "VolumeElsewhere"}
+
         delegate = where["delegate"]
         assert "is a delegate" in await command.refused(delegate)
         assert before == [untold(pod) for pod in await client.list(PODS, namespace)]
+
+
+async def _claim_with_a_volume_in(client: Client, namespace: str, target: str) -> None:
+    """Source and target are the same cluster here: so are the claim and its copy, which says that it had a volume."""
+    bound = {
+        "pv.kubernetes.io/bind-completed": "yes",
+        names.ANNOTATION_VOLUME_IN: names.virtual_node(namespace, target),
+    }
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+        "volumeName": f"{namespace}-data",
+    }
+    claim = {"metadata": {"name": "data", "annotations": bound}, "spec": spec}
+    await client.create(PERSISTENT_VOLUME_CLAIMS, claim, namespace)
+    body = {"status": {"phase": "Lost"}}
+    await client.patch_raw(PERSISTENT_VOLUME_CLAIMS, "data", body, namespace, sub="status")
 
 
 async def test_pods_that_are_not_ours_get_the_remedy(cluster: Cluster, client: Client, namespace: str) -> None:

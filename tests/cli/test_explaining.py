@@ -14,6 +14,7 @@ from agent.cli.explaining import written
 from agent.cli.explaining.account import Account, account
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
 from agent.cli.explaining.stranger import remedy
+from agent.cli.explaining.volumes import settled
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
@@ -84,6 +85,55 @@ def test_the_one_candidate_that_is_left_is_told() -> None:
     assert found.claim == "eu"
     assert found.waits_for.startswith("room: one candidate is left in eu")
     assert {line.target: line.candidate for line in found.targets} == {"eu": "unschedulable: 0/5 nodes", "us": ""}
+
+
+def test_of_a_pod_that_is_bound_the_ranking_of_now_is_told_without_itself() -> None:
+    raw = proxy("3").decode()
+    raw["spec"]["nodeName"] = US
+    pod = Object(PODS, msgspec.json.encode(raw))
+    found = explained(pod, seen("eu", cpu="2"), seen("us", weight=50))
+    assert found.bound is not None
+    assert [(line.target, line.reason) for line in found.targets] == [("us", ""), ("eu", "NoRoom")]
+    assert found.waits_for == ""
+    assert "as they would be tried now" in written.as_text(found, terminal=False)
+
+
+def test_a_pod_may_only_go_where_its_volumes_are() -> None:
+    pod = proxy()
+    facts = Facts(pod, None, (pod,), (seen("eu"), seen("us")), volumes={"data": US})
+    found = account(facts, Settings(), NOW)
+    assert [(line.target, line.reason) for line in found.targets] == [("us", ""), ("eu", "VolumeElsewhere")]
+
+
+def mounting(name: str, **annotations: str) -> Object:
+    """A proxy pod that names the claim `data`."""
+    raw = proxy(name=name, **annotations).decode()
+    raw["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    return Object(PODS, msgspec.json.encode(raw))
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "counts"),
+    [
+        ({}, (), True),
+        ({US: ()}, (), False),
+        ({US: ("data",)}, (), True),
+        ({US: ()}, (mounting("other", claim=US),), True),
+        ({US: ()}, (mounting("other", claim=EU),), False),
+        ({US: ()}, (mounting("web", claim=US),), False),
+    ],
+    ids=[
+        "the target was not asked",
+        "there is no volume yet",
+        "the volume is there",
+        "another pod there uses it",
+        "the pod that uses it is elsewhere",
+        "the pod itself is trying there",
+    ],
+)
+def test_a_claim_holds_its_pod_where(asked: dict[str, Any], others: tuple[Object, ...], counts: bool) -> None:
+    found = settled({"data": US}, mounting("web"), asked, others)
+    assert found == ({"data": US} if counts else {})
 
 
 def test_attempts_are_told_in_the_order_of_time() -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CRDS, NAMESPACES, NODES, RESOURCE_QUOTAS, TARGETS, Kind
+from agent.cli.explaining.facts import scored
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.sandbox import Cluster
 from agent.scheduler.places import Places
+from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, Place, amounts
 from tests.controllers.proxies import connected
 from tests.controllers.rooms import running
@@ -140,6 +142,11 @@ async def test_a_score_of_others_counts_until_it_expires(
         await until(lambda: not watched.place.extra)
         assert watched.woken > before
         assert datetime.now(UTC) >= until_then
+        wanted = [ExtraScore.parse(SETTING)]
+        # `flotilla explain` says the same.
+        earlier = await scored(client, watched.place, wanted, until_then - timedelta(seconds=1))
+        assert earlier.extra == {"usage:cpu": Extra(70, until_then)}
+        assert (await scored(client, watched.place, wanted, until_then)).extra == {}
 
 
 async def _served(client: Client, namespace: str) -> bool:

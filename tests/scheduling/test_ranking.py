@@ -208,7 +208,7 @@ def test_a_pod_goes_where_the_volumes_of_its_claims_are() -> None:
     asks = demand().beside({"data": "admiralty-default-us"})
     found = rank(asks, (EU, US, AP), holdings(us=9), WEIGHTS)
     assert [each.title for each in found.order] == ["us"]
-    want = "the volume of claim data is in admiralty-default-us"
+    want = "the volume of claim data is in us"
     assert [(each.title, verdict.reason, verdict.message) for each, verdict in found.refused] == [
         ("eu", "VolumeElsewhere", want),
         ("ap", "VolumeElsewhere", want),

@@ -20,6 +20,7 @@ from agent.scheduler.world import FLIGHT_SECONDS, place_of
 from agent.scheduling.explain import Row, explain, table
 from agent.scheduling.holdings import Holdings
 from agent.scheduling.ranking import Ranking, rank
+from agent.scheduling.snapshot import Demand
 from agent.settings import Settings
 
 
@@ -76,7 +77,7 @@ class Account:
     waits_for: str = ""
     bound: Bound | None = None
     targets: tuple[Line, ...] = ()
-    """In the order in which they are tried, then those that it may not go to."""
+    """In the order in which they are tried, or would be now, then those that it may not go to."""
     attempts: tuple[Tried, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -100,25 +101,29 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
         ),
         "notes": tuple(facts.notes),
     }
+    if pod.phase in ("Succeeded", "Failed"):
+        return Account(**common, bound=_bound(facts, titles) if pod.node_name else None)
+    demand, ranking = _ranking(facts, settings, now)
+    candidates = {seen.place.node_name: _candidate(seen, pod) for seen in facts.targets}
+    common["targets"] = tuple(_line(row, candidates) for row in table(ranking, demand))
     if pod.node_name:
         return Account(**common, bound=_bound(facts, titles))
-    if pod.phase in ("Succeeded", "Failed"):
-        return Account(**common)
-    demands = Demands()
-    try:
-        demand = demands.of(pod)
-    except InvalidPod as error:
-        raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
-    holdings = _holdings(facts, demands, now)
-    serving = [seen.place for seen in facts.targets]
-    ranking = rank(demand, serving, holdings, settings.weights)
-    candidates = {seen.place.node_name: _candidate(seen, pod) for seen in facts.targets}
     return Account(
         **common,
         told=scheduled.get("message") or "",
         waits_for=_waits_for(facts, proxy, ranking, settings, now),
-        targets=tuple(_line(row, candidates) for row in table(ranking, demand)),
     )
+
+
+def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[Demand, Ranking]:
+    """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
+    pod, demands = facts.pod, Demands()
+    try:
+        demand = (demands.about if pod.node_name else demands.of)(pod).beside(facts.volumes)
+    except InvalidPod as error:
+        raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
+    serving = [seen.place for seen in facts.targets]
+    return demand, rank(demand, serving, _holdings(facts, demands, now), settings.weights)
 
 
 def _group(facts: Facts) -> str:

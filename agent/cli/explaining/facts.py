@@ -7,6 +7,7 @@ word counts, wherever the user is.
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from agent.api.kinds import (
     PODS,
     RESOURCE_QUOTAS,
 )
+from agent.cli.explaining import volumes
 from agent.cli.fleet.reading import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
 from agent.controllers.target import gather
@@ -50,6 +52,8 @@ class Seen:
     """The pod's."""
     unread: str = ""
     """Why the target itself was not asked."""
+    volumes: frozenset[str] = frozenset()
+    """Claims of the pod that have their volume there."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Facts:
     proxies: tuple[Object, ...] = ()
     """Proxy pods of this cluster, those of all namespaces if the user may list them."""
     targets: tuple[Seen, ...] = ()
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claims of the pod to the virtual node that has their volume."""
     notes: list[str] = field(default_factory=list)
     """What could not be read, and what follows."""
 
@@ -85,15 +91,26 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
     notes: list[str] = []
     objects = await read_targets(source, pod.namespace, notes)
     nodes = await _nodes(source)
-    scores = [ExtraScore.parse(text) for text in settings.extra_score]
+    claims = await volumes.promised(source, pod, notes)
     found = await asyncio.gather(
-        *(_seen(source, obj, nodes.get(hearsay(obj).node_name), pod, scores) for obj in objects)
+        *(_seen(source, obj, nodes.get(hearsay(obj).node_name), pod, claims) for obj in objects)
     )
+    scores = [ExtraScore.parse(text) for text in settings.extra_score]
+    places = await asyncio.gather(*(scored(source, seen.place, scores, now) for seen in found))
+    found = [replace(seen, place=place) for seen, place in zip(found, places, strict=True)]
     notes += [f"target {seen.place.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
     proxies = await read_proxies(source, pod.namespace, notes)
     if not pod.node_name:
         notes += await agent_notes(source, now)
-    return Facts(pod, await read_namespace(source, pod.namespace), proxies, tuple(found), notes)
+    asked = {seen.place.node_name: seen.volumes for seen in found if seen.chaperons is not None}
+    return Facts(
+        pod=pod,
+        namespace=await read_namespace(source, pod.namespace),
+        proxies=proxies,
+        targets=tuple(found),
+        volumes=volumes.settled(claims, pod, asked, proxies),
+        notes=notes,
+    )
 
 
 async def _nodes(source: Client) -> dict[str, Object]:
@@ -103,11 +120,10 @@ async def _nodes(source: Client) -> dict[str, Object]:
         raise Unexplained(f"without virtual nodes nothing can be said: {error}") from None
 
 
-async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, scores: list[ExtraScore]) -> Seen:
+async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, claims: Mapping[str, str]) -> Seen:
     """One target, asked itself if that is possible."""
     told = hearsay(obj)
-    extra = await _extra(source, told.title, scores)
-    place = make_place(told, node, None, obj, extra=extra)
+    place = make_place(told, node, None, obj)
     if node is not None:
         # Without a summary these sums are all there is.
         place = replace(place, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
@@ -120,7 +136,9 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, s
             client = source
             if connection is not None:
                 client = await stack.enter_async_context(opened(connection, told.title, REQUEST_SECONDS))
-            return await _asked(client, Seen(place), told, node, obj, pod)
+            seen = await _asked(client, Seen(place), told, node, obj, pod)
+            here = [claim for claim, where in claims.items() if where == told.node_name]
+            return replace(seen, volumes=await volumes.there(client, here, pod.namespace))
     except KubeError as error:
         return Seen(place, unread=str(error))
 
@@ -132,7 +150,7 @@ async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None,
     with contextlib.suppress(Forbidden, NotFound):
         summary = Object(CLUSTER_SUMMARIES, await client.get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
         quotas = await _quotas(client, pod.namespace)
-        place = make_place(told, node, summary, obj, quotas=quotas_of(quotas), extra=place.extra)
+        place = make_place(told, node, summary, obj, quotas=quotas_of(quotas))
     delegate = None
     if any(is_of(chaperon, pod) for chaperon in chaperons):
         with contextlib.suppress(Forbidden):
@@ -150,15 +168,17 @@ async def _quotas(client: Client, namespace: str) -> list[Object]:
     return []
 
 
-async def _extra(source: Client, title: str, scores: list[ExtraScore]) -> dict[str, Extra]:
+async def scored(source: Client, place: Place, scores: list[ExtraScore], now: datetime) -> Place:
+    """With the scores that others give the target, those that have not expired."""
     found: dict[str, Extra] = {}
     for score in scores:
         kind = kind_of(score)
         with contextlib.suppress(Forbidden, NotFound):
-            extra = read_score(Object(kind, await source.get_raw(kind, score.object, title)), score.score)
-            if extra is not None:
+            raw = await source.get_raw(kind, score.object, place.title)
+            extra = read_score(Object(kind, raw), score.score)
+            if extra is not None and extra.counts(now):
                 found[score.name] = extra
-    return found
+    return replace(place, extra=found)
 
 
 def is_of(chaperon: Object, pod: Object) -> bool:

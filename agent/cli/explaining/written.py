@@ -56,7 +56,8 @@ def _tables(account: Account) -> Iterator[tuple[str, Table]]:
             ]
             for line in account.targets
         ]
-        yield "Targets, as they are tried, scores from 0 to 100:", (heads, rows)
+        tried = "would be tried now" if account.bound else "are tried"
+        yield f"Targets, as they {tried}, scores from 0 to 100:", (heads, rows)
     if account.attempts:
         rows = [[tried.target, str(tried.count), tried.at or "?", tried.reason] for tried in account.attempts]
         yield "Attempts:", (["TARGET", "TIMES", "LAST", "REASON"], rows)

@@ -1,0 +1,62 @@
+"""Where the volumes of a pod's claims are, as the agent knows it: pods stay with their data."""
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+
+from agent.api import names
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS
+from agent.controllers.follow.claims import HAS_VOLUME
+from agent.kube.client import Client
+from agent.kube.errors import Forbidden, NotFound
+from agent.kube.store import Object
+from agent.model.references import references
+from agent.scheduler.world import place_of
+
+
+async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, str]:
+    """Claims of a pod to the virtual node that is to have, or has, their volume."""
+    found = {}
+    for name in references(pod.raw).get(PERSISTENT_VOLUME_CLAIMS, ()):
+        with suppress(NotFound):
+            try:
+                raw = await source.get_raw(PERSISTENT_VOLUME_CLAIMS, name, pod.namespace)
+            except Forbidden as error:
+                notes.append(f"where the volume of claim {name} is does not count: {error}")
+                continue
+            node = Object(PERSISTENT_VOLUME_CLAIMS, raw).annotations.get(names.ANNOTATION_VOLUME_IN)
+            if node:
+                found[name] = node
+    return found
+
+
+async def there(target: Client, claims: Iterable[str], namespace: str) -> frozenset[str]:
+    """Of these claims, those that have a volume in a target, or of which nobody may know."""
+    found = []
+    for name in claims:
+        with suppress(NotFound):
+            try:
+                copy = Object(PERSISTENT_VOLUME_CLAIMS, await target.get_raw(PERSISTENT_VOLUME_CLAIMS, name, namespace))
+            except Forbidden:
+                found.append(name)
+                continue
+            if copy.phase in HAS_VOLUME:
+                found.append(name)
+    return frozenset(found)
+
+
+def settled(
+    claims: Mapping[str, str], pod: Object, asked: Mapping[str, Collection[str]], proxies: Iterable[Object]
+) -> dict[str, str]:
+    """Of the promised, those that count: the pod itself, trying one target after the other, is held by none.
+
+    :param asked: claims that have a volume there, by the virtual node of each target that answered
+    """
+    used = {
+        (name, place_of(proxy))
+        for proxy in proxies
+        if proxy.namespace == pod.namespace and proxy.uid != pod.uid
+        for name in references(proxy.raw).get(PERSISTENT_VOLUME_CLAIMS, ())
+    }
+    return {
+        name: node for name, node in claims.items() if node not in asked or name in asked[node] or (name, node) in used
+    }
