@@ -82,11 +82,19 @@ def intolerable(
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
-    """Whether a toleration covers a taint: an empty key or effect means any, the default operator is Equal."""
+    """Whether a toleration covers a taint: an empty key or effect means any, the default operator is Equal.
+
+    Gt and Lt compare the taint's number with the toleration's (KEP-5471).
+    """
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
         return False
-    if toleration.get("operator") == "Exists":
+    operator = toleration.get("operator")
+    if operator == "Exists":
         return True
+    if operator in ("Gt", "Lt"):
+        return _compares(operator, taint.get("value"), (toleration.get("value") or "",))
+    if operator not in (None, "", "Equal"):
+        return False
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")

@@ -111,6 +111,16 @@ def test_a_toleration_covers_a_taint_as_in_kube_scheduler(toleration: dict[str, 
     assert tolerates(toleration, TAINT) is covers
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "covers"),
+    [("Gt", "900", True), ("Gt", "950", False), ("Lt", "951", True), ("Lt", "950", False), ("Near", "950", False)],
+)
+def test_a_toleration_may_compare_numbers(operator: str, value: str, covers: bool) -> None:
+    taint = {"key": "sla", "value": "950", "effect": "NoExecute"}
+    assert tolerates({"key": "sla", "operator": operator, "value": value}, taint) is covers
+    assert not tolerates({"key": "sla", "operator": operator, "value": value}, taint | {"value": "high"})
+
+
 def test_a_taint_without_value_is_covered_by_an_equal_without_value() -> None:
     assert tolerates({"key": "k"}, {"key": "k", "effect": "NoSchedule"})
 
