@@ -98,6 +98,17 @@ def test_of_a_pod_that_is_bound_the_ranking_of_now_is_told_without_itself() -> N
     assert "as they would be tried now" in written.as_text(found, terminal=False)
 
 
+def test_a_mode_of_the_namespace_that_is_none_is_told() -> None:
+    metadata = {"name": "default", "annotations": {names.SHORT_PREFIX + names.SCHEDULING: "reserved"}}
+    namespace = Object(NAMESPACES, msgspec.json.encode({"metadata": metadata}))
+    pod = proxy()
+    found = account(Facts(pod, namespace, (pod,), (seen("eu"),)), Settings(), NOW)
+    assert found.mode == "ranked"
+    (note,) = found.notes
+    assert "'reserved'" in note
+    assert "write ranked or reserve" in note
+
+
 def test_a_pod_may_only_go_where_its_volumes_are() -> None:
     pod = proxy()
     facts = Facts(pod, None, (pod,), (seen("eu"), seen("us")), volumes={"data": US})

@@ -1,6 +1,6 @@
 """What the facts come to, with the agent's own code: the ranking, the next step, and what the pod waits for. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -99,7 +99,7 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
             Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
             for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
         ),
-        "notes": tuple(facts.notes),
+        "notes": (*facts.notes, *_misspelt(facts.namespace)),
     }
     if pod.phase in ("Succeeded", "Failed"):
         return Account(**common, bound=_bound(facts, titles) if pod.node_name else None)
@@ -124,6 +124,15 @@ def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[Demand, R
         raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
     serving = [seen.place for seen in facts.targets]
     return demand, rank(demand, serving, _holdings(facts, demands, now), settings.weights)
+
+
+def _misspelt(namespace: Object | None) -> Iterator[str]:
+    """What no webhook sees."""
+    text = names.annotation(namespace.annotations, names.SCHEDULING) if namespace is not None else None
+    if namespace is not None and text not in (None, *names.SCHEDULING_MODES):
+        modes = " or ".join(names.SCHEDULING_MODES)
+        key = names.SHORT_PREFIX + names.SCHEDULING
+        yield f"annotation {key} of namespace {namespace.name} is {text!r} and counts for nothing: write {modes}"
 
 
 def _group(facts: Facts) -> str:
