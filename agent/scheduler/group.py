@@ -16,8 +16,11 @@ from dataclasses import dataclass, replace
 
 from agent.scheduler.groupturns import Limits, Memory, Stage, pause
 from agent.scheduler.groupview import Group, Member, ill_formed
-from agent.scheduler.reserve import Gate, feasible, home, reserved
+from agent.scheduler.reserve import Gate, feasible, home, reasons, reserved
 from agent.scheduler.sighting import NEGATIVE
+
+_TOLD = 3
+"""Targets whose words are passed on."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
         return _verdict(group, _closed(wrong), _rest(group.memory))
     core = _core(group)
     if len(core) < group.size:
-        message = f"group {group.name} waits for its members: there are {len(core)} of {group.size} pods"
+        gated = f", and {group.gated} with scheduling gates" if group.gated else ""
+        message = f"group {group.name} waits for its members: there are {len(core)} of {group.size} pods{gated}"
         return _verdict(group, _closed(message), _rest(group.memory))
     if _committed(core):
         return _verdict(group, Gate(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
@@ -72,8 +76,7 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
 def _take_turns(group: Group, core: list[Member], rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
     left = group.memory.until - now
     if left > 0:
-        message = f"group {group.name} got no reservation for every member and tries again in a moment"
-        return _verdict(group, _closed(message), group.memory, left)
+        return _verdict(group, _closed(group.memory.told), group.memory, left)
     mine = stage(group)
     waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
     first = min(waiting, key=Stage.place, default=None)
@@ -95,9 +98,10 @@ def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, co
     left = since + limit - now
     if left <= 0:
         wait = pause(group.key, core[0].uid, memory.tries, limits)
-        released = Memory(queued=now, since=None, until=now + wait, tries=memory.tries + 1)
-        message = f"group {group.name} got no reservation for every member in {limit:g} s and tries again in a moment"
-        return _verdict(group, _closed(message), released, wait)
+        got = f"group {group.name} got no reservation for every member in {limit:g} s"
+        told = f"{got} and tries again in a moment{_lacking(core, now)}"
+        released = Memory(queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told)
+        return _verdict(group, _closed(told), released, wait)
     message = f"group {group.name} waits: no target has a node for {lacking.name}" if lacking else ""
     gate = Gate(claim=False, allow=False, message=message)
     verdict = _of_core(group, core, gate, memory, left)
@@ -170,6 +174,21 @@ def _is_hopeless(member: Member) -> bool:
         return False
     refused = {s.node_name for s in member.view.sightings if s.state in NEGATIVE}
     return all(node in refused for node in feasible(member.view))
+
+
+def _lacking(core: list[Member], now: float) -> str:
+    """What targets say of the first member that has no reservation."""
+    for member in core:
+        if member.view is None or _has_reservation(member, ""):
+            continue
+        places = feasible(member.view)
+        view = replace(member.view, limits=replace(member.view.limits, silence=0.0))
+        said = [f"{node}: {reason}" for node, reason in reasons(view, now).items() if node in places]
+        why = "; ".join(sorted(said)[:_TOLD]) or (
+            "no target has answered" if places else "no target passes the filters"
+        )
+        return f": {member.name} has none ({why})"
+    return ": no target has room for all of it"
 
 
 def _surplus(group: Group, core: list[Member]) -> dict[str, str]:

@@ -84,7 +84,9 @@ class Groups:
                     flaws[pod.uid] = str(error)
             members.append(_member(pod, view))
         name = (key[0], group_name(key) or "")
-        return Group(name, tuple(members), self._memories.get(key) or Memory(queued=time.monotonic())), flaws
+        memory = self._memories.get(key) or Memory(queued=time.monotonic())
+        gated = sum(pod.gated and not pod.deleting for pod in pods)
+        return Group(name, tuple(members), memory, gated), flaws
 
     async def _member(self, pod: Object, gate: Gate) -> float | None:
         async with self._slots:

@@ -31,6 +31,8 @@ class Memory:
     until: float = -math.inf
     """It stays away until then."""
     tries: int = 0
+    told: str = ""
+    """Why the last turn ended without a start."""
 
 
 @dataclass(frozen=True)

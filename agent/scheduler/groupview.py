@@ -45,6 +45,8 @@ class Group:
     key: Key
     members: tuple[Member, ...]
     memory: Memory
+    gated: int = 0
+    """Pods with scheduling gates, which are no members yet."""
 
     @property
     def name(self) -> str:

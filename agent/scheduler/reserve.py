@@ -47,6 +47,8 @@ class Gate:
 
 OPEN = Gate()
 
+SILENT = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -56,6 +58,8 @@ class Limits:
     """How long after the first reservation candidates that rank better may still be undecided."""
     dwell: float = 10.0
     """How long an allowed candidate stays that has turned out to be unschedulable."""
+    silence: float = 30.0
+    """How long a candidate may be pending before the pod tells of it."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,15 @@ def decide(view: View, now: float) -> list[Step]:
     return _unclaimed(view, now)
 
 
-def reasons(view: View) -> dict[str, str]:
-    """Why targets that have a candidate could not reserve a node for it, by virtual node."""
-    return {s.node_name: s.reason for s in view.sightings if s.ready and not s.going and s.state in NEGATIVE}
+def reasons(view: View, now: float) -> dict[str, str]:
+    """Why targets that have a candidate have not reserved a node for it, by virtual node."""
+    found = {s.node_name: s.reason for s in view.sightings if s.live and s.state in NEGATIVE}
+    silent = [s for s in view.sightings if _is_mute(s) and s.since + view.limits.silence <= now]
+    return found | {s.node_name: s.reason or SILENT for s in silent}
+
+
+def _is_mute(sighting: Sighting) -> bool:
+    return sighting.live and sighting.state == "pending" and not sighting.allowed
 
 
 def home(view: View) -> Sighting | None:
@@ -195,7 +205,7 @@ def _unclaimed(view: View, now: float) -> list[Step]:
             steps += _raise(sighting)
     if not view.gate.claim:
         return [*steps, Wait(view.gate.message)]
-    return [*steps, Wait("" if steps or found else _why_not(view), left)]
+    return [*steps, Wait("", left) if steps or found else _why_not(view, now)]
 
 
 def _adopt(view: View, certain: list[Sighting]) -> list[Step]:
@@ -225,15 +235,16 @@ def _patience_left(view: View, found: list[Sighting], now: float) -> float:
     return min(s.since for s in found) + view.limits.patience - now
 
 
-def _why_not(view: View) -> str:
-    """Why nothing is reserved, once every place has said so."""
+def _why_not(view: View, now: float) -> Wait:
+    """Why nothing is reserved, once every place has said so, or has been silent for long."""
     places = feasible(view)
-    refusals = reasons(view)
-    if any(node not in refusals and node not in view.resting for node in places):
-        return ""
     if not places:
-        return "no target passes the filters"
-    return "; ".join(f"{node}: {refusals.get(node, 'takes no candidate')}" for node in places)
+        return Wait("no target passes the filters")
+    known = reasons(view, now)
+    if any(node not in known and node not in view.resting for node in places):
+        due = [s.since + view.limits.silence - now for s in view.sightings if _is_mute(s) and s.node_name not in known]
+        return Wait("", min(due, default=None))
+    return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in places))
 
 
 def _raise(sighting: Sighting) -> list[Step]:

@@ -198,7 +198,7 @@ class Reserving:
         return (found[0].target, found[0].chaperon) if found else None
 
     async def _tell(self, pod: Object, view: room.View, ranking: Ranking, message: str) -> None:
-        refusals = self._couriers.refusals(pod.uid) | room.reasons(view)
+        refusals = self._couriers.refusals(pod.uid) | room.reasons(view, time.monotonic())
         claim = {view.claim: message} if view.claim else {}
         text = view.gate.message or explain(ranking, refusals, claim)
         if await self._writes.say(pod.decode(), text):

@@ -26,7 +26,7 @@ class Sighting:
     allowed: bool
     state: State
     reason: str
-    """Of a refusal."""
+    """Of a refusal; of a candidate that is pending, what its scheduler has said of it so far."""
     round: int
     ended: bool
     """The target makes no new reservation before the source asks for the next round."""
@@ -82,7 +82,9 @@ def _state(status: Mapping[str, Any], annotations: Mapping[str, str], allowed: b
     # With a nominated node preemption is under way (ruling 9).
     if reason == "SchedulingGated" or (reason == "Unschedulable" and not status.get("nominatedNodeName")):
         return "unschedulable", message
-    return ("reserved" if names.ANNOTATION_IS_RESERVED in annotations else "pending"), ""
+    if names.ANNOTATION_IS_RESERVED in annotations:
+        return "reserved", ""
+    return "pending", message
 
 
 def _number(text: str | None) -> int | None:

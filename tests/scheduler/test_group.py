@@ -48,6 +48,11 @@ def test_members_wait_for_each_other() -> None:
     assert "1 of 2 pods" in gate.message
 
 
+def test_members_that_are_gated_are_told() -> None:
+    message = only_gate(judge(replace(group(member(1)), gated=1))).message
+    assert message.endswith("there are 1 of 2 pods, and 1 with scheduling gates")
+
+
 def test_a_complete_group_collects_reservations() -> None:
     verdict = judge(group(member(1), member(2)), now=5.0)
     gate = only_gate(verdict)
@@ -162,6 +167,32 @@ def test_after_a_time_everything_is_given_back_and_the_group_stays_away_for_a_wh
     assert verdict.memory.until == 30.0 + (verdict.seconds or 0.0)
     assert not only_gate(judge(replace(waiting, memory=verdict.memory), now=verdict.memory.until - 0.1)).enter
     assert only_gate(judge(replace(waiting, memory=verdict.memory), now=verdict.memory.until)).enter
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (view(sighting(EU, FULL), sighting(US), sighting(AP)), ("default/p2 has none (", "ap: no sch", "; eu: full; ")),
+        (view(order=()), ("default/p2 has none (no target passes the filters)",)),
+        (view(), ("default/p2 has none (no target has answered)",)),
+    ],
+    ids=["who was refused and who said nothing", "there is no place", "nothing is known"],
+)
+def test_a_group_that_gives_back_says_which_member_lacks_what_until_its_next_turn(
+    second: View, words: tuple[str, ...]
+) -> None:
+    waiting = group(member(1, view(HELD)), member(2, second), since=0.0)
+    verdict = judge(waiting, now=30.0)
+    told = only_gate(verdict).message
+    assert all(word in told for word in ("group train got no reservation for every member in 30 s", *words))
+    later = judge(replace(waiting, memory=verdict.memory), now=30.1)
+    assert only_gate(later).message == told
+
+
+def test_a_group_for_one_cluster_says_that_none_has_room_for_all() -> None:
+    usual = {"policy": "one-cluster"}
+    waiting = group(member(1, view(HELD), **usual), member(2, view(HELD_IN_US), **usual), since=0.0)
+    assert "no target has room for all of it" in only_gate(judge(waiting, now=30.0)).message
 
 
 def test_a_group_that_every_target_refuses_lets_others_have_their_turn_sooner() -> None:

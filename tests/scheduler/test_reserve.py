@@ -83,7 +83,7 @@ def test_candidates_are_made_everywhere_at_once() -> None:
 
 
 def test_a_target_gets_one_candidate_only() -> None:
-    assert decide(view(sighting(EU), sending=frozenset((US,)), resting=frozenset((AP,))), 0.0) == [Wait()]
+    assert decide(view(sighting(EU), sending=frozenset((US,)), resting=frozenset((AP,))), 0.0) == [Wait("", 30.0)]
 
 
 def test_a_target_that_no_longer_fits_loses_its_candidate() -> None:
@@ -129,7 +129,27 @@ def test_a_reservation_that_has_ended_is_asked_for_again() -> None:
 def test_when_no_target_has_a_node_the_candidates_stay_and_the_pod_says_why() -> None:
     found = view(sighting(EU, FULL), sighting(US, FULL), order=(EU, US))
     assert decide(found, 100.0) == [Wait("eu: full; us: full")]
-    assert reasons(found) == {EU: "full", US: "full"}
+    assert reasons(found, 100.0) == {EU: "full", US: "full"}
+
+
+def test_a_candidate_that_nobody_schedules_is_told_of_after_a_while() -> None:
+    found = view(sighting(EU, FULL), sighting(US), order=(EU, US))
+    assert decide(found, 10.0) == [Wait("", 20.0)]
+    assert reasons(found, 10.0) == {EU: "full"}
+    (step,) = decide(found, 30.0)
+    assert isinstance(step, Wait)
+    assert step.message.startswith("eu: full; us: no scheduler has reserved a node for the pod's candidate")
+    assert step.seconds is None
+
+
+def test_what_a_scheduler_says_of_a_candidate_that_is_pending_is_passed_on() -> None:
+    failed = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "no extender"}
+    assert reasons(view(sighting(EU, failed)), 30.0) == {EU: "no extender"}
+
+
+def test_one_reservation_is_enough_for_nothing_to_be_told_of_the_silent() -> None:
+    found = view(sighting(EU, reserved=True), sighting(US), gate=Gate(claim=False, message="it waits"))
+    assert decide(found, 1e6)[-1] == Wait("it waits")
 
 
 # With a claim
