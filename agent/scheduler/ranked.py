@@ -12,7 +12,6 @@ from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.scheduler import decide as steps
 from agent.scheduler.attempts import attempts_of
-from agent.scheduler.metrics import REFUSALS
 from agent.scheduler.scene import WAITING, Scene
 from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 from agent.scheduling.explain import explain
@@ -111,18 +110,16 @@ class Ranked:
                 if message or view.chaperon is None:
                     if not self._scene.settled(pod.namespace):
                         return _UNSETTLED_SECONDS
-                    await self._tell(proxy, view, message)
-                    return WAITING if seconds is None else seconds
+                    later = await self._tell(proxy, view, message)
+                    return min((left for left in (seconds, later) if left is not None), default=WAITING)
             case _:
                 pass
         return None
 
-    async def _tell(self, proxy: dict[str, Any], view: steps.View, message: str) -> None:
+    async def _tell(self, proxy: dict[str, Any], view: steps.View, message: str) -> float | None:
         tried = {node: attempt.reason for node, attempt in view.attempts.items()}
         claim = {view.claim: message} if message else {}
-        if await self._writes.say(proxy, explain(view.ranking, tried, claim)):
-            for _, verdict in view.ranking.refused:
-                REFUSALS.labels(verdict.reason).inc()
+        return await self._writes.refuse(proxy, explain(view.ranking, tried, claim), view.ranking)
 
     async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
         if target is None:

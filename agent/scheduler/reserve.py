@@ -205,6 +205,8 @@ def _unclaimed(view: View, now: float) -> list[Step]:
             steps += _raise(sighting)
     if not view.gate.claim:
         return [*steps, Wait(view.gate.message)]
+    if steps and left is None:
+        left = view.limits.silence
     return [*steps, Wait("", left) if steps or found else _why_not(view, now)]
 
 
@@ -243,7 +245,7 @@ def _why_not(view: View, now: float) -> Wait:
     known = reasons(view, now)
     if any(node not in known and node not in view.resting for node in places):
         due = [s.since + view.limits.silence - now for s in view.sightings if _is_mute(s) and s.node_name not in known]
-        return Wait("", min(due, default=None))
+        return Wait("", min(due, default=view.limits.silence))
     return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in places))
 
 

@@ -13,7 +13,6 @@ from agent.model.errors import InvalidPod
 from agent.scheduler import reserve as room
 from agent.scheduler import reservesteps as steps
 from agent.scheduler.couriers import Couriers, Drop, Send, parent_uid
-from agent.scheduler.metrics import REFUSALS
 from agent.scheduler.scene import WAITING, Scene
 from agent.scheduler.sighting import NEGATIVE, Sighting, see
 from agent.scheduler.writes import CROWDED_SECONDS, Writes
@@ -120,9 +119,9 @@ class Reserving:
         for step in found:
             match step:
                 case steps.Wait(message, seconds):
-                    if message:
-                        await self._tell(pod, view, ranking, message)
-                    again = WAITING if seconds is None else max(seconds, _AGAIN_SECONDS)
+                    later = await self._tell(pod, view, ranking, message) if message else None
+                    due = [max(left, _AGAIN_SECONDS) for left in (seconds, later) if left is not None]
+                    again = min(due, default=WAITING)
                 case steps.Candidate(node):
                     self._couriers.run_errand(Send(pod.key, pod.uid, node))
                 case steps.Bind():
@@ -142,7 +141,9 @@ class Reserving:
                     if await self._change(pod, step):
                         return CROWDED_SECONDS
         left = self._couriers.rest_left(pod.uid)
-        return left if again == WAITING and left is not None else again
+        if left is None or again is None:
+            return again
+        return left if again == WAITING else min(left, again)
 
     async def _unclaim(self, pod: Object) -> bool:
         """Whether the claim is gone; else what was found in its target has the pod looked at again."""
@@ -197,13 +198,11 @@ class Reserving:
         found.sort(key=lambda each: (not each.target.ready, each.target.node_name != node))
         return (found[0].target, found[0].chaperon) if found else None
 
-    async def _tell(self, pod: Object, view: room.View, ranking: Ranking, message: str) -> None:
+    async def _tell(self, pod: Object, view: room.View, ranking: Ranking, message: str) -> float | None:
         refusals = self._couriers.refusals(pod.uid) | room.reasons(view, time.monotonic())
         claim = {view.claim: message} if view.claim else {}
         text = view.gate.message or explain(ranking, refusals, claim)
-        if await self._writes.say(pod.decode(), text):
-            for _, verdict in ranking.refused:
-                REFUSALS.labels(verdict.reason).inc()
+        return await self._writes.refuse(pod.decode(), text, ranking, hush=not view.gate.message)
 
 
 def _counts(step: steps.Step, gate: room.Gate) -> bool:

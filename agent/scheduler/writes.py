@@ -2,13 +2,15 @@
 
 import contextlib
 import logging
+import re
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import set_condition
+from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
@@ -18,14 +20,20 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
 from agent.scheduler.attempts import attempts_of, with_attempt
-from agent.scheduler.metrics import ATTEMPTS, Stopwatch
+from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
 from agent.scheduler.scene import Scene
+from agent.scheduling.ranking import Ranking
 
 log = logging.getLogger(__name__)
 
 CROWDED_SECONDS = 0.1
 """When to look again at a pod that does not join those that wait for a target to answer."""
+
+FIGURES_SECONDS = 30.0
+"""How long a pod that waits goes without other figures: what is free changes all the time where others come and go."""
+
+_FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
 class Foreign(Exception):
@@ -49,10 +57,13 @@ class Writes:
         """Whether what a store tells right now is the answer to a write of ours, after which the step goes on."""
         self.bound: set[str] = set()
         """UIDs of pods bound by us that the watch still shows without a node."""
+        self._told: dict[str, float] = {}
+        """UIDs of pods to when they were told last why they wait, of a clock that is never set."""
 
     def forget(self, uid: str) -> None:
         """A pod needs no target any more."""
         self.bound.discard(uid)
+        self._told.pop(uid, None)
         self.stopwatch.end(uid)
 
     def crowded(self, target: Target) -> bool:
@@ -221,14 +232,39 @@ class Writes:
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
         self._deps.recorder.event(regarding, "Normal", "Scheduled", message)
 
+    async def refuse(
+        self, proxy: Mapping[str, Any], message: str, ranking: Ranking, *, hush: bool = True
+    ) -> float | None:
+        """Tell on the pod why no target takes it.
+
+        :param hush: whether figures that have changed may wait a while; then this returns for how many seconds
+        """
+        left = self._hushed(proxy, message) if hush else 0.0
+        if left > 0:
+            return left
+        if await self.say(proxy, message):
+            for _, verdict in ranking.refused:
+                REFUSALS.labels(verdict.reason).inc()
+        return None
+
+    def _hushed(self, proxy: Mapping[str, Any], message: str) -> float:
+        told = self._told.get(proxy["metadata"]["uid"])
+        before = _scheduled(proxy).get("message") or ""
+        if told is None or before == message or _FIGURE.sub("", before) != _FIGURE.sub("", message):
+            return 0.0
+        return told + FIGURES_SECONDS - time.monotonic()
+
     async def say(self, proxy: Mapping[str, Any], message: str) -> bool:
         """Tell on the pod why it waits; once, as long as the reason stays the same. Returns whether it was news."""
-        conditions = (proxy.get("status") or {}).get("conditions") or []
-        current: dict[str, Any] = next((c for c in conditions if c.get("type") == "PodScheduled"), {})
-        if current.get("message") == message:
+        if _scheduled(proxy).get("message") == message:
             return False
         conditions = set_condition(
-            conditions, "PodScheduled", "False", "Unschedulable", message, self._deps.clock.now()
+            (proxy.get("status") or {}).get("conditions"),
+            "PodScheduled",
+            "False",
+            "Unschedulable",
+            message,
+            self._deps.clock.now(),
         )
         metadata = proxy["metadata"]
         patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": conditions}}
@@ -238,5 +274,10 @@ class Writes:
             log.info("condition not written: %s", error)
             return False
         self.absorb(self._proxies, raw)
+        self._told[metadata["uid"]] = time.monotonic()
         self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", message)
         return True
+
+
+def _scheduled(proxy: Mapping[str, Any]) -> Mapping[str, Any]:
+    return find_condition((proxy.get("status") or {}).get("conditions"), "PodScheduled") or {}

@@ -1,20 +1,24 @@
 """The proxy scheduler on a real API server, with a relay that loses what it is told to (rulings 1 and 2)."""
 
+import functools
 from typing import Any
 
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NODES, PODS
+from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
+from agent.scheduler import reserve, writes
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.writes import Writes
+from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import eventually, running
+from tests.controllers.targets import target as of_itself
 from tests.kube.relay import Relay
 from tests.waiting import until
 
@@ -137,6 +141,52 @@ async def test_what_changes_while_a_pod_is_told_why_it_waits_is_not_missed(
         monkeypatch.setattr(Writes, "say", slowly)
         await create(client, elected("web", namespace), [target])
         await pod_where(client, namespace, "web", phase="Running", node=target.node_name)
+
+
+async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    tell = Writes.refuse
+
+    async def noting(self: Writes, proxy: dict[str, Any], message: str, ranking: Ranking, *, hush: bool = True) -> Any:
+        looked.append(message)
+        return await tell(self, proxy, message, ranking, hush=hush)
+
+    monkeypatch.setattr(Writes, "refuse", noting)
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, eu=None) as targets:
+
+        async def limit(cpu: str) -> None:
+            await client.patch(TARGETS, "eu", {"spec": {"limits": {"cpu": cpu}}}, namespace)
+
+        await client.create(TARGETS, of_itself("eu", namespace, self=True, limits={"cpu": "1m"}))
+        wanted = {"requests": {"cpu": "1"}}
+        containers = [{"name": "main", "image": "busybox", "resources": wanted}]
+        await create(client, elected("web", namespace, containers=containers), [*targets.values()])
+        await waiting(client, namespace, "web", "(0 of 1m)")
+        await limit("2m")
+        await until(lambda: any("(0 of 2m)" in message for message in looked))
+        assert "(0 of 1m)" in await waiting(client, namespace, "web")
+        monkeypatch.setattr(writes, "FIGURES_SECONDS", 0.0)
+        await limit("3m")
+        await waiting(client, namespace, "web", "(0 of 3m)")
+        monkeypatch.setattr(writes, "FIGURES_SECONDS", 1.0)
+        await limit("4m")
+        # Nothing else changes: the pod is looked at again by itself.
+        await waiting(client, namespace, "web", "(0 of 4m)")
+
+
+async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reserve, "Limits", functools.partial(reserve.Limits, silence=1.0))
+    async with (
+        running(cluster, *ALL, scheduling="reserve") as deps,
+        connected(deps, client, namespace, eu=None) as targets,
+    ):
+        await create(client, elected("web", namespace), [*targets.values()])
+        message = await waiting(client, namespace, "web", "no scheduler has reserved a node")
+        assert message == f"0/1 targets are available: eu: {reserve.SILENT}"
 
 
 async def test_without_any_target_the_pod_says_what_to_do(cluster: Cluster, client: Client, namespace: str) -> None:

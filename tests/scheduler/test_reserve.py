@@ -79,7 +79,7 @@ def test_a_state_lasts_since_it_was_seen_first() -> None:
 
 
 def test_candidates_are_made_everywhere_at_once() -> None:
-    assert decide(view(), 0.0) == [Candidate(EU), Candidate(US), Candidate(AP), Wait()]
+    assert decide(view(), 0.0) == [Candidate(EU), Candidate(US), Candidate(AP), Wait("", 30.0)]
 
 
 def test_a_target_gets_one_candidate_only() -> None:
@@ -88,7 +88,7 @@ def test_a_target_gets_one_candidate_only() -> None:
 
 def test_a_target_that_no_longer_fits_loses_its_candidate() -> None:
     steps = decide(view(sighting(EU), sighting(US), order=(US,)), 0.0)
-    assert steps == [Delete(EU, "c-eu", "7"), Wait()]
+    assert steps == [Delete(EU, "c-eu", "7"), Wait("", 30.0)]
 
 
 def test_a_candidate_in_a_target_that_does_not_answer_is_left_alone() -> None:
@@ -123,7 +123,7 @@ def test_a_reservation_waits_for_no_target_that_has_refused_to_take_a_candidate(
 
 def test_a_reservation_that_has_ended_is_asked_for_again() -> None:
     found = sighting(EU, reserve_ended="3", reserve_round="3")
-    assert decide(view(found, order=(EU,)), 0.0) == [Raise(EU, "c-eu", 4), Wait()]
+    assert decide(view(found, order=(EU,)), 0.0) == [Raise(EU, "c-eu", 4), Wait("", 30.0)]
 
 
 def test_when_no_target_has_a_node_the_candidates_stay_and_the_pod_says_why() -> None:
