@@ -10,8 +10,6 @@ Absent target: gets no new pods; a pod claimed by it waits, because its chaperon
 import asyncio
 from typing import Any
 
-from agent.api import names
-from agent.api.kinds import NAMESPACES
 from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
@@ -44,9 +42,7 @@ class ProxyScheduler(Controller[Key]):
         self._ranked = Ranked(deps, self._scene, self._writes)
         self._reserving = Reserving(deps, self._scene, self._writes, self._couriers)
         self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
-        enabled = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
-        self._namespaces = deps.local.informer(NAMESPACES, labels=enabled)
-        self.watch(self._namespaces, lambda namespace: ())
+        self.watch(self._scene.namespaces, lambda namespace: ())
         self.watch(self._scene.nodes, lambda node: ())
         self.watch(self._scene.proxies, lambda pod: ())
         self._scene.proxies.subscribe(self._pod_changed)
@@ -124,7 +120,7 @@ class ProxyScheduler(Controller[Key]):
         pod = self._scene.proxies.store.get(key)
         if pod is None or pod.uid in self._writes.bound or not is_open(pod) or pod.gated:
             return None
-        mode = mode_of(pod, self._namespaces.store.get(("", pod.namespace)), self._default)
+        mode = mode_of(pod, self._scene.namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserving.step(pod) if mode == "reserve" else self._ranked.step(pod))
 
 

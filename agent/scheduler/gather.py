@@ -91,6 +91,7 @@ class Demands:
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._wants: WeakValueDictionary[bytes, Wants] = WeakValueDictionary()
+        self._namespaces: dict[str, dict[str, str]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -116,6 +117,15 @@ class Demands:
         """A pod is gone."""
         self._known.pop(uid, None)
 
+    def relabel(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Take note of a namespace's labels, for the demands that are there, too; whether they have changed."""
+        known = self._namespaces.setdefault(namespace, {})
+        if known == labels:
+            return False
+        known.clear()
+        known.update(labels)
+        return True
+
     def _read(self, pod: Object) -> _Known:
         known = self._known.get(pod.uid)
         if known is None or known.labels != pod.labels or not _same_spec(known, pod):
@@ -135,6 +145,7 @@ class Demands:
             name=pod.name,
             uid=pod.uid,
             labels=pod.labels,
+            namespace_labels=self._namespaces.setdefault(pod.namespace, {}),
             priority=proxy.spec.get("priority") or 0,
         )
         return _Known(pod.head.metadata.generation, pod.version, pod.labels, demand, flaw)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from agent.api import names
-from agent.api.kinds import NODES, PODS
+from agent.api.kinds import NAMESPACES, NODES, PODS
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.scheduler.gather import Demands
@@ -24,6 +24,8 @@ class Scene:
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        enabled = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
+        self.namespaces = deps.local.informer(NAMESPACES, labels=enabled)
         self._changed = changed
         self.epoch = 0
         """Grows whenever `changed` is called."""
@@ -33,6 +35,7 @@ class Scene:
         self._provisions = deps.provisions
         self._weights = deps.settings.weights
         self._turn = 0
+        self.namespaces.subscribe(self._relabelled)
 
     def ranking(self, pod: Object) -> tuple[Demand, Ranking]:
         """The pod's demand, and the targets for it.
@@ -51,6 +54,12 @@ class Scene:
     def _change(self) -> None:
         self.epoch += 1
         self._changed()
+
+    def _relabelled(self, old: Object | None, new: Object | None) -> None:
+        namespace = new or old
+        if namespace is not None and self.demands.relabel(namespace.name, new.labels if new is not None else {}):
+            self.world.holdings.census.recount()
+            self._change()
 
     def settled(self, namespace: str) -> bool:
         """Whether all targets of a namespace are known well enough to tell why a pod waits."""

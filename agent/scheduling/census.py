@@ -62,12 +62,16 @@ class Census:
         self._crowds.move_to_end(key)
         return counts
 
+    def recount(self) -> None:
+        """Labels of namespaces have changed: who is part of a crowd is found out anew."""
+        self._crowds.clear()
+
 
 def _counts(resident: Resident, crowds: tuple[Crowd, ...], leaving: bool) -> bool:
     if resident.deleting and not leaving:
         return False
     demand = resident.demand
-    return all(crowd.has(demand.namespace, demand.labels) for crowd in crowds)
+    return all(crowd.has(demand) for crowd in crowds)
 
 
 def _note(known: dict[Term, dict[str, int]], term: Term, node: str, sign: int) -> None:

@@ -17,7 +17,6 @@ class Neighbours:
     """What required affinity and anti-affinity, the pod's own and that of others, say of each target."""
 
     def __init__(self, demand: Demand, terms: Terms, others: Iterable[tuple[Term, Mapping[str, int]]], count: Count):
-        self._unknowable = Verdict("PodAffinity", terms.unknowable) if terms.unknowable else None
         self._demand = demand
         self._near = terms.near
         self._terms = [
@@ -27,7 +26,7 @@ class Neighbours:
         self._terms += [
             (term, term.key, counts, "pod anti-affinity of a pod that is there")
             for term, counts in others
-            if term.crowd.has(demand.namespace, demand.labels)
+            if term.crowd.has(demand)
         ]
         self._apart: dict[Domain, str] = {}
         self._near_counts = count(tuple(term.crowd for term in terms.near)) if terms.near else {}
@@ -37,7 +36,7 @@ class Neighbours:
     @property
     def idle(self) -> bool:
         """Whether they say nothing of any target."""
-        return self._unknowable is None and not self._near and not self._terms
+        return not self._near and not self._terms
 
     def survey(self, places: Sequence[Place]) -> None:
         """Look at all targets: what is near is decided by what they have in common."""
@@ -51,14 +50,10 @@ class Neighbours:
             if self._near_counts.get(place.node_name):
                 self._found |= {(term.key, place.labels[term.key]) for term in self._near if term.key in place.labels}
         # The first of a group of pods that want to be together may go anywhere.
-        self._first = not self._found and all(
-            term.crowd.has(self._demand.namespace, self._demand.labels) for term in self._near
-        )
+        self._first = not self._found and all(term.crowd.has(self._demand) for term in self._near)
 
     def refuse(self, place: Place) -> Verdict | None:
         """Why the pod may not go there."""
-        if self._unknowable is not None:
-            return self._unknowable
         for _, key, _, _ in self._terms:
             value = place.labels.get(key)
             if value is not None and (message := self._apart.get((key, value))):
@@ -106,11 +101,7 @@ def scores(
     """
     sums: dict[Domain, int] = {}
     pulls = [(term.key, term.weight, count((term.crowd,))) for term in terms.preferred]
-    pulls += [
-        (term.key, term.weight, counts)
-        for term, counts in drawn
-        if term.weight and term.crowd.has(demand.namespace, demand.labels)
-    ]
+    pulls += [(term.key, term.weight, counts) for term, counts in drawn if term.weight and term.crowd.has(demand)]
     if not pulls:
         return None
     for key, weight, counts in pulls:

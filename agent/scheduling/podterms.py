@@ -71,14 +71,19 @@ def selector(
 
 
 class Crowd(NamedTuple):
-    """Some pods: those in these namespaces (None: in all) with these labels."""
+    """Some pods: those in these namespaces (None: in all), or in those with these labels, that have these labels."""
 
     namespaces: frozenset[str] | None
     selector: Selector
+    within: Selector = NOTHING
+    """Of namespaces."""
 
-    def has(self, namespace: str, labels: Labels) -> bool:
+    def has(self, demand: Demand) -> bool:
         """Whether a pod is one of them."""
-        return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
+        names = self.namespaces
+        if names is not None and demand.namespace not in names and not self.within.matches(demand.namespace_labels):
+            return False
+        return self.selector.matches(demand.labels)
 
 
 class Term(NamedTuple):
@@ -116,8 +121,6 @@ class Terms:
     preferred: tuple[Term, ...] = ()
     hard: tuple[Spread, ...] = ()
     soft: tuple[Spread, ...] = ()
-    unknowable: str = ""
-    """What of the required terms cannot be judged here, and the remedy."""
 
     def __bool__(self) -> bool:
         return self is not NONE
@@ -143,31 +146,31 @@ def terms_of(demand: Demand) -> Terms:
 def _compile(demand: Demand) -> Terms:
     near = demand.wants.affinity.get("podAffinity") or {}
     apart = demand.wants.affinity.get("podAntiAffinity") or {}
-    required = [*(near.get(_REQUIRED) or ()), *(apart.get(_REQUIRED) or ())]
     preferred = [
         _term(item.get("podAffinityTerm") or {}, demand, sign * int(item.get("weight") or 0))
         for sign, affinity in ((1, near), (-1, apart))
         for item in affinity.get(_PREFERRED) or ()
-        if not (item.get("podAffinityTerm") or {}).get("namespaceSelector")
     ]
     constraints = demand.wants.proxy.get("topologySpreadConstraints") or ()
-    unknowable = ""
-    if any(term.get("namespaceSelector") for term in required):
-        unknowable = "pod affinity by namespaceSelector cannot be judged over targets: list the namespaces instead"
     return Terms(
         near=tuple(_term(term, demand) for term in near.get(_REQUIRED) or ()),
         apart=tuple(_term(term, demand) for term in apart.get(_REQUIRED) or ()),
         preferred=tuple(preferred),
         hard=tuple(_spread(item, demand) for item in constraints if item.get("whenUnsatisfiable") != "ScheduleAnyway"),
         soft=tuple(_spread(item, demand) for item in constraints if item.get("whenUnsatisfiable") == "ScheduleAnyway"),
-        unknowable=unknowable,
     )
 
 
 def _term(raw: Mapping[str, Any], demand: Demand, weight: int = 0) -> Term:
-    everywhere = raw.get("namespaceSelector") == {}
-    namespaces = None if everywhere else frozenset(raw.get("namespaces") or (demand.namespace,))
-    return Term(Crowd(namespaces, selector(raw.get("labelSelector"), raw, demand.labels)), raw["topologyKey"], weight)
+    within = raw.get("namespaceSelector")
+    own = (demand.namespace,) if within is None else ()
+    crowd = Crowd(
+        # A selector that is there and empty is for all namespaces.
+        namespaces=None if within == {} else frozenset(raw.get("namespaces") or own),
+        selector=selector(raw.get("labelSelector"), raw, demand.labels),
+        within=selector(within or None),
+    )
+    return Term(crowd, raw["topologyKey"], weight)
 
 
 def _spread(raw: Mapping[str, Any], demand: Demand) -> Spread:
@@ -179,5 +182,5 @@ def _spread(raw: Mapping[str, Any], demand: Demand) -> Spread:
         min_domains=int(raw.get("minDomains") or 1),
         honour_affinity=raw.get("nodeAffinityPolicy") != "Ignore",
         honour_taints=raw.get("nodeTaintsPolicy") == "Honor",
-        own=crowd.has(demand.namespace, demand.labels),
+        own=crowd.has(demand),
     )

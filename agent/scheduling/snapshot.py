@@ -75,6 +75,8 @@ class Demand:
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of the source pod, as the proxy pod carries them."""
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its namespace, as they are at any time."""
     priority: int = 0
     attempts: Mapping[str, str] = field(default_factory=dict)
     """Virtual node to the reason why the pod could not be scheduled there."""

@@ -64,7 +64,7 @@ class Together:
         if resident is None or (resident.deleting and not leaving):
             return counts
         own = resident.demand
-        if not all(crowd.has(own.namespace, own.labels) for crowd in crowds):
+        if not all(crowd.has(own) for crowd in crowds):
             return counts
         # A pod is not its own neighbour.
         return {**counts, resident.node: counts[resident.node] - 1}
@@ -80,4 +80,4 @@ class Together:
 
 
 def _concern(known: Iterable[Term], demand: Demand) -> bool:
-    return any(term.crowd.has(demand.namespace, demand.labels) for term in known)
+    return any(term.crowd.has(demand) for term in known)

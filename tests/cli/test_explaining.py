@@ -109,6 +109,21 @@ def test_a_mode_of_the_namespace_that_is_none_is_told() -> None:
     assert "write ranked or reserve" in note
 
 
+def test_namespaces_are_known_by_their_labels() -> None:
+    db = proxy(name="db", claim=EU)
+    raw = proxy().decode()
+    term = {"topologyKey": names.PROVIDER_KEY, "namespaceSelector": {"matchLabels": {"team": "a"}}, "labelSelector": {}}
+    raw["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pod = Object(PODS, msgspec.json.encode(raw))
+
+    def reason(team: str) -> str:
+        labelled = Object(NAMESPACES, msgspec.json.encode({"metadata": {"name": "default", "labels": {"team": team}}}))
+        (line,) = account(Facts(pod, None, (pod, db), (seen("eu"),), (labelled,)), Settings(), NOW).targets
+        return line.reason
+
+    assert (reason("a"), reason("b")) == ("PodAntiAffinity", "")
+
+
 def test_a_pod_may_only_go_where_its_volumes_are() -> None:
     pod = proxy()
     facts = Facts(pod, None, (pod,), (seen("eu"), seen("us")), volumes={"data": US})

@@ -1,12 +1,13 @@
 """The proxy scheduler on a real API server, with a relay that loses what it is told to (rulings 1 and 2)."""
 
 import functools
+import json
 from typing import Any
 
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
+from agent.api.kinds import CHAPERONS, NAMESPACES, NODES, PODS, TARGETS
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
@@ -150,8 +151,9 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
     tell = Writes.refuse
 
     async def noting(self: Writes, proxy: dict[str, Any], message: str, ranking: Ranking, *, hush: bool = True) -> Any:
+        left = await tell(self, proxy, message, ranking, hush=hush)
         looked.append(message)
-        return await tell(self, proxy, message, ranking, hush=hush)
+        return left
 
     monkeypatch.setattr(Writes, "refuse", noting)
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, eu=None) as targets:
@@ -187,6 +189,30 @@ async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
         await create(client, elected("web", namespace), [*targets.values()])
         message = await waiting(client, namespace, "web", "no scheduler has reserved a node")
         assert message == f"0/1 targets are available: eu: {reserve.SILENT}"
+async def test_a_label_of_a_namespace_that_changes_wakes_who_keeps_away_from_its_pods(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async def team(name: str) -> None:
+        labels = {names.LABEL_ENABLED: names.ENABLED_VALUE, "team": name}
+        await client.patch(NAMESPACES, namespace, {"metadata": {"labels": labels}})
+
+    await team("a")
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, eu=None) as targets:
+        await create(client, elected("db", namespace), [*targets.values()])
+        await pod_where(client, namespace, "db", phase="Running")
+        term = {
+            "topologyKey": names.PROVIDER_KEY,
+            "labelSelector": {"matchLabels": {"app": "db"}},
+            "namespaceSelector": {"matchLabels": {"team": "a"}},
+        }
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        web = elected("web", namespace)
+        constraints = json.dumps({"affinity": {"podAntiAffinity": apart}})
+        web["metadata"]["annotations"][names.SHORT_PREFIX + names.PROXY_CONSTRAINTS] = constraints
+        await create(client, web, [*targets.values()])
+        await waiting(client, namespace, "web", "pod anti-affinity: a pod that it keeps away from is there")
+        await team("b")
+        await pod_where(client, namespace, "web", phase="Running")
 
 
 async def test_without_any_target_the_pod_says_what_to_do(cluster: Cluster, client: Client, namespace: str) -> None:

@@ -116,3 +116,12 @@ def test_a_manifest_in_yaml_is_read_too_and_an_unusable_one_is_an_error_every_ti
             with pytest.raises(InvalidPod, match="sourcepod-manifest"):
                 demands.of(broken)
         assert demands.about(broken).images == {"busybox"}
+
+
+def test_labels_of_a_namespace_are_live() -> None:
+    demands = Demands()
+    demand = demands.of(stored())
+    assert demand.namespace_labels == {}
+    assert demands.relabel(demand.namespace, {"team": "a"})
+    assert not demands.relabel(demand.namespace, {"team": "a"})
+    assert demand.namespace_labels == {"team": "a"}

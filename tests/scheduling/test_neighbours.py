@@ -1,5 +1,6 @@
 """Inter-pod affinity and anti-affinity over virtual nodes, beside a naive reference."""
 
+import dataclasses
 from typing import Any
 
 from hypothesis import given
@@ -104,10 +105,39 @@ def test_terms_are_about_the_pods_own_namespace_unless_they_name_others() -> Non
     assert feasible(pod(affinity=apart(term(app="db", namespaceSelector={}))), held) == ["bare", "us"]
 
 
-def test_namespaces_by_their_labels_are_refused_with_a_remedy() -> None:
+def of(team: str, uid: str = "1") -> Demand:
+    """A database of a team, in the team's namespace."""
+    return dataclasses.replace(pod(uid, namespace=f"team-{team}", app="db"), namespace_labels={"team": team})
+
+
+def test_terms_may_choose_namespaces_by_their_labels() -> None:
+    of_a = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+    held = holding(eu1=of("a"), us=of("b", "2"))
+    assert feasible(pod(affinity=apart(term(app="db", **of_a))), held) == ["bare", "us"]
+    assert feasible(pod(affinity=near(term(app="db", **of_a))), held) == ["eu1", "eu2"]
+    both = apart(term(app="db", namespaces=["team-b"], **of_a))
+    assert feasible(pod(affinity=both), held) == ["bare"]
+    # The pod's own namespace is none of them unless it is chosen, too.
+    own = holding(us=pod("3", app="db"))
+    assert "us" in feasible(pod(affinity=apart(term(app="db", **of_a))), own)
+
+
+def test_pods_that_are_there_may_choose_namespaces_by_their_labels_too() -> None:
+    keeps_away = pod("1", affinity=apart(term(app="db", namespaceSelector={"matchLabels": {"team": "a"}})))
+    held = holding(eu1=keeps_away)
+    assert feasible(of("a", "2"), held) == ["bare", "us"]
+    assert feasible(of("b", "2"), held) == ["bare", "eu1", "eu2", "us"]
+
+
+def test_labels_of_a_namespace_that_change_count_at_once() -> None:
+    labels = {"team": "b"}
+    resident = dataclasses.replace(pod("1", namespace="x", app="db"), namespace_labels=labels)
+    held = holding(eu1=resident)
     asks = pod(affinity=apart(term(app="db", namespaceSelector={"matchLabels": {"team": "a"}})))
-    ((_, verdict),) = ranked(asks, US).refused
-    assert verdict.message.endswith("list the namespaces instead")
+    assert feasible(asks, held) == ["bare", "eu1", "eu2", "us"]
+    labels["team"] = "a"
+    held.census.recount()
+    assert feasible(asks, held) == ["bare", "us"]
 
 
 def test_match_label_keys_take_the_pods_own_values() -> None:
@@ -137,6 +167,12 @@ def test_what_pods_that_are_there_prefer_and_require_draws_others() -> None:
     assert scores(pod(app="web"), liking) == {"eu1": 0, "eu2": 0, "us": 100}
     needing = holding(us=pod("1", affinity=near(term(app="web"))))
     assert scores(pod(app="web"), needing) == {"eu1": 0, "eu2": 0, "us": 100}
+
+
+def test_preferences_may_choose_namespaces_by_their_labels() -> None:
+    of_a = term(app="db", namespaceSelector={"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]})
+    found = scores(pod(affinity=preferring(10, of_a)), holding(eu1=of("a"), us=of("b", "2")))
+    assert (found["eu1"], found["us"]) == (100.0, 0.0)
 
 
 def test_without_preferences_there_is_no_such_score() -> None:

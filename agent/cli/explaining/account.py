@@ -118,6 +118,8 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
 def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[Demand, Ranking]:
     """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
     pod, demands = facts.pod, Demands()
+    for namespace in facts.namespaces:
+        demands.relabel(namespace.name, namespace.labels)
     try:
         demand = (demands.about if pod.node_name else demands.of)(pod).beside(facts.volumes)
     except InvalidPod as error:

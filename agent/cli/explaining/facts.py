@@ -7,7 +7,7 @@ word counts, wherever the user is.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -65,6 +65,8 @@ class Facts:
     proxies: tuple[Object, ...] = ()
     """Proxy pods of this cluster, those of all namespaces if the user may list them."""
     targets: tuple[Seen, ...] = ()
+    namespaces: tuple[Object, ...] = ()
+    """Those where pods are elected, as far as any affinity chooses namespaces by their labels."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claims of the pod to the virtual node that has their volume."""
     notes: list[str] = field(default_factory=list)
@@ -108,9 +110,21 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
         namespace=await read_namespace(source, pod.namespace),
         proxies=proxies,
         targets=tuple(found),
+        namespaces=await _namespaces(source, (pod, *proxies), notes),
         volumes=volumes.settled(claims, pod, asked, proxies),
         notes=notes,
     )
+
+
+async def _namespaces(source: Client, pods: Iterable[Object], notes: list[str]) -> tuple[Object, ...]:
+    if not any(b'"namespaceSelector"' in pod.raw for pod in pods):
+        return ()
+    try:
+        _, items = await source.list_raw(NAMESPACES, labels=f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}")
+    except Forbidden as error:
+        notes.append(f"affinity to pods of namespaces with certain labels does not count: {error}")
+        return ()
+    return tuple(Object(NAMESPACES, bytes(item)) for item in items)
 
 
 async def _nodes(source: Client) -> dict[str, Object]:
