@@ -221,6 +221,12 @@ def _check_group(annotations: Mapping[str, str]) -> None:
     size = names.annotation(annotations, names.POD_GROUP_SIZE)
     name = names.annotation(annotations, names.POD_GROUP)
     if name is None:
+        for suffix in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY):
+            if names.annotation(annotations, suffix) is not None:
+                raise InvalidPod(
+                    f"metadata.annotations[{_written_key(annotations, suffix)}]",
+                    f"is about a group and there is none: write {names.SHORT_PREFIX}{names.POD_GROUP}, or remove this",
+                )
         return
     if not name:
         raise InvalidPod(

@@ -238,11 +238,16 @@ class Place:
 
     @cached_property
     def free(self) -> Amounts | None:
-        """Sums of what is free on its nodes, None when it does not tell that of all: a large one tells its best."""
+        """Sums of what is free on its nodes, None when it does not tell that of all: a large one tells its best.
+
+        What a cordoned node has left is not free.
+        """
         if not self.shapes:
             return None
         total: dict[str, int] = {}
         for shape in self.shapes:
+            if shape.unschedulable:
+                continue
             if shape.free is None or sum(free.count for free in shape.free) < shape.count:
                 return None
             for free in shape.free:

@@ -282,6 +282,8 @@ def test_times_in_a_yaml_manifest_stay_strings() -> None:
         ({"group": "a", "group-size": "0"}, "multicluster/group-size]: must be a number from 1, not '0'"),
         ({"group": "a", "group-size": "many"}, "must be a number from 1, not 'many'"),
         ({"group": "a", "group-size": "2", "group-policy": "best"}, "must be any or one-cluster, not 'best'"),
+        ({"group-size": "2"}, "multicluster/group-size]: is about a group and there is none: write multicluster/group"),
+        ({"group-policy": "any"}, "multicluster/group-policy]: is about a group and there is none"),
     ],
 )
 def test_a_group_that_cannot_be_is_refused(annotations: dict[str, str], told: str) -> None:

@@ -189,6 +189,8 @@ async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
         await create(client, elected("web", namespace), [*targets.values()])
         message = await waiting(client, namespace, "web", "no scheduler has reserved a node")
         assert message == f"0/1 targets are available: eu: {reserve.SILENT}"
+
+
 async def test_a_label_of_a_namespace_that_changes_wakes_who_keeps_away_from_its_pods(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

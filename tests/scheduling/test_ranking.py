@@ -1,3 +1,4 @@
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -54,6 +55,14 @@ def test_a_target_that_others_use_gets_fewer_pods_when_it_tells_what_is_free() -
     busy = place("busy", allocatable=room, shapes=(telling(free("50", memory="500Gi", pods="500"), cpu="100"),))
     idle = place("idle", allocatable=room, shapes=(telling(free("100", memory="1000Gi", pods="1000"), cpu="100"),))
     assert fill(busy, idle, pods=20, cpu="1", memory="10Gi") == {"idle": 20}
+
+
+def test_what_cordoned_nodes_have_left_draws_no_pods() -> None:
+    half = {"allocatable": amounts({"cpu": "8", "memory": "16Gi", "pods": "220"})}
+    cordoned = dataclasses.replace(telling(free("4")), unschedulable=True)
+    drained = place("eu", shapes=(telling(free("4")), cordoned), **half)
+    used = place("us", shapes=(telling(free("4")), telling(free("3"))), **half)
+    assert titles(drained, used) == ["us", "eu"]
 
 
 def test_pods_in_flight_take_room_that_a_target_tells_as_free_until_they_have_landed() -> None:
