@@ -22,6 +22,9 @@ _OWN = (
 _NOT_HOME = frozenset((*_OWN, "nominatedNodeName"))
 """nominatedNodeName is a node of the target, and the API server refuses it on a bound pod."""
 
+_DISRUPTED = "DisruptionTarget"
+"""Why a pod is about to be ended. Who evicts a proxy pod writes it here, and Jobs' failure policies read it here."""
+
 _EPHEMERAL = "ephemeralContainerStatuses"
 
 _CONTAINERS = {
@@ -35,7 +38,7 @@ def proxy_status(proxy: dict[str, Any], chaperon_status: Mapping[str, Any]) -> d
     """The status that the proxy pod should have, whole; the proxy's own while the delegate has none.
 
     Entries of containers that the proxy does not have (injected in the target) are left out, restart counts are never
-    lowered, and conditions under our prefixes, which are about the proxy, stay.
+    lowered. Conditions that are about the proxy stay: those under our prefixes, and that it is being evicted here.
     """
     current: dict[str, Any] = proxy.get("status") or {}
     if not chaperon_status:
@@ -97,7 +100,13 @@ def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]]) -
         if generations.get(condition["type"]):
             mine["observedGeneration"] = generations[condition["type"]]
         home.append(mine)
-    return home + [condition for condition in current if names.is_ours(condition["type"])]
+    there = {condition["type"] for condition in home}
+    own = [condition for condition in current if condition["type"] not in there and _is_about_proxy(condition["type"])]
+    return home + own
+
+
+def _is_about_proxy(condition: str) -> bool:
+    return names.is_ours(condition) or condition == _DISRUPTED
 
 
 def _containers(

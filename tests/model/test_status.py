@@ -116,6 +116,14 @@ def test_conditions_about_the_proxy_stay_and_the_delegates_replace_the_others() 
     ]
 
 
+def test_that_a_proxy_is_being_evicted_stays_said_unless_its_delegate_is() -> None:
+    here = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    there = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    ready = {"type": "Ready", "status": "True"}
+    assert proxy_status(proxy({"conditions": [here]}), {"conditions": [ready]})["conditions"] == [ready, here]
+    assert proxy_status(proxy({"conditions": [here]}), {"conditions": [there]})["conditions"] == [there]
+
+
 def test_conditions_keep_the_generation_that_the_api_server_would_not_let_go() -> None:
     before = {"conditions": [{"type": "Ready", "status": "False", "observedGeneration": 1}]}
     news = [
