@@ -131,10 +131,21 @@ def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> l
     kept = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
     actions: list[Action] = []
     if kept != finalizers:
-        actions.append(PatchProxy(_metadata(proxy, finalizers=kept), status=False))
+        ended = _ended(proxy) if kept and not held else {}
+        actions.append(PatchProxy(_metadata(proxy, finalizers=kept) | ended, status=bool(ended)))
     if not held and proxy["spec"].get("nodeName") and proxy["metadata"].get("deletionGracePeriodSeconds"):
         actions.append(EndProxy())
     return actions
+
+
+def _ended(proxy: dict[str, Any]) -> dict[str, Any]:
+    """What a kubelet would say last of a pod that others' finalizers keep: Jobs with a failure policy, or that replace
+    failed pods only, wait for it and hold the pod until then.
+    """
+    if not proxy["spec"].get("nodeName") or (proxy.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return {}
+    reason, message = "DelegateGone", "the pod was deleted, and its delegate has ended"
+    return {"status": {"phase": "Failed", "reason": reason, "message": message}}
 
 
 def _unsure(view: View, proxy: dict[str, Any]) -> set[str]:
