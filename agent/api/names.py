@@ -149,6 +149,9 @@ TAINT_DRAINING = SHORT_PREFIX + "draining"
 TAINT_AGENT = SHORT_PREFIX + "agent-not-ready"
 """The target answers, but its agent makes no delegates."""
 
+LABELS_OF_NODE = frozenset(("topology.kubernetes.io/region", "topology.kubernetes.io/zone"))
+"""Labels that API servers copy from the node to a pod that they bind (KEP-4742): proxy and delegate have their own."""
+
 # Virtual nodes
 PROVIDER_KEY = "virtual-kubelet.io/provider"
 PROVIDER_VALUE = "admiralty"

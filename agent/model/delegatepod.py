@@ -4,6 +4,8 @@ The results share unchanged parts with what was given: treat both as read-only.
 """
 
 import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from agent.api import names
@@ -144,11 +146,14 @@ def _spec(
         spec["hostname"] = hostname
     _rewrite_containers(spec, proxy)
     if spec.get("volumes"):
-        spec["volumes"] = [
-            downward.redirect_volume(volume, lambda key: new_key(key, labels.get(key, ""), regexp))
-            for volume in spec["volumes"]
-        ]
+        rewritten = partial(_label_there, labels, regexp)
+        spec["volumes"] = [downward.redirect_volume(volume, rewritten) for volume in spec["volumes"]]
     return spec
+
+
+def _label_there(labels: Mapping[str, str], regexp: str | None, key: str) -> str:
+    """The key under which a delegate has a label that its files name; those of its node it gets as any pod does."""
+    return key if key in names.LABELS_OF_NODE - labels.keys() else new_key(key, labels.get(key, ""), regexp)
 
 
 def _hostname(pod_name: str) -> str | None:

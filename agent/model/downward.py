@@ -42,6 +42,8 @@ def _variable(item: dict[str, Any], metadata: Mapping[str, Any]) -> dict[str, An
     if not path:
         return item
     keyed = _KEYED.fullmatch(path)
+    if keyed and _is_of_node(keyed[1], keyed[2], metadata):
+        return item
     if keyed:
         value = (metadata.get(keyed[1]) or {}).get(keyed[2], "")
     elif path in _PLAIN:
@@ -51,6 +53,11 @@ def _variable(item: dict[str, Any], metadata: Mapping[str, Any]) -> dict[str, An
     # The kubelet expands $(NAME) in values that are written out, and reads $$ as one $.
     rest = {key: field for key, field in item.items() if key != "valueFrom"}
     return {**rest, "value": value.replace("$", "$$")}
+
+
+def _is_of_node(field: str, key: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether it is a label that the delegate gets from its node, when it is bound."""
+    return field == "labels" and key in names.LABELS_OF_NODE and key not in (metadata.get("labels") or {})
 
 
 def _files(source: dict[str, Any], label_key: Callable[[str], str]) -> dict[str, Any]:

@@ -14,13 +14,10 @@ import msgspec
 from agent.api import names
 from agent.model.delegatepod import delegate_container
 from agent.model.pattern import InvalidPattern
-from agent.model.proxypod import proxy_pod
+from agent.model.proxypod import is_limited, proxy_pod
 from agent.model.relabel import relabel
 
 Raw = dict[str, Any]
-
-_OF_NODE = frozenset(("topology.kubernetes.io/region", "topology.kubernetes.io/zone"))
-"""Labels that the API server copies from the node when it binds a pod (KEP-4742): the delegate has its own."""
 
 _LISTS = ("containers", "initContainers")
 
@@ -135,7 +132,7 @@ def _arrives(pod: Raw, source: Raw) -> dict[str, str]:
     labels = {
         key: value
         for key, value in (pod["metadata"].get("labels") or {}).items()
-        if key != names.LABEL_HAS_FINALIZER and key not in _OF_NODE and not key.startswith(names.SHORT_PREFIX)
+        if key not in (names.LABEL_HAS_FINALIZER, *names.LABELS_OF_NODE) and not key.startswith(names.SHORT_PREFIX)
     }
     try:
         return relabel(labels, names.annotation(annotations, names.NO_PREFIX_REGEXP))
@@ -178,7 +175,7 @@ def _tolerations(proxy: Raw, source: Raw) -> list[Raw]:
     return [
         toleration
         for toleration in proxy["spec"].get("tolerations") or ()
-        if toleration not in made and toleration.get("tolerationSeconds") is None
+        if toleration not in made and not is_limited(toleration)
     ]
 
 

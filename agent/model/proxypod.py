@@ -177,7 +177,7 @@ def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict
     elif names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
         field = "spec"
         wanted = {key: source["spec"][key] for key in constraints.FIELDS if source.get("spec", {}).get(key)}
-        wanted["tolerations"] = [item for item in wanted.get("tolerations", ()) if not _limited(item)]
+        wanted["tolerations"] = [item for item in wanted.get("tolerations", ()) if not is_limited(item)]
     else:
         return {}
     provider = wanted.get("nodeSelector", {}).get(names.PROVIDER_KEY, names.PROVIDER_VALUE)
@@ -189,7 +189,7 @@ def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict
     return wanted
 
 
-def _limited(toleration: Mapping[str, Any]) -> bool:
+def is_limited(toleration: Mapping[str, Any]) -> bool:
     """Whether it ends our unlimited ones: the shortest of all that match counts, and API servers add 300 s to pods."""
     return toleration.get("tolerationSeconds") is not None and toleration.get("key") in _UNLIMITED
 

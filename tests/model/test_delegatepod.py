@@ -180,6 +180,7 @@ def test_the_environment_speaks_of_the_proxy(path: str, want: str) -> None:
         reference("status.podIP"),
         {"configMapKeyRef": {"name": "a", "key": "b"}},
         {"resourceFieldRef": {"resource": "limits.cpu"}},
+        reference("metadata.labels['topology.kubernetes.io/zone']"),
     ],
 )
 def test_what_only_the_target_knows_is_left_to_it(source: dict[str, Any]) -> None:
@@ -197,6 +198,7 @@ def test_what_only_the_target_knows_is_left_to_it(source: dict[str, Any]) -> Non
         ("metadata.labels['kept']", "metadata.labels['kept']"),
         ("metadata.annotations['team']", "metadata.annotations['team']"),
         ("metadata.labels", "metadata.labels"),
+        ("metadata.labels['topology.kubernetes.io/zone']", "metadata.labels['topology.kubernetes.io/zone']"),
     ],
 )
 def test_downward_files_are_pointed_at_what_the_delegate_carries_of_the_proxy(path: str, want: str) -> None:
@@ -216,6 +218,17 @@ def test_downward_files_are_pointed_at_what_the_delegate_carries_of_the_proxy(pa
         spec={"containers": [{"name": "main"}], "volumes": volumes(path)},
     )
     assert made(source)["spec"]["volumes"] == volumes(want)
+
+
+def test_a_topology_label_that_the_user_set_is_the_users() -> None:
+    path = "metadata.labels['topology.kubernetes.io/zone']"
+    env = [{"name": "V", "valueFrom": reference(path)}]
+    volume = {"name": "v", "downwardAPI": {"items": [{"path": "f", **reference(path)}]}}
+    containers = [{"name": "main", "env": env}]
+    source = pod(labels={"topology.kubernetes.io/zone": "z"}, spec={"containers": containers, "volumes": [volume]})
+    assert env_of(source) == [{"name": "V", "value": "z"}]
+    (there,) = made(source)["spec"]["volumes"]
+    assert there["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] == f"metadata.labels['{P}zone']"
 
 
 def test_fields_that_nobody_here_knows_survive() -> None:

@@ -180,9 +180,10 @@ def test_an_added_toleration_is_added_and_the_api_servers_own_are_not() -> None:
         "effect": "NoExecute",
         "tolerationSeconds": 300,
     }
-    both.proxy["spec"]["tolerations"] += [limited, added]
+    for_a_while = {"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+    both.proxy["spec"]["tolerations"] += [limited, added, for_a_while]
     both.tell()
-    assert both.follow()[0] == {"spec": {"tolerations": [{"key": "own", "operator": "Exists"}, added]}}
+    assert both.follow()[0] == {"spec": {"tolerations": [{"key": "own", "operator": "Exists"}, added, for_a_while]}}
 
 
 def debugger(name: str = "debugger", **more: Any) -> Raw:
