@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from agent.api import names
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_elected, proxy_pod
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
+
+_NO = ("false", "no", "off", "0", "never")
 
 
 class Known(Protocol):
@@ -40,10 +43,28 @@ def answer(request: Request, known: Known, *, by_default: bool = False) -> Answe
         proxy = proxy_pod(named, finalizers)
     except InvalidPod as error:
         return refused(request, [Fault(error.field, error.reason)])
+    creator = (request.get("userInfo") or {}).get("username")
+    if creator:
+        # Never what the user says of himself.
+        proxy["metadata"]["annotations"][names.ANNOTATION_CREATED_BY] = creator
     return patched(request, json_patch(pod, proxy), _warnings(namespace, pod, known, finalizers))
 
 
 def _warnings(namespace: str, pod: Mapping[str, Any], known: Known, finalizers: Sequence[str]) -> list[str]:
+    meant = _meant_not_to_be(pod["metadata"].get("annotations") or {})
     if not finalizers:
-        return [f"no Target in namespace {namespace} and no ClusterTarget: the pod stays pending until there is one"]
-    return known.missing(namespace, pod)
+        return [
+            *meant,
+            f"no Target in namespace {namespace} and no ClusterTarget: the pod stays pending until there is one",
+        ]
+    return [*meant, *known.missing(namespace, pod)]
+
+
+def _meant_not_to_be(annotations: Mapping[str, str]) -> list[str]:
+    """Only one way of writing it opts out: to Admiralty's annotation any value is as good as another."""
+    return [
+        f"annotation {prefix}{names.ELECT}={annotations[prefix + names.ELECT]} elects the pod all the same: "
+        f'to keep it in this cluster, write {names.SHORT_PREFIX}{names.ELECT}: "false" and no other annotation of it'
+        for prefix in (names.PREFIX, names.SHORT_PREFIX)
+        if annotations.get(prefix + names.ELECT, "").lower() in _NO
+    ]

@@ -46,6 +46,8 @@ POD_GROUP_POLICY = "group-policy"
 POD_GROUP_POLICIES = ("any", "one-cluster")
 
 # Annotations and labels we write
+ANNOTATION_CREATED_BY = SHORT_PREFIX + "created-by"
+"""On proxy pods and their chaperons: who created the pod, for the audit log of the target."""
 ANNOTATION_MANIFEST = PREFIX + "sourcepod-manifest"
 LABEL_HAS_FINALIZER = PREFIX + "has-finalizer"
 LABEL_PARENT_UID = PREFIX + "parent-uid"

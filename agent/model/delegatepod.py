@@ -23,6 +23,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _OUR_SCHEDULERS = frozenset((names.SCHEDULER_PROXY, names.SCHEDULER_CANDIDATE))
 _OF_CHAPERON = frozenset(
     (
+        names.ANNOTATION_CREATED_BY,
         names.ANNOTATION_IS_RESERVED,
         names.ANNOTATION_IS_ALLOWED,
         names.ANNOTATION_POD_MISSING_SINCE,
@@ -70,6 +71,7 @@ def chaperon(
             "annotations": {
                 **{key: value for key, value in annotations.items() if not names.is_ours(key)},
                 **parentage.annotations(metadata),
+                **_creator(metadata),
             },
         },
         "spec": spec,
@@ -109,6 +111,11 @@ def delegate(chaperon: dict[str, Any]) -> dict[str, Any]:
 def delegate_container(container: dict[str, Any], proxy: dict[str, Any]) -> dict[str, Any]:
     """A container of the proxy pod as its delegate has it."""
     return _container(container, proxy, set())
+
+
+def _creator(metadata: Mapping[str, Any]) -> dict[str, str]:
+    creator = (metadata.get("annotations") or {}).get(names.ANNOTATION_CREATED_BY)
+    return {names.ANNOTATION_CREATED_BY: creator} if creator else {}
 
 
 def _regexp(annotations: dict[str, str]) -> str | None:

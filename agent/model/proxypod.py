@@ -79,6 +79,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         raise InvalidPod(
             "spec.nodeName", "the node of an elected pod is chosen by the proxy scheduler: remove the field"
         )
+    _check_daemon(pod, annotations)
     if names.ANNOTATION_MANIFEST in annotations:
         source = source_pod(pod)
     else:
@@ -197,6 +198,22 @@ def is_limited(toleration: Mapping[str, Any]) -> bool:
 def _written_key(annotations: Mapping[str, str], suffix: str) -> str:
     long = names.PREFIX + suffix
     return long if long in annotations else names.SHORT_PREFIX + suffix
+
+
+def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
+    """A DaemonSet's controller finds its pods by the node that their affinity names: of those that name none it makes
+    more and more.
+    """
+    keeps_affinity = (
+        names.annotation(annotations, names.USE_CONSTRAINTS) is not None
+        and names.annotation(annotations, names.PROXY_CONSTRAINTS) is None
+    )
+    if not keeps_affinity and _is_controlled_by(pod, "DaemonSet", "apps"):
+        raise InvalidPod(
+            "metadata.ownerReferences",
+            "the pods of a DaemonSet belong to the nodes of this cluster: remove the annotation "
+            f"{_written_key(annotations, names.ELECT)} from its template",
+        )
 
 
 def _check_regexp(annotations: Mapping[str, str]) -> None:

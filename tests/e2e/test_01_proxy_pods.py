@@ -34,7 +34,7 @@ async def test_an_elected_pod_becomes_a_proxy_pod_to_the_letter(fleet: Fleet, na
     assert proxy["metadata"]["labels"] == {"app": "a", "example.com/tier": "web", P + "has-finalizer": "true"}
     ours = {f"{P}{finalizer_of(namespace, target)}" for target in ("us", "eu")}
     assert set(proxy["metadata"]["finalizers"]) == {"example.com/kept"} | ours
-    assert set(proxy["metadata"]["annotations"]) == {key, P + "sourcepod-manifest"}
+    assert set(proxy["metadata"]["annotations"]) == {key, P + "sourcepod-manifest", SHORT + "created-by"}
     spec = proxy["spec"]
     assert spec["nodeSelector"] == {"virtual-kubelet.io/provider": "admiralty"}
     assert spec["tolerations"] == [

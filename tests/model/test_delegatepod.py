@@ -83,6 +83,15 @@ def test_what_is_under_our_prefixes_stays_in_the_source() -> None:
     assert "multicluster/x" not in metadata["labels"]
 
 
+def test_who_created_the_pod_is_told_to_the_target_and_not_to_the_delegate() -> None:
+    proxy = proxied(pod({"multicluster/created-by": "a lie"}))
+    proxy["metadata"]["annotations"]["multicluster/created-by"] = "jane"
+    told = chaperon(proxy, cluster_name="c1", cluster_uid="CU")
+    assert told["metadata"]["annotations"]["multicluster/created-by"] == "jane"
+    told["metadata"]["uid"] = "CHAP"
+    assert "multicluster/created-by" not in delegate(told)["metadata"]["annotations"]
+
+
 def test_the_no_prefix_regexp_is_read_under_both_prefixes() -> None:
     for prefix in (P, "multicluster/"):
         labels = made(pod({prefix + "no-prefix-label-regexp": "^app="}))["metadata"]["labels"]

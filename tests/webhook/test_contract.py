@@ -20,7 +20,7 @@ SHORT = "multicluster/"
 PREFIXES = [pytest.param(LONG, id="long"), pytest.param(SHORT, id="short")]
 
 HAS_FINALIZER = LONG + "has-finalizer"
-MARKS = {LONG + "elect", "team", LONG + "sourcepod-manifest"}
+MARKS = {LONG + "elect", "team", LONG + "sourcepod-manifest", SHORT + "created-by"}
 STALE = {LONG + "gone", LONG + "multiclusterForegroundDeletion"}
 PROVIDER = {"virtual-kubelet.io/provider": "admiralty"}
 TOLERATIONS = [

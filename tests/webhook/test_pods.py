@@ -118,6 +118,32 @@ def test_what_targets_do_not_have_is_a_warning() -> None:
     assert "patch" in response
 
 
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"multicluster.admiralty.io/elect": "false"},
+        {"multicluster/elect": "No"},
+        {"multicluster.admiralty.io/elect": "", "multicluster/elect": "false"},
+    ],
+)
+def test_a_pod_that_seems_to_opt_out_is_elected_with_a_warning(annotations: dict[str, str]) -> None:
+    sent = pod(elected=False)
+    sent["metadata"]["annotations"] = annotations
+    given = ask(sent)
+    (warning,) = given.review["response"]["warnings"]
+    assert given.outcome is Outcome.MUTATED
+    assert 'write multicluster/elect: "false"' in warning
+
+
+def test_who_has_created_a_pod_is_noted_whatever_the_pod_says() -> None:
+    sent = pod()
+    sent["metadata"]["annotations"]["multicluster/created-by"] = "somebody else"
+    user = {"username": "jane", "groups": ["system:authenticated"]}
+    proxy = patched(sent, ask(sent, userInfo=user).review)
+    assert proxy["metadata"]["annotations"]["multicluster/created-by"] == "jane"
+    assert ask(proxy, userInfo=user).review["response"] == {"uid": "705ab4f5", "allowed": True}
+
+
 def test_a_bad_annotation_is_refused_with_field_and_remedy() -> None:
     given = ask(pod(no_prefix_label_regexp="("))
     response = given.review["response"]
@@ -181,6 +207,16 @@ def marked(key: str, value: str) -> dict[str, Any]:
 )
 def test_a_namespace_that_elects_by_default_elects(sent: dict[str, Any], want: Outcome) -> None:
     assert ask(sent, by_default=True).outcome is want
+
+
+def test_an_elected_pod_of_a_daemonset_is_refused_unless_it_keeps_its_node() -> None:
+    sent = owned("DaemonSet", "apps/v1")
+    sent["metadata"]["annotations"] = {"multicluster/elect": ""}
+    given = ask(sent)
+    assert given.outcome is Outcome.REFUSED
+    assert "remove the annotation multicluster/elect from its template" in given.explanation
+    sent["metadata"]["annotations"]["multicluster/use-constraints-from-spec-for-proxy-pod-scheduling"] = ""
+    assert ask(sent).outcome is Outcome.MUTATED
 
 
 def test_election_by_default_makes_the_same_proxy_pod() -> None:
