@@ -97,6 +97,7 @@ def down(directory: Directory = Path(".sandbox")) -> None:
 @app.command()
 def programs(
     with_helm: Annotated[bool, typer.Option("--helm", help="Helm, too.")] = False,
+    with_metrics_server: Annotated[bool, typer.Option("--metrics-server", help="metrics-server, too.")] = False,
     real: Annotated[bool, typer.Option("--real", help="Those of real nodes, too; installs Debian packages.")] = False,
     kubernetes: Annotated[str, typer.Option(help="Those of another version instead, such as 1.30.")] = "",
 ) -> None:
@@ -108,7 +109,11 @@ def programs(
             return await older.find(parse_version(kubernetes), progress)
         found = dict((await binaries.for_nodes("real", progress)).paths) if real else {}
         found |= (await binaries.for_nodes("kwok", progress)).paths
-        return found | ({"helm": await binaries.helm(progress)} if with_helm else {})
+        if with_helm:
+            found["helm"] = await binaries.helm(progress)
+        if with_metrics_server:
+            found["metrics-server"] = await binaries.metrics_server(progress)
+        return found
 
     for name, path in _run(run()).items():
         print(f"{name}: {path}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from agent.sandbox import build, download
+from agent.sandbox.build import Module
 from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import ETCD, KUBERNETES, KWOK
 from agent.sandbox.errors import SandboxError
@@ -26,7 +27,8 @@ from agent.sandbox.plan import OLDEST_MINOR, NodeKind
 from agent.sandbox.progress import Progress
 from agent.sandbox.realnode import host
 
-HELM = "v3.19.5"
+HELM = Module("helm", "v3.19.5", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3/internal/version.version")
+METRICS_SERVER = Module("metrics-server", "v0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server")
 SOURCE = REPOSITORY / "hack" / "controlplane"
 
 _KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -124,17 +126,34 @@ async def _minor(name: str, path: str) -> int:
 
 async def helm(progress: Progress) -> str:
     """Path of helm: from PATH, the cache, or built from its Go module. Raises SandboxError."""
-    kept = cache() / f"helm-{HELM}" / "helm"
-    found = shutil.which("helm") or (str(kept) if os.access(kept, os.X_OK) else None)
-    if found:
+    return await _of_module(HELM, progress)
+
+
+async def metrics_server(progress: Progress, *, compile: bool = True) -> str:
+    """Path of metrics-server, as of helm; `compile`: build it where it is in neither place, which takes minutes."""
+    found = _kept(METRICS_SERVER)
+    if found is None and not compile:
+        raise SandboxError("metrics-server is not built: `flotilla sandbox programs --metrics-server` does that")
+    return found or await _of_module(METRICS_SERVER, progress)
+
+
+def _kept(what: Module) -> str | None:
+    kept = cache() / f"{what.program}-{what.version}" / what.program
+    return shutil.which(what.program) or (str(kept) if os.access(kept, os.X_OK) else None)
+
+
+async def _of_module(what: Module, progress: Progress) -> str:
+    if found := _kept(what):
         return found
+    out = cache() / f"{what.program}-{what.version}"
     async with exclusive(progress):
-        if not os.access(kept, os.X_OK):
+        # Somebody else may have built it while we waited.
+        if _kept(what) is None:
             try:
-                await build.helm(HELM, kept.parent, progress)
+                await build.module(what, out, progress)
             except build.BuildError as error:
-                raise SandboxError(f"helm is missing: {error}; or put helm on PATH") from error
-    return str(kept)
+                raise SandboxError(f"{what.program} is missing: {error}; or put {what.program} on PATH") from error
+    return str(out / what.program)
 
 
 async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> Path:

@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.sandbox.progress import Progress, ticking
@@ -72,11 +73,22 @@ async def older(source: Path, out: Path, version: str, progress: Progress) -> No
         task.finish()
 
 
-async def helm(version: str, out: Path, progress: Progress) -> None:
-    """Build helm into the folder `out`. Raises BuildError."""
+@dataclass(frozen=True)
+class Module:
+    """A program that a Go module makes by itself."""
+
+    program: str
+    version: str
+    package: str
+    stamp: str = ""
+    """The variable of its code that says which version it is, where it has to be told."""
+
+
+async def module(what: Module, out: Path, progress: Progress) -> None:
+    """Build a module's program into the folder `out`. Raises BuildError."""
     go = find_go()
     with progress, tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=out.parent, ignore_cleanup_errors=True) as folder:
-        task = progress.task("compiling helm")
+        task = progress.task(f"compiling {what.program}")
         compiled: list[str] = []
 
         def show(line: str) -> None:
@@ -84,10 +96,11 @@ async def helm(version: str, out: Path, progress: Progress) -> None:
             task.update(len(compiled), None, f"{len(compiled)} packages")
 
         environment = {"GOBIN": folder, "CGO_ENABLED": "0"}
-        flags = ["-v", "-trimpath", f"-ldflags=-s -w -X helm.sh/helm/v3/internal/version.version={version}"]
-        argv = [go, "install", *flags, f"helm.sh/helm/v3/cmd/helm@{version}"]
+        stamp = f" -X {what.stamp}={what.version}" if what.stamp else ""
+        flags = ["-v", "-trimpath", f"-ldflags=-s -w{stamp}"]
+        argv = [go, "install", *flags, f"{what.package}@{what.version}"]
         await ticking(progress, _run(argv, env=environment, line=show))
-        _place(Path(folder, "helm"), out)
+        _place(Path(folder, what.program), out)
         task.finish()
 
 

@@ -93,6 +93,23 @@ async def test_two_at_once_build_once(monkeypatch: pytest.MonkeyPatch, nowhere: 
     assert (nowhere / "log").read_text() == "built\n"
 
 
+async def test_a_modules_program_is_built_once_and_kept(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    with pytest.raises(SandboxError, match="flotilla sandbox programs --metrics-server"):
+        await binaries.metrics_server(Silent(), compile=False)
+    with pytest.raises(SandboxError, match="metrics-server is missing: Go is missing"):
+        await binaries.metrics_server(Silent())
+    tools = nowhere / "path"
+    tools.mkdir()
+    (tools / "go").write_text('#!/bin/sh\n/bin/echo "$@" >> $LOG; /bin/cp /bin/true "$GOBIN/metrics-server"\n')
+    (tools / "go").chmod(0o755)
+    monkeypatch.setenv("LOG", str(nowhere / "log"))
+    built = await binaries.metrics_server(Silent())
+    assert built == await binaries.metrics_server(Silent(), compile=False)
+    assert Path(built).is_relative_to(nowhere / "cache")
+    (line,) = (nowhere / "log").read_text().splitlines()
+    assert line.endswith("sigs.k8s.io/metrics-server/cmd/metrics-server@v0.9.0")
+
+
 async def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
     (nowhere / "file").write_text("")
     monkeypatch.setenv("FLOTILLA_CACHE", str(nowhere / "file" / "cache"))
