@@ -25,6 +25,7 @@ from agent.api.names import (
     LABEL_ELECT_BY_DEFAULT,
     LABEL_ENABLED,
     PREFIX,
+    SCHEDULER_PROXY,
     SHORT_PREFIX,
     VERSION,
 )
@@ -48,10 +49,12 @@ _LONG_ELECT = PREFIX + ELECT
 _SHORT_ELECT = SHORT_PREFIX + ELECT
 
 ELECTED = (
-    f"has({_ANNOTATIONS}) && ('{_LONG_ELECT}' in {_ANNOTATIONS} || "
-    f"('{_SHORT_ELECT}' in {_ANNOTATIONS} && {_ANNOTATIONS}['{_SHORT_ELECT}'] != 'false'))"
+    f"(has({_ANNOTATIONS}) && ('{_LONG_ELECT}' in {_ANNOTATIONS} || "
+    f"('{_SHORT_ELECT}' in {_ANNOTATIONS} && {_ANNOTATIONS}['{_SHORT_ELECT}'] != 'false'))) || "
+    f"(has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_PROXY}')"
 )
-"""CEL: only pods that ask for it depend on this webhook; every other pod is created while it is down."""
+"""CEL: only pods that ask for it, and copies of proxy pods, depend on this webhook; every other pod is created while it
+is down."""
 
 SAYS_NOTHING = f"!has({_ANNOTATIONS}) || !('{_LONG_ELECT}' in {_ANNOTATIONS} || '{_SHORT_ELECT}' in {_ANNOTATIONS})"
 """CEL: a pod that neither asks for election, which the other entry sees to, nor opts out of it."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.model import constraints, document
+from agent.model import constraints, document, proxycopy
 from agent.model.errors import InvalidPod
 from agent.model.pattern import InvalidPattern, compile_pattern
 
@@ -37,7 +37,8 @@ def is_delegate(pod: Mapping[str, Any]) -> bool:
 def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
     """Whether the pod asks to be federated: `elect` under either prefix, whatever its value.
 
-    `multicluster/elect: "false"` alone opts out. What a PodChaperon controls is never elected (ruling 3).
+    `multicluster/elect: "false"` alone opts out. What a PodChaperon controls is never elected (ruling 3). A copy of a
+    proxy pod is, for it names the proxy scheduler: `kubectl debug --copy-to` leaves annotations out.
 
     :param by_default: the pod's namespace elects its pods. It elects neither DaemonSets' pods, which belong to the
         nodes here, nor pods that are created on a node already.
@@ -45,7 +46,8 @@ def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
     annotations = pod.get("metadata", {}).get("annotations") or {}
     if names.PREFIX + names.ELECT not in annotations:
         short = annotations.get(names.SHORT_PREFIX + names.ELECT)
-        if short == "false" or (short is None and not (by_default and _may_be_elected_by_default(pod))):
+        by_itself = is_proxy(pod) or (by_default and _may_be_elected_by_default(pod))
+        if short == "false" or (short is None and not by_itself):
             return False
     return not is_delegate(pod)
 
@@ -67,18 +69,19 @@ def is_proxy(pod: Mapping[str, Any]) -> bool:
 
 
 def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
-    """The proxy pod of an elected pod; of a proxy pod, itself.
+    """The proxy pod of an elected pod; of a proxy pod, itself; of a copy of one, that of a pod like the original.
 
     :param finalizers: of all targets that the pod's namespace can use, Targets and ClusterTargets
     :raises InvalidPod: if an annotation or field cannot be honoured
     """
-    metadata: dict[str, Any] = pod.get("metadata") or {}
-    annotations: dict[str, str] = dict(metadata.get("annotations") or {})
-    spec: dict[str, Any] = pod.get("spec") or {}
-    if spec.get("nodeName"):
+    if (pod.get("spec") or {}).get("nodeName"):
         raise InvalidPod(
             "spec.nodeName", "the node of an elected pod is chosen by the proxy scheduler: remove the field"
         )
+    pod = _uncopied(pod)
+    metadata: dict[str, Any] = pod.get("metadata") or {}
+    annotations: dict[str, str] = dict(metadata.get("annotations") or {})
+    spec: dict[str, Any] = pod.get("spec") or {}
     _check_daemon(pod, annotations)
     if names.ANNOTATION_MANIFEST in annotations:
         source = source_pod(pod)
@@ -102,6 +105,18 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         },
         "spec": _proxy_spec(spec, _constraints(annotations, source)),
     }
+
+
+def _uncopied(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod that a copy of a proxy pod means; any other pod as it is."""
+    selector = (pod.get("spec") or {}).get("nodeSelector") or {}
+    if not is_proxy(pod) or selector.get(names.PROVIDER_KEY) != names.PROVIDER_VALUE:
+        return pod
+    known = names.ANNOTATION_MANIFEST in (pod["metadata"].get("annotations") or {})
+    source = source_pod(pod) if known else None
+    if source is not None and proxycopy.is_same(pod, source):
+        return pod
+    return proxycopy.original(pod, source, TOLERATIONS)
 
 
 def source_pod(proxy: Mapping[str, Any]) -> dict[str, Any]:
