@@ -45,8 +45,8 @@ class Settings:
     stream_idle: float = _setting(14400.0, "how long logs, exec and port-forward may be silent before they are ended")
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = _setting(False, "write logs as JSON lines")
-    lease_duration: float = _setting(15.0, "how long others wait for a leader that went silent")
-    lease_renew: float = _setting(10.0, "how long the leader tries to renew its lease before it stops leading")
+    lease_duration: float = _setting(12.0, "how long others wait for a leader that went silent")
+    lease_renew: float = _setting(9.0, "how long the leader tries to renew its lease before it stops leading")
     lease_retry: float = _setting(2.0, "pause between tries to get or renew the lease")
     probe_interval: float = _setting(5.0, "pause between probes of a target")
     probe_timeout: float = _setting(3.0, "how long a probe waits for its answer")
@@ -55,7 +55,7 @@ class Settings:
     slow_target: float = _setting(
         0.5, "a target whose answers take longer than this gets no pods that can go elsewhere, until it is prompt again"
     )
-    node_lease_renew: float = _setting(10.0, "pause between renewals of a virtual node's lease")
+    node_lease_renew: float = _setting(9.0, "pause between renewals of a virtual node's lease")
     node_lease_duration: float = _setting(40.0, "validity of a virtual node's lease")
     pod_missing: float = _setting(60.0, "how long a delegate is missing before its chaperon makes it again")
     release_after: float = _setting(10.0, "how long a removed target that cannot be reached holds its proxy pods")

@@ -22,12 +22,12 @@ LEADER = Gauge("flotilla_leader", "Whether this replica leads (1) or waits for i
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """Seconds; client-go's defaults."""
+    """Seconds; client-go's manner, but short enough for a leader that dies to be followed within 15 s."""
 
-    duration: float = 15.0
+    duration: float = 12.0
     """How long others wait after the last renewal they saw."""
-    renew: float = 10.0
-    """How long the leader tries to renew before it gives up leading."""
+    renew: float = 9.0
+    """How long the leader tries to renew before it gives up leading; what is left of `duration` is for it to stop."""
     retry: float = 2.0
     """Pause between tries."""
 
@@ -53,6 +53,8 @@ class LeaderLease:
         self._times = times
         self._complaint = ""
         self._seen: tuple[str, float] = ("", 0.0)
+        """Version of another's lease, and since when we know it."""
+        self._expires = 0.0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled."""
@@ -80,7 +82,9 @@ class LeaderLease:
             started = time.monotonic()
             if await self._try(self._times.renew):
                 return started
-            await asyncio.sleep(self._times.retry)
+            left = self._expires - time.monotonic()
+            # Not a moment after the holder's time is up, should it not be renewed until then.
+            await asyncio.sleep(min(self._times.retry, left) if left > 0 else self._times.retry)
 
     async def _hold(self, renewed: float) -> None:
         """Renew until somebody else holds the lease, or no renewal succeeds for as long as `renew`.
@@ -152,8 +156,8 @@ class LeaderLease:
     def _expired(self, version: str, spec: dict[str, Any]) -> bool:
         if self._seen[0] != version:
             self._seen = (version, time.monotonic())
-            return False
-        return time.monotonic() - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._times.duration)
+        self._expires = self._seen[1] + float(spec.get("leaseDurationSeconds") or self._times.duration)
+        return time.monotonic() >= self._expires
 
     async def _release(self) -> None:
         """Let the next leader start at once."""

@@ -146,6 +146,18 @@ async def test_a_holder_that_comes_back_under_its_own_name_leads_at_once(client:
         assert (await read(client, namespace))["leaseTransitions"] == 4
 
 
+async def test_a_lease_whose_holder_is_gone_is_taken_when_its_time_is_up_however_seldom_it_is_looked_at(
+    client: Client, namespace: str
+) -> None:
+    spec = {"holderIdentity": "gone", "leaseDurationSeconds": 1}
+    manifest = {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": {"name": NAME}, "spec": spec}
+    await client.create(LEASES, manifest, namespace)
+    seldom = LeaseTimes(duration=1.0, renew=0.6, retry=3600)
+    contender = Contender(client, namespace, "one", set(), seldom)
+    async with contender.running():
+        await until(lambda: contender.lease.leading)
+
+
 class Failing(Client):
     """Fails in a way nobody foresaw, while told to."""
 
