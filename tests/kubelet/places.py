@@ -44,7 +44,10 @@ class Kubelet:
     log: bytes = b"hello\n"
     asked: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
     """Paths with their queries."""
+    endless: bool = False
+    """Logs have no end."""
     open: int = 0
+    """Upgraded connections and endless logs."""
 
     async def serve(self, channel: Channel) -> None:
         with contextlib.suppress(OSError):
@@ -56,7 +59,17 @@ class Kubelet:
                 await self._echo(channel, headers)
             else:
                 await channel.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + self.log)
+                await self._stay(channel)
         channel.close()
+
+    async def _stay(self, channel: Channel) -> None:
+        if not self.endless:
+            return
+        self.open += 1
+        try:
+            await channel.gone()
+        finally:
+            self.open -= 1
 
     async def _echo(self, channel: Channel, headers: heads.Headers) -> None:
         answer = [("Connection", "Upgrade"), ("Upgrade", headers.get("Upgrade"))]

@@ -1,9 +1,12 @@
 """Who is let in as far as what, by a real API server's reviews."""
 
+import base64
 import json
 
 import pytest
 
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, SUBJECT_ACCESS_REVIEWS
+from tests.controllers.rooms import eventually
 from tests.kubelet.scenes import Scene
 
 pytestmark = [pytest.mark.cluster]
@@ -42,6 +45,26 @@ async def test_nobody_gets_in_without_a_right_and_with_one_only_as_far_as_it_goe
 
 async def test_rights_on_one_virtual_node_are_none_on_another(scene: Scene) -> None:
     who = await scene.account(scene.node, pods=["get"])
+    assert (await scene.ask("/pods", who))[0] == 200
+    assert (await scene.ask("/pods", who, target="c2"))[0] == 403
+
+
+async def test_a_verdict_counts_for_a_while(scene: Scene) -> None:
+    who = await scene.account(pods=["get"])
+    assert (await scene.ask("/pods", who))[0] == 200
+    for binding in await scene.client.list(CLUSTER_ROLE_BINDINGS):
+        if binding["metadata"]["name"].startswith(scene.namespace):
+            await scene.client.delete(CLUSTER_ROLE_BINDINGS, binding["metadata"]["name"])
+    claims = json.loads(base64.urlsafe_b64decode(who.split(".")[1] + "=="))
+    wanted = {"verb": "get", "resource": "nodes", "subresource": "pods"}
+    review = {"spec": {"user": claims["sub"], "resourceAttributes": wanted}}
+
+    async def taken_back() -> bool:
+        body = json.dumps(review).encode()
+        answer = await scene.client.session.request("POST", SUBJECT_ACCESS_REVIEWS.path(), body=body)
+        return not json.loads(answer)["status"]["allowed"]
+
+    await eventually(taken_back)
     assert (await scene.ask("/pods", who))[0] == 200
     assert (await scene.ask("/pods", who, target="c2"))[0] == 403
 

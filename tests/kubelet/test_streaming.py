@@ -7,6 +7,7 @@ import pytest
 from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS, SERVICE_ACCOUNTS
 from agent.clusters.deps import Deps
 from agent.kube.errors import BadRequest, Forbidden, ServerError
+from agent.kube.streams import ask, connect
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from tests.controllers.rooms import eventually
@@ -63,7 +64,13 @@ async def test_a_client_that_vanishes_leaves_nothing_open(scene: Scene) -> None:
         query = [("container", "main"), ("command", "sh"), ("stdin", "true"), ("stdout", "true")]
         answers.append(await upgraded(scene.client, scene.path(sub), query if sub != "portforward" else []))
         assert answers[-1].status == 101
-    await until(lambda: scene.kubelet.open == 3)
+    scene.kubelet.endless = True
+    channel, options = await connect(scene.client.session), (("container", "main"), ("follow", "true"))
+    answers.append(
+        await ask(scene.client.session, channel, "GET", scene.path("log"), options, (), resource="logs", timeout=20)
+    )
+    assert answers[-1].status == 200
+    await until(lambda: scene.kubelet.open == 4)
     for answer in answers:
         answer.channel.abort()
     await until(lambda: scene.kubelet.open == 0)
