@@ -42,7 +42,9 @@ class Network(StrEnum):
 def up(
     directory: Directory = Path(".sandbox"),
     clusters: Annotated[str, typer.Option(help="Names of the clusters.")] = "cd,us,eu",
-    nodes: Annotated[str, typer.Option(help="Nodes of each cluster: kwok:N (fake) or real:1 (root).")] = "kwok:5",
+    nodes: Annotated[
+        str, typer.Option(help="Nodes of each cluster: kwok:N (fake), real:1 (root), or both, real:1+kwok:N.")
+    ] = "kwok:5",
     agents: Annotated[bool, typer.Option(help="Run our agent and webhook in each cluster.")] = True,
     join: Annotated[bool, typer.Option("--join", help="Make the first cluster the source of all others.")] = False,
     self_target: Annotated[bool, typer.Option("--self", help="With --join: the source is a target, too.")] = False,

@@ -64,12 +64,15 @@ async def find(names: Sequence[str], progress: Progress) -> Programs:
     return Programs({name: str(folder / name) for name in names}, KUBERNETES.removeprefix("v").rpartition(".")[0])
 
 
-async def for_nodes(kind: NodeKind, progress: Progress) -> Programs:
-    """The programs of a sandbox with this kind of nodes; for real ones also the machine's own. Raises SandboxError."""
+async def for_nodes(kind: NodeKind, progress: Progress, *, fakes: bool = False) -> Programs:
+    """The programs of a sandbox with this kind of nodes; for real ones also the machine's own. Raises SandboxError.
+
+    :param fakes: whether there are fake nodes beside a real one
+    """
     if kind == "kwok":
         return await find(PROGRAMS, progress)
     machine = await host.programs(progress)
-    found = await find(REAL_PROGRAMS, progress)
+    found = await find((*REAL_PROGRAMS, "kwok") if fakes else REAL_PROGRAMS, progress)
     return Programs({**machine, **found.paths}, found.version)
 
 

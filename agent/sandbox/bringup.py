@@ -207,7 +207,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             task.update(2, STEPS, "nodes")
             if runner.plan.real_nodes:
                 boot.start(runner)
-            else:
+            if runner.plan.fake_nodes:
                 runner.start(KWOK)
             runner.start(SCHEDULER)
             await objects.apply_definitions(client)

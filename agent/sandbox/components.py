@@ -166,7 +166,7 @@ def _kwok(context: Context) -> list[str]:
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",
         f"--node-ip={context.cluster.address}",
-        f"--cidr={context.cluster.pod_range}",
+        f"--cidr={context.cluster.fake_pod_range}",
     ]
 
 
@@ -260,4 +260,4 @@ def components(plan: Plan) -> Mapping[str, Component]:
 
 def node_components(plan: Plan) -> tuple[Component, ...]:
     """The processes that are, or play, the nodes of each cluster, in the order in which they start."""
-    return _REAL_NODE if plan.real_nodes else (KWOK,)
+    return (*(_REAL_NODE if plan.real_nodes else ()), *((KWOK,) if plan.fake_nodes else ()))

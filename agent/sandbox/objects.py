@@ -82,9 +82,7 @@ async def is_served(client: Client) -> bool:
 
 async def apply_nodes(client: Client, cluster: ClusterPlan, version: str) -> None:
     """Make the cluster's fake nodes; those that exist stay as they are. A real one registers itself."""
-    if cluster.nodes.kind == "real":
-        return
-    for number in range(cluster.nodes.count):
+    for number in range(cluster.nodes.fake):
         try:
             await client.create(NODES, manifests.node(cluster, number, version))
         except AlreadyExists:
@@ -101,10 +99,10 @@ async def is_usable(client: Client, cluster: ClusterPlan) -> bool:
     """Whether pods can be created and scheduled: the default service account is there, every node ready."""
     try:
         await client.get(SERVICE_ACCOUNTS, "default", "default")
-        nodes = await client.list(NODES, labels=f"type={cluster.nodes.kind}")
+        nodes = await client.list(NODES, labels="type in (kwok,real)")
     except KubeError:
         return False
-    return sum(1 for node in nodes if _is_node_ready(node)) >= cluster.nodes.count
+    return sum(1 for node in nodes if _is_node_ready(node)) >= cluster.nodes.count + cluster.nodes.fakes
 
 
 def _is_node_ready(node: manifests.Manifest) -> bool:

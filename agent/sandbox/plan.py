@@ -51,6 +51,13 @@ class NodeShape:
     memory: str = "256Gi"
     pods: int = 110
     kind: NodeKind = "kwok"
+    fakes: int = 0
+    """Fake nodes beside a real one, which then takes only pods that tolerate its taint `type=real`."""
+
+    @property
+    def fake(self) -> int:
+        """How many fake nodes there are in all."""
+        return self.count if self.kind == "kwok" else self.fakes
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,16 @@ class ClusterPlan:
     def pod_range(self) -> str:
         """Pod network, different in each cluster."""
         return f"10.{224 + self.index}.0.0/16"
+
+    @property
+    def real_pod_range(self) -> str:
+        """What the containers of a real node have of it: the lower half beside fake nodes."""
+        return f"10.{224 + self.index}.0.0/17" if self.nodes.fakes else self.pod_range
+
+    @property
+    def fake_pod_range(self) -> str:
+        """What the pods of fake nodes have of it."""
+        return f"10.{224 + self.index}.128.0/17" if self.nodes.fakes else self.pod_range
 
     @property
     def service_range(self) -> str:
@@ -116,6 +133,11 @@ class Plan:
         """Whether containers really run."""
         return any(cluster.nodes.kind == "real" for cluster in self.clusters)
 
+    @property
+    def fake_nodes(self) -> bool:
+        """Whether there are nodes on which nothing runs."""
+        return any(cluster.nodes.kind == "kwok" or cluster.nodes.fakes for cluster in self.clusters)
+
     def dump(self) -> bytes:
         """The plan as JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
@@ -148,9 +170,23 @@ def parse_names(clusters: Sequence[str] | str) -> tuple[str, ...]:
     return names
 
 
-def parse_nodes(text: str) -> tuple[NodeKind, int]:
-    """Kind and number of the nodes in `kwok:5` or `real:1`. Raises SandboxError."""
-    kind, _, count = text.partition(":")
+def parse_nodes(text: str) -> tuple[NodeKind, int, int]:
+    """Kind and number of the nodes in `kwok:5` or `real:1`, and of the fake ones in `real:1+kwok:5`.
+
+    Raises SandboxError.
+    """
+    first, plus, second = text.partition("+")
+    kind, count = _nodes(first, text)
+    if not plus:
+        return kind, count, 0
+    other, fakes = _nodes(second, text)
+    if (kind, other) != ("real", "kwok"):
+        raise SandboxError(f"nodes {text!r}: write real:1+kwok:N for fake nodes beside a real one")
+    return kind, count, fakes
+
+
+def _nodes(part: str, text: str) -> tuple[NodeKind, int]:
+    kind, _, count = part.partition(":")
     if kind == "real" and count.isdecimal() and int(count) > 1:
         raise SandboxError(
             f"nodes {text!r}: a cluster has one real node, since each would need a network namespace of its own;"
@@ -159,7 +195,9 @@ def parse_nodes(text: str) -> tuple[NodeKind, int]:
     if kind == "real" and count == "1":
         return "real", 1
     if kind != "kwok" or not count.isdecimal() or int(count) > 1000:
-        raise SandboxError(f"nodes {text!r}: write kwok:N, with N from 0 to 1000, such as kwok:5, or real:1")
+        raise SandboxError(
+            f"nodes {text!r}: write kwok:N, with N from 0 to 1000, such as kwok:5, or real:1, or real:1+kwok:5"
+        )
     return "kwok", int(count)
 
 

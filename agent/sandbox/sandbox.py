@@ -39,7 +39,8 @@ class ProcessStatus:
 class Sandbox:
     """Several clusters in one directory.
 
-    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N` or `real:1`. `regions`: `CLUSTER=REGION` pairs.
+    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`.
+    `regions`: `CLUSTER=REGION` pairs.
     `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
     `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them.
     `kubernetes`: `CLUSTER=1.30` pairs, for control planes of other versions than the sandbox's own.
@@ -67,11 +68,11 @@ class Sandbox:
     ) -> None:
         self.directory = Path(directory).resolve()
         names = parse_names(clusters)
-        kind, count = parse_nodes(nodes)
+        kind, count, fakes = parse_nodes(nodes)
         self._request = Request(
             names=names,
             regions=parse_regions(regions, names),
-            shape=NodeShape(count, node_cpu, node_memory, pods_per_node, kind),
+            shape=NodeShape(count, node_cpu, node_memory, pods_per_node, kind, fakes),
             agents=agents,
             agent_flags=tuple(agent_flags),
             webhook_flags=tuple(webhook_flags),
@@ -234,7 +235,8 @@ class Sandbox:
     async def _programs(self) -> binaries.Programs:
         for version in set(self._request.versions.values()):
             await older.find(version, self._progress)
-        return await binaries.for_nodes(self._request.shape.kind, self._progress)
+        shape = self._request.shape
+        return await binaries.for_nodes(shape.kind, self._progress, fakes=bool(shape.fakes))
 
     async def _build(self, programs: binaries.Programs) -> None:
         async with network.exclusive():

@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.sandbox.candidates import scheduler_configuration
 from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS, Context, components
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
+from agent.sandbox.realnode import containerd
 from agent.sandbox.realnode.host import PACKAGES
 
 SEPARATE = ClusterPlan("us", 1, "10.130.1.11", "us", NodeShape(), "flotilla-abcdef-us")
@@ -50,6 +51,20 @@ def test_real_nodes_take_the_place_of_fake_ones_and_keep_their_kubelets_port() -
     assert "--kubelet-port=10300" in argv("agent", cluster, plan)
     assert "--enable-admission-plugins=NodeRestriction" in argv("kube-apiserver", cluster, plan)
     assert not any("kubelet-port" in flag for flag in argv("agent"))
+
+
+def test_fake_nodes_beside_a_real_one_have_addresses_of_their_own_and_leave_it_to_who_tolerates_it() -> None:
+    cluster = dataclasses.replace(SEPARATE, nodes=NodeShape(1, kind="real", fakes=3))
+    programs = {name: f"/bin/{name}" for name in (*REAL_PROGRAMS, *PACKAGES, "kwok")}
+    plan = dataclasses.replace(PLAN, clusters=(cluster,), programs=programs)
+    assert list(components(plan))[4:9] == ["node", "containerd", "kubelet", "kube-proxy", "kwok"]
+    assert "--cidr=10.225.128.0/17" in argv("kwok", cluster, plan)
+    assert "10.225.0.0/17" in containerd.network(cluster.real_pod_range)
+    assert {"--hostname-override=us-real-0", "--register-with-taints=type=real:NoSchedule"} < {
+        *argv("kubelet", cluster, plan)
+    }
+    alone = dataclasses.replace(cluster, nodes=NodeShape(1, kind="real"))
+    assert not any("taint" in flag for flag in argv("kubelet", alone, plan))
 
 
 def test_every_cluster_has_a_service_network_of_its_own() -> None:

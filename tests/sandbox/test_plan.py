@@ -56,13 +56,18 @@ def test_names_that_would_not_work_are_refused(names: str | list[str]) -> None:
 
 
 def test_nodes_are_counted() -> None:
-    assert parse_nodes("kwok:12") == ("kwok", 12)
-    assert parse_nodes("kwok:0") == ("kwok", 0)
-    assert parse_nodes("real:1") == ("real", 1)
+    assert parse_nodes("kwok:12") == ("kwok", 12, 0)
+    assert parse_nodes("kwok:0") == ("kwok", 0, 0)
+    assert parse_nodes("real:1") == ("real", 1, 0)
+    assert parse_nodes("real:1+kwok:3") == ("real", 1, 3)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "kwok", "kwok:", "kwok:-1", "kwok:x", "kwok:1001", "five", "real", "real:", "real:0", "real:x"]
+    "text",
+    [
+        *("", "kwok", "kwok:", "kwok:-1", "kwok:x", "kwok:1001", "five", "real", "real:", "real:0", "real:x"),
+        *("real:1+", "real:1+kwok", "kwok:1+real:1", "kwok:1+kwok:2", "real:1+real:1", "real:1+kwok:1+kwok:1"),
+    ],
 )
 def test_nodes_that_are_not_understood_are_refused(text: str) -> None:
     with pytest.raises(SandboxError, match="kwok:N"):

@@ -132,7 +132,7 @@ async def _prepare(runner: "Runner") -> None:
     programs = runner.plan.programs
     (folder / "snapshotter").write_text(snapshotter)
     (folder / "containerd.toml").write_text(containerd.config(programs, folder / "networks", snapshotter))
-    (folder / "networks" / "10-pods.conflist").write_text(containerd.network(cluster.pod_range))
+    (folder / "networks" / "10-pods.conflist").write_text(containerd.network(cluster.real_pod_range))
     (folder / "kubelet.json").write_text(kubelet.config(cluster, runner.directory / "pki", _cgroup(runner)))
     cgroups.make(_cgroup(runner))
 

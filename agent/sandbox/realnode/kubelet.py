@@ -12,8 +12,8 @@ SYNC_PERIOD = "10s"
 
 
 def node_name(cluster: ClusterPlan) -> str:
-    """The name of the one real node of a cluster."""
-    return f"{cluster.name}-node-0"
+    """The name of the one real node of a cluster; fake ones are called `node`."""
+    return f"{cluster.name}-{'real' if cluster.nodes.fakes else 'node'}-0"
 
 
 def config(cluster: ClusterPlan, pki: Path, cgroup: str) -> str:
@@ -65,6 +65,7 @@ def arguments(cluster: ClusterPlan, pki: Path, config_file: Path) -> list[str]:
         f"--node-ip={cluster.address}",
         f"--node-labels=type=real,topology.kubernetes.io/region={cluster.region}",
         "--root-dir=/var/lib/kubelet",
+        *(["--register-with-taints=type=real:NoSchedule"] if cluster.nodes.fakes else []),
     ]
 
 
