@@ -3,6 +3,9 @@
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+
+_BEFORE_VERBS = ("--kubeconfig", "--context", "-n", "--namespace")
 
 
 def main() -> None:
@@ -46,7 +49,17 @@ def main() -> None:
     app.command()(uninstall.uninstall)
     app.add_typer(explain.app, name="explain")
     app.add_typer(sandbox.app, name="sandbox")
-    app()
+    app(behind_the_verb(sys.argv[1:]))
+
+
+def behind_the_verb(words: Sequence[str]) -> list[str]:
+    """What is typed, with options of the cluster behind the verb: as with kubectl they may stand before it."""
+    rest = list(words)
+    moved: list[str] = []
+    while rest and rest[0].partition("=")[0] in _BEFORE_VERBS:
+        count = 1 if "=" in rest[0] else 2
+        moved, rest = [*moved, *rest[:count]], rest[count:]
+    return [*rest, *moved]
 
 
 def complete() -> None:

@@ -9,9 +9,8 @@ from agent.base.clock import SystemClock
 from agent.cli.explaining import facts, written
 from agent.cli.explaining.account import Account, account
 from agent.cli.explaining.stranger import remedy
-from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish, opened
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, connection, finish, opened
 from agent.cli.output import as_json, as_yaml
-from agent.kube import config
 from agent.settings import InvalidSetting, Settings, parse
 
 app = typer.Typer(help="Say why a pod is where it is, or what it waits for.", no_args_is_help=True)
@@ -52,10 +51,10 @@ def pod(
 
 
 async def _account(name: str, namespace: str, kubeconfig: str, context: str, settings: Settings) -> Account:
-    connection = config.load(kubeconfig or None, context or None)
+    chosen = connection(kubeconfig, context)
     now = SystemClock().now()
-    async with opened(connection, "source", facts.REQUEST_SECONDS) as source:
-        pod = await facts.read_pod(source, namespace or connection.namespace, name)
+    async with opened(chosen, "source", facts.REQUEST_SECONDS) as source:
+        pod = await facts.read_pod(source, namespace or chosen.namespace, name)
         wrong = remedy(pod, await facts.read_namespace(source, pod.namespace))
         if wrong:
             raise facts.Unexplained(wrong)

@@ -5,16 +5,19 @@ Exit status: 0 done, 1 refused or failed, 2 wrong usage (typer's own).
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from agent.kube import config
+from agent.kube import kubeconfig as kubeconfigs
 from agent.kube.client import Client
-from agent.kube.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from agent.kube.errors import Forbidden, InvalidConfig, KubeError, Unauthorized, Unreachable
 from agent.kube.session import Session
 
 T = TypeVar("T")
@@ -42,6 +45,20 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Format.")]
 
 class Failed(Exception):
     """The command cannot do what was asked; the message says why, and what to do."""
+
+
+def connection(kubeconfig: str, context: str) -> config.Connection:
+    """The cluster that options name, found as kubectl finds it: in a pod, too, kubeconfigs come first.
+
+    Raises InvalidConfig.
+    """
+    try:
+        files = kubeconfigs.files(kubeconfig)
+    except InvalidConfig:
+        if kubeconfig or context or os.environ.get("KUBECONFIG"):
+            raise
+        return config.load()
+    return config.of_document(kubeconfigs.merged(files), context, base=Path(), plugins=True)
 
 
 @contextlib.asynccontextmanager
@@ -73,6 +90,9 @@ def told(error: Exception, cluster: str = "the cluster") -> str:
         case Forbidden():
             return f"{cluster} does not let you: {error}; ask its administrator for this right, or choose another user"
         case Unreachable():
-            return f"{cluster} cannot be reached ({error}): check the server's address in the kubeconfig, and the way"
+            return (
+                f"{cluster} cannot be reached ({error}): check the server's address in the kubeconfig, and the way, or"
+                " choose another context"
+            )
         case _:
             return str(error)

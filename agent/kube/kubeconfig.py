@@ -22,7 +22,8 @@ def files(kubeconfig: str = "") -> list[Path]:
     """The given file, else those of $KUBECONFIG, else ~/.kube/config. Raises InvalidConfig when there is none."""
     named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     parts = [kubeconfig] if kubeconfig else [part for part in named.split(os.pathsep) if part]
-    paths = [path for path in (Path(part).expanduser() for part in parts) if path.is_file()]
+    # Path.expanduser fails where nobody has a home, as in containers.
+    paths = [path for path in (Path(os.path.expanduser(part)) for part in parts) if path.is_file()]
     if not paths:
         raise InvalidConfig(f"no kubeconfig at {named}: give one with --kubeconfig or $KUBECONFIG, or run in a cluster")
     return paths
@@ -32,7 +33,11 @@ def merged(paths: Sequence[Path]) -> Entry:
     """One document of several files: what comes first wins. Names of files in it are absolute."""
     found: Entry = {section: [] for section, _ in _SECTIONS}
     for path in paths:
-        document = _absolute(document_of(read(path)), path.absolute().parent)
+        data = read(path)
+        try:
+            document = _absolute(document_of(data), path.absolute().parent)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{path}: {error}") from error
         if not found.get("current-context") and document.get("current-context"):
             found["current-context"] = document["current-context"]
         for section, _ in _SECTIONS:

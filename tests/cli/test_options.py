@@ -1,11 +1,18 @@
 """How a command ends, and what it says when it fails."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 import typer
+import yaml
 
-from agent.cli.options import Failed, finish, told
+from agent.cli import behind_the_verb
+from agent.cli.options import Failed, connection, finish, told
 from agent.cli.output import as_table
+from agent.kube import config, kubeconfig
 from agent.kube.errors import Forbidden, InvalidConfig, Unauthorized, Unreachable
+from agent.sandbox.certificates import Authority
 
 
 async def fail(error: Exception) -> None:
@@ -37,8 +44,52 @@ def test_what_an_api_server_refuses_comes_with_a_remedy() -> None:
     assert told(Forbidden(403, "Forbidden", right), "context cd") == (
         f"context cd does not let you: {right}; ask its administrator for this right, or choose another user"
     )
-    assert "check the server's address" in told(Unreachable("no answer within 3 s"))
+    away = told(Unreachable("no answer within 3 s"))
+    assert "check the server's address" in away
+    assert away.endswith("choose another context")
 
 
 def test_a_plain_table_has_columns_and_no_blanks_at_the_ends_of_lines() -> None:
     assert as_table((["A", "LONG"], [["long", "b"], ["c", ""]]), terminal=False) == "A     LONG\nlong  b\nc"
+
+
+@pytest.mark.parametrize(
+    ("typed", "want"),
+    [
+        (["targets", "--context", "cd"], ["targets", "--context", "cd"]),
+        (["--context", "cd", "targets", "us"], ["targets", "us", "--context", "cd"]),
+        (
+            ["--kubeconfig=/x", "-n", "team", "explain", "pod", "web"],
+            ["explain", "pod", "web", "--kubeconfig=/x", "-n", "team"],
+        ),
+        (["--context"], ["--context"]),
+        (["--help"], ["--help"]),
+        ([], []),
+    ],
+)
+def test_the_options_of_a_cluster_may_stand_before_the_verb_as_with_kubectl(typed: list[str], want: list[str]) -> None:
+    assert behind_the_verb(typed) == want
+
+
+def test_a_kubeconfig_or_a_context_counts_more_than_the_pod_that_a_command_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = {"token": b"sa", "namespace": b"flotilla", "ca.crt": Authority("x", datetime.now(UTC)).pair.certificate}
+    for name, content in account.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(config, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert connection("", "").server == "https://10.0.0.1:443"
+    with pytest.raises(InvalidConfig, match=r"no kubeconfig at ~/\.kube/config"):
+        connection("", "us")
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(kubeconfig.with_token("us", {"server": "https://us:6443"}, "team", "t0ken")))
+    assert connection(str(file), "").server == "https://us:6443"
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    assert connection("", "us").namespace == "team"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    with pytest.raises(InvalidConfig, match=r"no kubeconfig at .*/missing"):
+        connection("", "")

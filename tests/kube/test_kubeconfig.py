@@ -49,6 +49,14 @@ def test_where_there_is_no_file_all_places_are_named(tmp_path: Path, monkeypatch
         kubeconfig.files()
 
 
+def test_of_several_files_the_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    good = write(tmp_path / "good", document("cd"))
+    empty = tmp_path / "empty"
+    empty.touch()
+    with pytest.raises(InvalidConfig, match=f"^{empty}: kubeconfig is not an object"):
+        kubeconfig.merged([good, empty])
+
+
 def test_a_context_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(InvalidConfig, match=r"no context named 'eu' \(it has: cd\)"):
         kubeconfig.cluster_of(document("cd"), "eu")

@@ -10,10 +10,9 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, LEASES, NODES, PODS, SECRETS, TARGETS, Kind
 from agent.base.clock import parse
-from agent.cli.options import REQUEST_SECONDS, Failed, opened
+from agent.cli.options import REQUEST_SECONDS, Failed, connection, opened
 from agent.clusters.agenthealth import Lease
 from agent.controllers.target import gather
-from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
@@ -48,9 +47,9 @@ async def source(
     kubeconfig: str, context: str, namespace: str = "", *, everywhere: bool = False, seconds: float = REQUEST_SECONDS
 ) -> AsyncIterator[Source]:
     """The cluster that options name. Raises InvalidConfig."""
-    connection = config.load(kubeconfig or None, context or None)
-    async with opened(connection, "source", seconds) as client:
-        yield Source(client, None if everywhere else namespace or connection.namespace)
+    chosen = connection(kubeconfig, context)
+    async with opened(chosen, "source", seconds) as client:
+        yield Source(client, None if everywhere else namespace or chosen.namespace)
 
 
 async def read_fleet(client: Client, namespace: str | None, known: Iterable[Object] | None = None) -> Fleet:
