@@ -28,9 +28,11 @@ def export(
     with_target: Annotated[bool, typer.Option("--with-target", help="Print the Target, too.")] = False,
     namespace: Namespace = "",
     cluster_scoped: ClusterScoped = False,
-    server: Annotated[str, typer.Option(help="Address of the API server as pods of the source reach it.")] = "",
-    ca_file: Annotated[str, typer.Option(help="File with the CA of that server.")] = "",
-    proxy_url: Annotated[str, typer.Option(help="Address of a proxy on the way to it.")] = "",
+    server: Annotated[
+        str, typer.Option(help="[CONTEXT=]ADDRESS of the API server as pods of the source reach it.")
+    ] = "",
+    ca_file: Annotated[str, typer.Option(help="[CONTEXT=]FILE with the CA of that server.")] = "",
+    proxy_url: Annotated[str, typer.Option(help="[CONTEXT=]ADDRESS of a proxy on the way to it.")] = "",
     allow_loopback: AllowLoopback = False,
     token_duration: TokenDuration = DEFAULT_TOKEN,
     timeout: Timeout = 60.0,
@@ -45,8 +47,8 @@ def export(
 
     async def run() -> list[Raw]:
         document = documents_of(kubeconfig, "")[0]
-        way = Way(server, ca_file, proxy_url, allow_loopback)
         async with side(document, context) as target:
+            way = way_of(target.context, server, ca_file, proxy_url, loopback=allow_loopback)
             with usage():
                 called = words.names("--as", [name] if name else [], [target.context])[target.context]
                 seconds = words.seconds_of(token_duration)
@@ -64,6 +66,16 @@ def export(
         print(as_json(objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}))
     else:
         print("\n---\n".join(as_yaml(each) for each in objects))
+
+
+def way_of(context: str, server: str, authority: str, proxy: str, *, loopback: bool) -> Way:
+    """As `join` takes it, so that what its messages propose may be typed here, too."""
+    given = (("--server", server), ("--ca-file", authority), ("--proxy-url", proxy))
+    server, authority, proxy = (
+        words.by_context(option, [value] if value else [], [context], context).get(context, "")
+        for option, value in given
+    )
+    return Way(server, authority, proxy, loopback)
 
 
 async def _account(target: Side, names: Names, *, create: bool, seconds: float) -> tuple[Names, str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CLUSTER_TARGETS, ROLE_BINDINGS, ROLES, TARGETS
+from agent.cli import export
 from agent.cli.joining import manifests, words
 from agent.cli.joining.checks import too_old
 from agent.cli.joining.manifests import Names
@@ -106,6 +107,17 @@ def test_a_loopback_address_is_refused_with_the_remedy_unless_it_will_do() -> No
     assert address(entry, "us", Way(loopback=True))["server"] == "https://127.0.0.1:6443"
     other = address({**entry, "tls-server-name": "old"}, "us", Way("https://us.example.com"))
     assert other == {"server": "https://us.example.com", "certificate-authority-data": kubeconfig.embedded(CA)}
+
+
+def test_what_the_refusal_proposes_is_what_join_and_export_take() -> None:
+    entry = {**ENTRY, "server": "https://127.0.0.1:6443"}
+    with pytest.raises(Failed) as refused:
+        address(entry, "us", Way())
+    proposed = str(refused.value).partition("--server ")[2].partition(",")[0].replace("HOST:PORT", "10.0.0.7:6443")
+    for typed in (proposed, "https://10.0.0.7:6443"):
+        way = export.way_of("us", typed, "", "", loopback=False)
+        assert address(entry, "us", way)["server"] == "https://10.0.0.7:6443"
+    assert way.server == words.by_context("--server", [proposed], ["us"], None)["us"]
 
 
 def test_everything_that_an_address_needs_is_embedded(tmp_path: Path) -> None:
