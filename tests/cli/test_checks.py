@@ -282,6 +282,11 @@ def without(field: str, configuration: Raw) -> Raw:
         ({"ready": {"flotilla/webhook": 0}}, "FAIL", "no endpoint of its Service flotilla/webhook is ready"),
         ({"ready": {"flotilla/webhook": None}}, "FAIL", "its Service flotilla/webhook does not exist"),
         ({"trial": Trial.ORDINARY}, "FAIL", "an elected pod in namespace default would stay an ordinary pod"),
+        (
+            {"trial": Trial.ORDINARY, "trial_namespace": "team"},
+            "WARN",
+            "since the namespace is not labelled. Remedy: kubectl label namespace team multicluster-scheduler=enabled",
+        ),
         ({"trial": Trial.NO_WEBHOOK, "trial_words": "no route"}, "FAIL", "the API server does not reach it: no route"),
         ({"trial": Trial.REFUSED, "trial_words": "quota"}, "WARN", "a pod in namespace default was refused (quota)"),
         ({"certificate": b"x"}, "FAIL", "it is not a PEM certificate"),
@@ -297,6 +302,15 @@ def test_whatever_keeps_elected_pods_from_becoming_proxies_is_told(changes: Raw,
     found = only(webhook.webhook, view(webhook=hook(**changes)))
     assert found.startswith(level)
     assert says in found
+
+
+def test_where_no_namespace_is_labelled_nobody_takes_the_webhook_for_tried() -> None:
+    untried = hook(trial=Trial.UNTRIED, trial_namespace="")
+    told = [each.what for each in webhook.webhook(view(webhook=untried, namespaces=()))]
+    assert sum("no elected pod was tried: no namespace is labelled" in what for what in told) == 1
+    assert bad(webhook.webhook, view(webhook=untried, namespaces=())) == []
+    # Who may not list namespaces is told that, and no more.
+    assert not any("tried" in each.what for each in webhook.webhook(view(webhook=untried, namespaces=None)))
 
 
 @pytest.mark.parametrize(

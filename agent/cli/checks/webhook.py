@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 
+from agent.api import names
 from agent.api.names import GROUP
 from agent.api.ownroles import CONFIGURATION
 from agent.cli.checks.finding import Finding, fail, ok, warn
+from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.view import Raw, Trial, View, WebhookView
 from agent.cli.fleet.words import age
 
@@ -51,7 +53,7 @@ def webhook(view: View) -> Iterator[Finding]:
             "upgrade the chart",
         )
     yield from _certificate(given, view.now)
-    yield from _trial(given)
+    yield from _trial(view)
 
 
 def _configuration(configuration: Raw, view: View) -> Iterator[Finding]:
@@ -138,17 +140,14 @@ def _certificate(given: WebhookView, now: datetime) -> Iterator[Finding]:
         yield ok("webhook certificate", f"valid for another {age(left.total_seconds())}")
 
 
-def _trial(given: WebhookView) -> Iterator[Finding]:
+def _trial(view: View) -> Iterator[Finding]:
+    given = view.webhook
     where = f"namespace {given.trial_namespace}"
     match given.trial:
         case Trial.PROXY:
             yield ok("webhook", f"it answers: an elected pod in {where} would become a proxy pod")
         case Trial.ORDINARY:
-            yield fail(
-                "webhook",
-                f"an elected pod in {where} would stay an ordinary pod",
-                "its configuration does not match: install the chart again, and look for changed namespaceSelectors",
-            )
+            yield _ordinary(where, view)
         case Trial.NO_WEBHOOK:
             yield fail(
                 "webhook",
@@ -159,7 +158,19 @@ def _trial(given: WebhookView) -> Iterator[Finding]:
             yield warn(
                 "webhook",
                 f"whether it answers is not known: a pod in {where} was refused ({given.trial_words})",
-                "try again as a user who may create pods there",
+                "try again as a user who may create pods there, or in another namespace (-n NAME)",
             )
         case Trial.UNTRIED:
-            pass
+            if view.namespaces is not None:
+                yield ok("webhook", "no elected pod was tried: no namespace is labelled, as in a mere target")
+
+
+def _ordinary(where: str, view: View) -> Finding:
+    name = view.webhook.trial_namespace
+    what = f"an elected pod in {where} would stay an ordinary pod"
+    if view.namespaces is None or name in {each["metadata"]["name"] for each in view.namespaces if is_enabled(each)}:
+        why = "its configuration does not match: install the chart again, and look for changed namespaceSelectors"
+        return fail("webhook", what, why)
+    # Only somebody who names it (-n) has such a namespace tried.
+    label = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
+    return warn("webhook", f"{what}, since the namespace is not labelled", f"kubectl label namespace {name} {label}")
