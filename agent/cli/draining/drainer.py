@@ -67,12 +67,16 @@ class Drainer:
     async def preview(self, grace: int | None = None) -> Plan:
         """Ask the API server, and its disruption budgets, about every eviction. Nothing is changed."""
         found = await self.check()
-        for pod in found.evict:
-            refusal = "" if pod.deleting else await self._evict(pod, grace, dry_run=True)
+        refusals = await asyncio.gather(*(self._ask(pod, grace) for pod in found.evict))
+        for pod, refusal in zip(found.evict, refusals, strict=True):
             self._say(f"{pod} would wait: {refusal}" if refusal else f"{pod} would be evicted")
         for pod in found.stay:
             self._say(f"{pod} would stay: it belongs to a DaemonSet")
         return found
+
+    async def _ask(self, pod: Pod, grace: int | None) -> str:
+        async with self._limit:
+            return "" if pod.deleting else await self._evict(pod, grace, dry_run=True)
 
     async def _empty(self, found: Plan, grace: int | None) -> int:
         pods = {pod.uid: pod for pod in found.evict}
