@@ -155,6 +155,15 @@ def test_the_agent_may_make_tokens_where_pods_elsewhere_are_to_use_them_and_nowh
     assert right in roles_of(template("agent.settings.source-api=10.0.0.1:6443"), "agent")[""]
 
 
+@pytest.mark.parametrize("name", ["agent.settings.kubelet-signer", "controllerManager.certificateSignerName"])
+def test_the_agent_approves_for_the_signer_that_it_asks_and_for_no_other(name: str) -> None:
+    def approved(*settings: str) -> list[tuple[str, ...]]:
+        return [names for _, _, verb, names in roles_of(template(*settings), "agent")[""] if verb == "approve"]
+
+    assert approved() == [("kubernetes.io/kubelet-serving",)]
+    assert approved(f"{name}=beta.eks.amazonaws.com/app-serving") == [("beta.eks.amazonaws.com/app-serving",)]
+
+
 def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
     plain = template(
         "sourceController.enabled=false", "webhook.checkSecrets=false", "certificates.provider=cert-manager"
@@ -233,6 +242,7 @@ def test_admiraltys_names_mean_the_same() -> None:
         "controllerManager.replicas=3",
         "controllerManager.resources.limits.memory=2Gi",
         "controllerManager.nodeSelector.pool=infra",
+        "controllerManager.certificateSignerName=example.test/signer",
         "imagePullSecretName=regcred",
         "fullnameOverride=multicluster-scheduler",
     )
@@ -243,6 +253,7 @@ def test_admiraltys_names_mean_the_same() -> None:
     assert spec["imagePullSecrets"] == [{"name": "regcred"}]
     assert spec["containers"][0]["resources"]["limits"] == {"memory": "2Gi"}
     assert spec["containers"][0]["resources"]["requests"] == VALUES["agent"]["resources"]["requests"]
+    assert parse_agent(spec["containers"][0]["args"]).kubelet_signer == "example.test/signer"
 
 
 def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() -> None:
@@ -258,7 +269,6 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
         (("debug.controllerManager=true",), "see agent.logLevel"),
         (("postDeleteJob.image.tag=1",), "see uninstall.policy"),
         (("controllerManager.image.repository=x",), "set image.repository"),
-        (("controllerManager.certificateSignerName=x/y",), "certificateSignerName"),
         (("scheduler.replicas=2",), "scheduler.replicas means something in Admiralty's chart only"),
         (("certificates.issuerRef.name=ca",), "certificates.issuerRef needs certificates.provider=cert-manager"),
         (("candidateScheduler.enabled=true",), "candidateScheduler.enabled needs candidateScheduler.image.repository"),

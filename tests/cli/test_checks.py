@@ -371,6 +371,15 @@ def test_rights_for_what_is_not_used_need_not_be_there() -> None:
     assert len(bad(rights.own, view(rights=Rights("x", unused), targets=(own,), sources=(source,)))) == 2
 
 
+def test_the_right_to_approve_for_a_signer_is_missed_where_certificates_do_not_come() -> None:
+    approve = Rights("x", tuple(grant for grant in AGENT.grants[""] if grant.verb == "approve"))
+    assert len(approve.missing) == 1
+    assert bad(rights.own, view(rights=approve)) == []
+    told = {"type": "KubeletServing", "status": "False", "reason": "NoCertificate", "message": "nobody has approved"}
+    waits = target(node={"metadata": {"name": "admiralty-default-us"}, "status": {"conditions": [told]}})
+    assert "it may not approve signers" in only(rights.own, view(rights=approve, targets=(waits,)))
+
+
 def test_the_roles_of_the_chart_grant_all_and_a_missing_verb_is_found() -> None:
     given = rules([*SOURCE, *CLUSTER_SUMMARY_VIEWER])
     assert rights.missing(given) == ()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.api import ownroles
+from agent.api.kinds import SIGNERS
 from agent.api.roles import (
     CLUSTER_SUMMARY_VIEWER,
     CLUSTER_SUMMARY_VIEWER_ROLE,
@@ -57,6 +58,9 @@ def _matters(grant: Grant, view: View) -> bool:
         return any((target.manifest.get("spec") or {}).get("self") for target in view.targets)
     if grant.feature == ownroles.SOURCE:
         return bool(view.sources)
+    if grant.kind == SIGNERS:
+        # It may be another signer's; where certificates come, it is the right one.
+        return any((target.serving or {}).get("status") == "False" for target in view.targets)
     # Granted with a setting that is not seen from here; a pod that misses it says so itself.
     return grant.feature != ownroles.SOURCE_API
 

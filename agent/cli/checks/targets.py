@@ -8,7 +8,6 @@ from agent.api.conditions import find_condition
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import Credentials, Raw, TargetView, View
 from agent.cli.fleet.words import age
-from agent.model.virtualnode import KUBELET_SERVING
 
 LAST_SHARE, LAST = 0.15, timedelta(days=30)
 """Credentials that end in less than this share of their life, and within so many days, have not been renewed."""
@@ -66,12 +65,12 @@ def _node(target: TargetView) -> Iterator[Finding]:
             f"its virtual node {name} has no size",
             "in the target, see that its agent runs and has made the ClusterSummary, and that the Source may read it",
         )
-    serving = find_condition(status.get("conditions"), KUBELET_SERVING)
+    serving = target.serving
     if serving is not None and serving["status"] != "True":
         yield warn(
             target.title,
             f"logs, exec and the like do not work: {serving.get('message', '')}",
-            "set the agent's --kubelet-signer to one that signs, or approve the CertificateSigningRequest",
+            "name one that signs (agent.settings.kubelet-signer), or approve the CertificateSigningRequest",
         )
 
 

@@ -5,8 +5,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from agent.api.conditions import find_condition
 from agent.api.roles import Grant
 from agent.clusters.agenthealth import Lease
+from agent.model.virtualnode import KUBELET_SERVING
 
 Raw = dict[str, Any]
 
@@ -60,6 +62,11 @@ class TargetView:
     def name(self) -> str:
         """Without its namespace."""
         return str(self.manifest["metadata"]["name"])
+
+    @property
+    def serving(self) -> Any:
+        """The condition of its virtual node that tells whether logs, exec and the like work, None for none."""
+        return find_condition(((self.node or {}).get("status") or {}).get("conditions"), KUBELET_SERVING)
 
     @property
     def title(self) -> str:

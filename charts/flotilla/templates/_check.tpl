@@ -15,9 +15,6 @@
 {{- if hasKey $values.controllerManager "image" -}}
 {{- fail "controllerManager.image names an image of Admiralty: remove it, and set image.repository and image.tag where Flotilla's image is elsewhere" -}}
 {{- end -}}
-{{- if hasKey $values.controllerManager "certificateSignerName" -}}
-{{- fail "controllerManager.certificateSignerName: remove it, and give the signer with agent.settings, if this version has a setting for it" -}}
-{{- end -}}
 {{- range $name, $_ := omit $values.scheduler "resources" -}}
 {{- fail (printf "scheduler.%s means something in Admiralty's chart only: remove it. The proxy scheduler is part of the agent (agent.%s), the candidate scheduler runs beside it (candidateScheduler)" $name $name) -}}
 {{- end -}}

@@ -72,7 +72,11 @@ imagePullSecrets:
 
 {{- /* Values of the agent, with those that Admiralty calls controllerManager over them. */ -}}
 {{- define "flotilla.agent" -}}
-{{- mergeOverwrite (deepCopy .Values.agent) .Values.controllerManager | toYaml -}}
+{{- $agent := mergeOverwrite (deepCopy .Values.agent) (omit .Values.controllerManager "certificateSignerName") -}}
+{{- with .Values.controllerManager.certificateSignerName -}}
+{{- $_ := set $agent "settings" (merge (dict "kubelet-signer" .) $agent.settings) -}}
+{{- end -}}
+{{- $agent | toYaml -}}
 {{- end -}}
 
 {{- define "flotilla.podSecurity" -}}

@@ -2,6 +2,9 @@
 {{- define "flotilla.rights" -}}
 {{- $full := include "flotilla.fullname" .root -}}
 {{- $account := printf "%s-%s" $full .account -}}
+{{- /* The one that signs for virtual nodes is the one for which the agent approves. */ -}}
+{{- $kubelets := "kubernetes.io/kubelet-serving" -}}
+{{- $signer := default $kubelets (index (include "flotilla.agent" .root | fromYaml).settings "kubelet-signer") -}}
 {{- range $scope, $blocks := .blocks }}
 {{- $cluster := eq $scope "cluster" }}
 {{- $namespace := ternary $.root.Release.Namespace $scope (eq $scope "home") }}
@@ -16,7 +19,7 @@ rules:
 {{- range $blocks }}
 {{- if not (has .feature $.off) }}
   # {{ .feature }}
-  {{- toYaml .rules | nindent 2 }}
+  {{- toYaml .rules | replace $kubelets $signer | nindent 2 }}
 {{- end }}
 {{- end }}
 ---
