@@ -255,7 +255,9 @@ async def test_addresses_are_tried_before_anything_is_written(lab: Lab) -> None:
     unreachable = ("--server", "https://192.0.2.1:6443", "--timeout", "5")
     refused = await lab.refused(*base, *unreachable)
     assert "https://192.0.2.1:6443 cannot be reached from here" in refused
-    assert "Target team/other of cluster cd is not Ready" in refused
+    assert "Target team/other of cluster cd is not Ready: Unreachable" in refused
+    assert "pods of cluster cd do not reach https://192.0.2.1:6443" in refused
+    assert "--server us=https://HOST:PORT" in refused
     assert "Target team/other in cluster cd created" in refused
     leave = ("leave", "--context", "cd", "--target-name", "other", "-n", NAMESPACE)
     assert (await lab.type(*leave))[0] == 0

@@ -13,6 +13,7 @@ from agent.cli.joining.manifests import Names, Raw
 from agent.cli.joining.sides import Side, Way, address, telling
 from agent.cli.joining.writing import Report, ensure, find, title, until
 from agent.cli.options import Failed
+from agent.clusters.target import State
 from agent.kube import kubeconfig
 from agent.kube.errors import Forbidden, Unauthorized
 from agent.kube.kubeconfig import Entry
@@ -65,7 +66,7 @@ class Joiner:
             self._report.state = "joined"
             if self._terms.wait:
                 self._report.state = "failed"
-                await self._ready(time.monotonic() + (_SETTLED_SECONDS if changed else 0.0))
+                await self._ready(entry["server"], time.monotonic() + (_SETTLED_SECONDS if changed else 0.0))
                 self._report.state = "ready"
 
     async def _reach(self, entry: Entry) -> bool:
@@ -196,7 +197,7 @@ class Joiner:
         await ensure(self._source, names.target_kind, manifests.target(names, self._target_uid), self._report)
         return before is not None and len(self._report.changes) > changes
 
-    async def _ready(self, settled: float) -> None:
+    async def _ready(self, server: str, settled: float) -> None:
         """Wait for the source's agent to say that it works, not before `settled`. Raises Failed with what it says."""
         names, client = self._names, self._source.client
         what = f"{title(names.target_kind, names.target, names.target_place)} of {self._source.title}"
@@ -212,7 +213,13 @@ class Joiner:
         def why() -> str:
             if not told:
                 return f"{what} has no condition Ready: see that the agent there runs"
-            return f"{what} is not Ready: {told.get('reason')}: {told.get('message')}"
+            remedy = ""
+            if told.get("reason") == State.UNREACHABLE:
+                remedy = (
+                    f"; pods of {self._source.title} do not reach {server}: open the way, or give an address that they"
+                    f" do reach, --server {self._target.context}=https://HOST:PORT"
+                )
+            return f"{what} is not Ready: {told.get('reason')}: {told.get('message')}{remedy}"
 
         await until(is_ready, self._terms.seconds, why)
         self._report.message = str(told.get("message", ""))
