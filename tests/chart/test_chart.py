@@ -76,6 +76,13 @@ def test_every_object_is_there_once_with_namespace_and_labels(settings: tuple[st
         assert len(each["metadata"]["name"]) <= 63
 
 
+def test_labels_of_all_objects_are_on_pods_too() -> None:
+    objects = template("commonLabels.team=platform", "agent.podLabels.team=agents")
+    assert {each["metadata"]["labels"]["team"] for each in objects} == {"platform"}
+    labels = {name: spec["metadata"]["labels"]["team"] for name, spec in pods(objects)}
+    assert labels == {"flotilla-agent": "agents", "flotilla-webhook": "platform", "flotilla-uninstall": "platform"}
+
+
 @EVERY
 def test_pods_run_without_rights_on_their_node(settings: tuple[str, ...]) -> None:
     found = dict(pods(template(*settings)))
