@@ -4,6 +4,8 @@ from prometheus_client import Gauge
 
 from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
+from agent.kube.store import Key
+from agent.model.token import Claims
 
 READY = Gauge(
     "flotilla_target_ready",
@@ -17,17 +19,45 @@ SLOW = Gauge(
     ("target",),
     registry=REGISTRY,
 )
+TOKEN_EXPIRY = Gauge(
+    "flotilla_target_token_expiry_timestamp_seconds",
+    "When the token in the Secret of a target ends, in seconds since the epoch.",
+    ("target",),
+    registry=REGISTRY,
+)
+TOKEN_LIFETIME = Gauge(
+    "flotilla_target_token_lifetime_seconds",
+    "For how long that token was made; it is renewed when four fifths of that are over.",
+    ("target",),
+    registry=REGISTRY,
+)
 
 
 def note(target: Target) -> None:
     """The state of a target may have changed."""
-    name = "/".join(target.key).lstrip("/")
+    name = _name(target.key)
     READY.labels(name).set(target.ready)
     SLOW.labels(name).set(target.slow)
 
 
+def note_token(key: Key, claims: Claims | None) -> None:
+    """The token of a target may be another one; None for one that does not end."""
+    if claims is None:
+        _remove(key, TOKEN_EXPIRY, TOKEN_LIFETIME)
+    else:
+        TOKEN_EXPIRY.labels(_name(key)).set(claims.expires.timestamp())
+        TOKEN_LIFETIME.labels(_name(key)).set(claims.seconds)
+
+
 def forget(target: Target) -> None:
     """A target is none any more."""
-    name = "/".join(target.key).lstrip("/")
-    for gauge in (READY, SLOW):
-        gauge.remove(name)
+    _remove(target.key, READY, SLOW, TOKEN_EXPIRY, TOKEN_LIFETIME)
+
+
+def _remove(key: Key, *gauges: Gauge) -> None:
+    for gauge in gauges:
+        gauge.remove(_name(key))
+
+
+def _name(key: Key) -> str:
+    return "/".join(key).lstrip("/")

@@ -138,6 +138,13 @@ FIRING: dict[str, tuple[dict[str, str], Raw]] = {
     "FlotillaNoWebhook": ({}, {}),
     "FlotillaTargetNotReady": ({'flotilla_target_ready{target="default/us"}': "0x60"}, {"target": "default/us"}),
     "FlotillaTargetSlow": ({'flotilla_target_slow{target="default/us"}': "1x60"}, {"target": "default/us"}),
+    "FlotillaTokenExpires": (
+        {
+            'flotilla_target_token_expiry_timestamp_seconds{target="default/us"}': "15000x60",
+            'flotilla_target_token_lifetime_seconds{target="default/us"}': "86400x60",
+        },
+        {"target": "default/us"},
+    ),
     "FlotillaPodsWait": ({'flotilla_scheduling_pods_in_flight{instance="a"}': "2x60"}, {}),
     "FlotillaReconcileErrors": (
         {'flotilla_reconciles_total{controller="feedback",outcome="error"}': growing(30)},
@@ -189,6 +196,11 @@ WELL: dict[str, str] = {
     "flotilla_webhook_seconds_count": "0+60x60",
     'flotilla_target_ready{target="default/us"}': "1x60",
     'flotilla_target_slow{target="default/us"}': "0x60",
+    # The one that led before knows of the old token only.
+    'flotilla_target_token_expiry_timestamp_seconds{instance="a",target="default/us"}': "100000x60",
+    'flotilla_target_token_lifetime_seconds{instance="a",target="default/us"}': "604800x60",
+    'flotilla_target_token_expiry_timestamp_seconds{instance="b",target="default/us"}': "600000x60",
+    'flotilla_target_token_lifetime_seconds{instance="b",target="default/us"}': "604800x60",
     'flotilla_scheduling_pods_in_flight{instance="a"}': "3x10 0x50",
     'flotilla_reconciles_total{controller="feedback",outcome="conflict"}': "0+30x60",
     'flotilla_api_requests_total{cluster="default/us",outcome="404"}': "0+90x60",

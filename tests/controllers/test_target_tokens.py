@@ -8,6 +8,7 @@ import pytest
 
 from agent.api.kinds import EVENTS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, TARGETS
 from agent.api.roles import SOURCE_ROLE
+from agent.base.metrics import REGISTRY
 from agent.cli.joining.manifests import Names, renewal
 from agent.controllers.target import TargetRoom, TargetSecretRoom, TargetTokenRoom
 from agent.kube import kubeconfig as documents
@@ -42,7 +43,9 @@ async def account(client: Client, namespace: str, *, may_renew: bool) -> str:
 
 
 async def allow(client: Client, namespace: str) -> None:
-    for kind, manifest in renewal(Names("cd", "us", False, namespace, namespace), {"metadata": {"uid": ""}}):
+    for kind, manifest in renewal(
+        Names("cd", "us", False, namespace, namespace), {"metadata": {"name": "cd", "uid": ""}}
+    ):
         manifest["metadata"].pop("ownerReferences", None)
         await client.create(kind, manifest)
 
@@ -53,6 +56,11 @@ async def told(client: Client, namespace: str) -> Claims:
     found = claims(documents.token_of(documents.document_of(base64.b64decode(data))))
     assert found is not None
     return found
+
+
+def metric(name: str, namespace: str) -> float | None:
+    """What is measured of the token."""
+    return REGISTRY.get_sample_value(f"flotilla_target_token_{name}", {"target": f"{namespace}/us"})
 
 
 async def test_a_token_is_renewed_before_it_ends_and_the_connection_stays(
@@ -83,6 +91,13 @@ async def test_a_token_is_renewed_before_it_ends_and_the_connection_stays(
 
         await eventually(used)
         assert target.ready
+
+        async def measured() -> bool:
+            later = await told(client, namespace)
+            return metric("expiry_timestamp_seconds", namespace) == later.expires.timestamp()
+
+        await eventually(measured)
+        assert metric("lifetime_seconds", namespace) == SECONDS
 
 
 async def test_a_token_that_cannot_be_renewed_says_so_until_it_can(

@@ -15,6 +15,7 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.clusters import metrics
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.target import gather, renewal
@@ -64,6 +65,7 @@ class TargetTokenRoom(Controller[Key]):
         if place is None or secret is None:
             return None
         found = _read(place, secret)
+        metrics.note_token(key, found[1] if found else None)
         if found is None:
             return None
         document, claims = found
