@@ -6,6 +6,10 @@ chart and image, and change to this one's one after the other, so that either di
 
 import asyncio
 import functools
+import os
+import re
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +17,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CHAPERONS, DEPLOYMENTS, NAMESPACES, NODES, PODS, TARGETS
-from agent.api.names import LABEL_PARENT_UID, SCHEDULER_PROXY, virtual_node
+from agent.api.kinds import CHAPERONS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, TARGETS
+from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, SCHEDULER_PROXY, virtual_node
 from agent.kube.client import Client
 from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage
 from agent.sandbox.objects import REPOSITORY
@@ -22,6 +26,8 @@ from agent.sandbox.realnode.images import BUSYBOX_IMAGE
 from tests.chart import helm, previous
 from tests.chart.conftest import clear
 from tests.chart.helm import NAMESPACE, Raw
+from tests.cli.test_operator import typed
+from tests.docs.pages import DOCS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.sandbox.realnode.conftest import kubectl, why_not
@@ -165,6 +171,14 @@ async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
     return [line for line in lines if f"flotilla-{component}" in line and " cannot " in line]
 
 
+async def flotilla(fleet: Fleet, *arguments: str) -> str:
+    """What the command says to somebody with contexts of both clusters."""
+    files = os.pathsep.join(str(cluster.kubeconfig) for cluster in fleet.sandbox.clusters)
+    code, output, errors = await typed(sys.executable, "-m", "agent.cli", *arguments, KUBECONFIG=files)
+    assert code == 0, errors or output
+    return output
+
+
 async def join(fleet: Fleet) -> None:
     """Namespaces in both clusters, and a target for each."""
     for namespace, (source, target) in PLACES.items():
@@ -172,7 +186,8 @@ async def join(fleet: Fleet) -> None:
             enabled = manifests.namespace(namespace, enabled=name == source)
             await client.patch(NAMESPACES, namespace, enabled, style="apply")
         if source != target:
-            await fleet.join(namespace, target, source=source)
+            pair = ("--context", source, "--target-context", target)
+            await flotilla(fleet, "join", *pair, "-n", namespace, "--timeout=120")
         else:
             await fleet.clients[source].create(
                 TARGETS, manifests.ours("Target", target, None, {"self": True}), namespace
@@ -211,6 +226,45 @@ async def test_pods_of_either_are_debugged_through_the_other(fleet: Fleet) -> No
             await until(functools.partial(says_hello, fleet.sandbox[source], "-n", namespace, *command), 60)
 
 
+async def test_who_looks_sees_pods_and_targets_and_that_all_is_well(fleet: Fleet) -> None:
+    for namespace in ("there", "back"):
+        source, target = PLACES[namespace]
+        where = ("--context", source, "-n", namespace)
+        shown = [line.split() for line in (await flotilla(fleet, "pods", *where)).splitlines()[1:]]
+        assert len(shown) == len(await proxies(fleet.clients[source], namespace))
+        assert {(status, name) for _, status, name, *_ in shown} == {("Running", target)}
+        assert (await flotilla(fleet, "targets", *where)).splitlines()[1].split()[:2] == [target, namespace]
+        pod = shown[0][0]
+        assert "Running" in await flotilla(fleet, "explain", "pod", pod, *where)
+    for cluster in OF:
+        said = await flotilla(fleet, "doctor", "--context", cluster)
+        assert f"rights of service account {NAMESPACE}/flotilla-agent: the agent may do all that it needs" in said
+        assert "it answers: an elected pod in namespace" in said
+
+
+async def test_the_log_of_the_agent_that_leads_tells_more_as_documented(fleet: Fleet) -> None:
+    one, lease = fleet.sandbox["one"], await fleet.clients["one"].get(LEASES, LEASE_CONTROLLERS, NAMESPACE)
+    leader = lease["spec"]["holderIdentity"]
+    (command,) = re.findall(r"`kubectl ([^`]*SIGUSR1[^`]*)`", (DOCS / "troubleshooting.md").read_text())
+    await kubectl(one, *shlex.split(command.replace("POD", leader)))
+
+    async def told() -> bool:
+        log = await kubectl(one, "-n", NAMESPACE, "logs", leader, "-c", "agent", "--tail=-1")
+        return "log level is DEBUG from now on" in log
+
+    await until(told, 30)
+
+
+async def test_a_target_is_drained_and_gets_its_pods_back(fleet: Fleet) -> None:
+    where, client = ("two", "--context", "one", "-n", "there"), fleet.clients["one"]
+    count = len(await proxies(client, "there"))
+    said = await flotilla(fleet, "drain", *where)
+    assert said.splitlines()[-1] == f"target there/two drained: {count} pods moved out"
+    assert [pod for pod in await proxies(client, "there") if pod["spec"].get("nodeName")] == []
+    await flotilla(fleet, "undrain", *where)
+    await all_run(fleet, {"there": count})
+
+
 async def says_hello(cluster: Cluster, *arguments: str) -> bool:
     """Whether kubectl does: a node's address follows the leader, which may take a while."""
     try:
@@ -223,7 +277,7 @@ async def test_a_cluster_leaves(fleet: Fleet) -> None:
     for namespace in ("there", "back"):
         source, target = PLACES[namespace]
         await fleet.clients[source].delete(DEPLOYMENTS, "web", namespace)
-        await fleet.clients[source].delete(TARGETS, target, namespace)
+        await flotilla(fleet, "leave", "--context", source, "--target-context", target, "-n", namespace)
         await fleet.gone(TARGETS, target, namespace, source=source)
     await call(fleet, "two", "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--timeout=4m")
     assert await fleet.clients["two"].list(PODS, NAMESPACE) == []
