@@ -3,14 +3,17 @@
 import itertools
 import json
 import re
+import tomllib
 from typing import Any
 
 import pytest
 import yaml
 
+from agent import __version__
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK, Account, role_objects
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
+from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE, Raw, of, pods, template
@@ -282,6 +285,14 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
         ((*CANDIDATES, "agent.settings.hold=300"), "must be shorter than candidateScheduler.bindTimeout"),
         (("agent.settings.cluster-name=x",), "agent.settings.cluster-name: use clusterName"),
         (("webhook.settings.register=true",), "webhook.settings.register: use nothing"),
+        (
+            ("agent.settings.probe-intervall=2",),
+            "agent.settings.probe-intervall: the agent of this version has no",
+        ),
+        (
+            ("webhook.settings.max-in-flight=2",),
+            "webhook.settings.max-in-flight: the webhook of this version has no",
+        ),
         (("crds.install=false", "crds.keep=false"), "crds.keep=false with crds.install=false"),
     ],
 )
@@ -309,6 +320,14 @@ def test_the_schema_refuses_a_value_and_names_it(setting: str, field: str) -> No
     with pytest.raises(helm.Failed, match=field) as caught:
         template(setting)
     assert "values don't meet the specifications of the schema" in str(caught.value)
+
+
+def test_the_chart_asks_for_the_image_of_the_version_that_it_comes_with() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    package = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    assert chart["version"] == chart["appVersion"] == package == __version__
+    images = {spec["spec"]["containers"][0]["image"] for _, spec in pods(template())}
+    assert images == {f"{VALUES['image']['repository']}:{__version__}"}
 
 
 def test_kubernetes_before_1_30_is_refused() -> None:

@@ -48,6 +48,14 @@
 {{- fail (printf "webhook.settings.%s: use %s" $name $where) -}}
 {{- end -}}
 {{- end -}}
+{{- $known := .Files.Get "files/settings.yaml" | fromYaml -}}
+{{- range $process, $given := dict "agent" $agent.settings "webhook" $values.webhook.settings -}}
+{{- range $name, $_ := $given -}}
+{{- if not (has $name (get $known $process)) -}}
+{{- fail (printf "%s.settings.%s: the %s of this version has no such flag (docs/settings.md has all of them)" $process $name $process) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and (not $values.crds.install) (not $values.crds.keep) -}}
 {{- fail "crds.keep=false with crds.install=false: CRDs that the chart does not install it cannot remove" -}}
 {{- end -}}
