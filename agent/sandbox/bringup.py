@@ -154,8 +154,8 @@ def write_files(cluster: ClusterPlan, directory: Path) -> None:
         "sa.pub": public,
     }
     clients = {name: authority.client(*subject) for name, subject in certificates.CLIENTS.items()}
-    kubelet_client = clients["kubelet-client"]
-    files |= {"kubelet-client.crt": kubelet_client.certificate, "kubelet-client.key": kubelet_client.key}
+    for name in ("kubelet-client", "front-proxy"):
+        files |= {f"{name}.crt": clients[name].certificate, f"{name}.key": clients[name].key}
     for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
         text = kubeconfig.render(cluster.name, cluster.server, authority.pair.certificate, client=clients[name])
         files[f"{name}.kubeconfig"] = text.encode()

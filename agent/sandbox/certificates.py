@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFE = datetime.timedelta(days=365)
+FRONT_PROXY = "front-proxy-client"
+"""By whom servers of aggregated APIs let themselves be told who asks."""
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 CLIENTS: Mapping[str, tuple[str, str]] = {
@@ -19,6 +21,7 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kwok": ("flotilla-kwok", "system:masters"),
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
+    "front-proxy": (FRONT_PROXY, ""),
 }
 """Client certificates: user and group."""
 

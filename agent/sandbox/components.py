@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.sandbox.certificates import FRONT_PROXY
 from agent.sandbox.plan import ClusterPlan, Plan
 from agent.sandbox.realnode import kubelet, machine
 
@@ -100,6 +101,13 @@ def _apiserver(context: Context) -> list[str]:
         f"--kubelet-client-certificate={context.pki('kubelet-client.crt')}",
         f"--kubelet-client-key={context.pki('kubelet-client.key')}",
         "--kubelet-preferred-address-types=InternalIP",
+        f"--proxy-client-cert-file={context.pki('front-proxy.crt')}",
+        f"--proxy-client-key-file={context.pki('front-proxy.key')}",
+        f"--requestheader-client-ca-file={context.pki('ca.crt')}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--service-account-key-file={context.pki('sa.pub')}",
         f"--service-account-signing-key-file={context.pki('sa.key')}",
         f"--service-account-issuer={_ISSUER}",
