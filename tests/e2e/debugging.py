@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import pty
+import shutil
 import signal
 import struct
 import termios
@@ -29,6 +30,9 @@ mkdir /www; echo hello > /www/index.html; httpd -p 8080 -h /www; httpd -p 8081 -
 while read x; do echo got $x; done
 exec sleep 100000
 """
+USED_MIB = 24
+USES = f"dd if=/dev/zero of=/dev/shm/used bs=1M count={USED_MIB} 2>/dev/null"
+"""Memory that a container really has."""
 RESTARTED = 'if [ -e /data/once ]; then exec sleep 100000; fi; touch /data/once; echo "the first time"; exit 1'
 
 
@@ -63,6 +67,14 @@ class Kubectl:
         return output
 
 
+def another_kubectl(known: str) -> str | None:
+    """The machine's own: of Kubernetes 1.32, if there are several beside one that chooses; None where there is none."""
+    found = shutil.which("kubectl")
+    if found is None or os.path.samefile(found, known):
+        return None
+    return shutil.which("kubectl.1.32", path=os.path.dirname(os.path.realpath(found))) or found
+
+
 def web() -> Raw:
     common = {"image": IMAGE, "imagePullPolicy": "Never", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
 
@@ -78,7 +90,7 @@ def web() -> Raw:
             "initContainers": [container("init", "echo prepared")],
             "containers": [
                 container("web", SCRIPT, stdin=True, readinessProbe=ready),
-                container("side", "while true; do date; sleep 1; done"),
+                container("side", f"{USES}; while true; do date; sleep 1; done"),
                 container("restarted", RESTARTED),
             ],
         },

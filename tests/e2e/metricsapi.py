@@ -17,7 +17,7 @@ from tests.e2e.fleet import Fleet
 from tests.webhook.replica import host_facing
 
 API_SERVICES = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
-_NAME = "v1beta1.metrics.k8s.io"
+API_SERVICE = "v1beta1.metrics.k8s.io"
 _PATH = "/apis/metrics.k8s.io/v1beta1"
 
 
@@ -65,17 +65,19 @@ async def metrics_api(fleet: Fleet, namespace: str) -> AsyncIterator[Metrics]:
     await runner.setup()
     try:
         await web.TCPSite(runner, host, 0, ssl_context=_serving(host)).start()
-        await _register(fleet, namespace, host, runner.addresses[0][1])
+        await register(fleet.source, namespace, host, runner.addresses[0][1])
+        await fleet.until("the metrics API is served", lambda: _is_served(fleet.source, namespace), about=namespace)
         yield metrics
     finally:
         with contextlib.suppress(NotFound):
-            await fleet.source.delete(API_SERVICES, _NAME)
+            await fleet.source.delete(API_SERVICES, API_SERVICE)
         await runner.cleanup()
 
 
-async def _register(fleet: Fleet, namespace: str, host: str, port: int) -> None:
+async def register(client: Client, namespace: str, host: str, port: int) -> None:
+    """Let an API server pass on to HOST:PORT what it is asked of metrics.k8s.io."""
     service = {"metadata": {"name": "metrics"}, "spec": {"type": "ExternalName", "externalName": host}}
-    await fleet.source.create(SERVICES, service, namespace)
+    await client.create(SERVICES, service, namespace)
     spec = {
         "group": "metrics.k8s.io",
         "version": "v1beta1",
@@ -84,13 +86,12 @@ async def _register(fleet: Fleet, namespace: str, host: str, port: int) -> None:
         "insecureSkipTLSVerify": True,
         "service": {"name": "metrics", "namespace": namespace, "port": port},
     }
-    await fleet.source.create(API_SERVICES, {"metadata": {"name": _NAME}, "spec": spec})
+    await client.create(API_SERVICES, {"metadata": {"name": API_SERVICE}, "spec": spec})
 
-    async def is_served() -> bool:
-        answer = await fleet.source.session.request("GET", f"{_PATH}/namespaces/{namespace}/pods")
-        return b"PodMetricsList" in answer
 
-    await fleet.until("the metrics API is served", is_served, about=namespace)
+async def _is_served(client: Client, namespace: str) -> bool:
+    answer = await client.session.request("GET", f"{_PATH}/namespaces/{namespace}/pods")
+    return b"PodMetricsList" in answer
 
 
 def _serving(host: str) -> ssl.SSLContext:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +16,15 @@ import pytest_asyncio
 from agent.api.kinds import CLUSTER_ROLES, NODES, PODS
 from agent.api.names import virtual_node
 from agent.api.roles import SOURCE_ROLE, source_cluster_role
-from agent.sandbox import Sandbox
+from agent.sandbox import Sandbox, SandboxError, binaries
+from agent.sandbox.progress import Silent
 from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.debugging import (
     IMAGE,
+    USED_MIB,
     Kubectl,
     another_agent,
+    another_kubectl,
     chatty,
     is_ready,
     md5,
@@ -33,6 +35,7 @@ from tests.e2e.debugging import (
     web,
 )
 from tests.e2e.fleet import Fleet
+from tests.e2e.metricsserver import metrics_server
 from tests.runtime.test_health import free_port
 from tests.sandbox.realnode.conftest import why_not
 
@@ -54,11 +57,18 @@ async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def place(real: Fleet) -> AsyncIterator[str]:
-    """A namespace with a pod `web` that runs in the target."""
+    """A namespace with a pod `web` that runs in the target; metrics-servers, if there are any, learn what it uses."""
     async with real.namespace(("us",)) as name:
         await real.source.create(PODS, web(), name)
         await real.until("web is ready", lambda: is_ready(real, name), about=name, seconds=120)
-        yield name
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                program = await binaries.metrics_server(Silent(), compile=False)
+            except SandboxError:
+                program = ""
+            for cluster in real.names if program else ():
+                await stack.enter_async_context(metrics_server(real, cluster, name, program))
+            yield name
 
 
 @pytest.fixture
@@ -72,8 +82,8 @@ def kubectl(request: pytest.FixtureRequest, one: Kubectl) -> Kubectl:
     """One after the other; the machine's may be of an older version."""
     if request.param == "of the sandbox":
         return one
-    other = shutil.which("kubectl")
-    if other is None or os.path.samefile(other, one.program):
+    other = another_kubectl(one.program)
+    if other is None:
         pytest.skip("the machine has no kubectl of its own")
     return replace(one, program=other)
 
@@ -210,6 +220,29 @@ async def test_a_container_to_debug_it_with_may_have_a_terminal(one: Kubectl) ->
         await process.wait()
 
 
+async def test_a_copy_to_debug_it_with_runs_in_a_target_as_the_pod_does(kubectl: Kubectl, real: Fleet) -> None:
+    """kubectl 1.36 leaves annotations out, older ones copy them."""
+    namespace, name = kubectl.namespace, f"web-{secrets.token_hex(2)}"
+    changed = ("--share-processes", "--set-image=restarted=flotilla.local/none:1")
+    debugger = (f"--image={IMAGE}", "-c", "debugger", "--", "sh", "-c", "while ps; do sleep 1; done")
+    await kubectl("debug", "web", f"--copy-to={name}", *changed, *debugger)
+
+    async def seen() -> bool:
+        code, output, _ = await kubectl.run("logs", name, "-c", "debugger")
+        return code == 0 and "httpd -p 8081" in output
+
+    try:
+        await real.until("its container sees the processes of the others", seen, about=namespace)
+        uid = (await real.source.get(PODS, name, namespace))["metadata"]["uid"]
+        cluster, delegate = (await real.delegates(namespace))[uid]
+        assert cluster == "us"
+        images = {each["name"]: each["image"] for each in delegate["spec"]["containers"]}
+        assert images["restarted"] == "flotilla.local/none:1"
+    finally:
+        await real.source.delete(PODS, name, namespace)
+        await real.gone(PODS, name, namespace)
+
+
 async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, real: Fleet) -> None:
     pod = chatty(1024)
     pod["spec"]["nodeSelector"] = {"nobody": "has"}
@@ -270,14 +303,36 @@ def connections(real: Fleet) -> int:
     return len(os.listdir(f"/proc/{real.sandbox['cd'].pid('agent')}/fd"))
 
 
-async def test_a_node_tells_of_its_pods_and_of_their_usage(kubectl: Kubectl, place: str) -> None:
+async def test_a_node_tells_of_its_pods(kubectl: Kubectl, place: str) -> None:
     node = f"/api/v1/nodes/{virtual_node(place, 'us')}/proxy"
     assert await kubectl("get", "--raw", f"{node}/healthz") == "ok"
     pods = json.loads(await kubectl("get", "--raw", f"{node}/pods"))
     assert [pod["metadata"]["name"] for pod in pods["items"]] == ["web"]
-    # The target serves no metrics.k8s.io: nothing is known, and nothing is wrong.
-    assert json.loads(await kubectl("get", "--raw", f"{node}/stats/summary"))["pods"] == []
-    assert "resource_scrape_error 0" in await kubectl("get", "--raw", f"{node}/metrics/resource")
+
+
+async def test_top_shows_what_delegates_use(kubectl: Kubectl, real: Fleet, place: str) -> None:
+    try:
+        await binaries.metrics_server(Silent(), compile=False)
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+    async def shown() -> dict[str, list[str]]:
+        code, output, _ = await kubectl.run("top", "pod", "web", "--containers", "--no-headers")
+        return {line.split()[1]: line.split()[2:] for line in output.splitlines()} if code == 0 else {}
+
+    containers = await real.until("its usage is shown", shown, about=place, seconds=90)
+    assert containers.keys() == {"web", "side", "restarted"}
+    assert all(cpu.endswith("m") and memory.endswith("Mi") for cpu, memory in containers.values())
+    assert USED_MIB <= int(containers["side"][1].removesuffix("Mi")) < 2 * USED_MIB
+    assert int(containers["restarted"][1].removesuffix("Mi")) < USED_MIB
+    name = virtual_node(place, "us")
+    nodes = {line.split()[0]: line.split() for line in (await kubectl("top", "node", "--no-headers")).splitlines()}
+    assert nodes.keys() == {name, "cd-node-0"}
+    assert USED_MIB <= int(nodes[name][3].removesuffix("Mi")) < 8 * USED_MIB
+    summary = json.loads(await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
+    assert "web" in {pod["podRef"]["name"] for pod in summary["pods"]}
+    page = await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/metrics/resource")
+    assert "resource_scrape_error 0" in page
 
 
 async def test_a_verb_that_the_target_does_not_grant_is_named(kubectl: Kubectl, real: Fleet, place: str) -> None:
