@@ -25,7 +25,17 @@ settings.register_profile("search", print_blob=True)
 
 _HERE = Path(__file__).parent
 _ON_FLEETS = (_HERE / "e2e", _HERE / "peers")
-_ON_FLEETS_SECONDS = 240
+_ON_FLEETS_SECONDS, _ON_CHARTS_SECONDS = 240, 480
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How the agents of tests/e2e come into their clusters."""
+    parser.addoption(
+        "--installed-by",
+        choices=("sandbox", "chart"),
+        default="sandbox",
+        help="tests/e2e: agents and webhooks are processes of the sandbox, or pods of the chart (root)",
+    )
 
 
 def pytest_configure() -> None:
@@ -38,13 +48,14 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests on a fleet share one event loop, because they share its clients and a watch over everything."""
+    seconds = _ON_FLEETS_SECONDS if config.getoption("--installed-by") == "sandbox" else _ON_CHARTS_SECONDS
     for item in items:
         if item.path.parent not in _ON_FLEETS:
             continue
         item.add_marker(pytest.mark.e2e)
-        item.add_marker(pytest.mark.timeout(_ON_FLEETS_SECONDS))
+        item.add_marker(pytest.mark.timeout(seconds))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 

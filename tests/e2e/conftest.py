@@ -2,15 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from agent.sandbox import Sandbox
 from tests.e2e.fleet import Fleet
+from tests.e2e.installed import Installed
 from tests.e2e.rights import LEDGER, refused
+from tests.sandbox.realnode.conftest import why_not
+
+NewSandbox = Callable[..., Sandbox]
 
 AGENT_FLAGS = (
     "--lease-duration=5",
@@ -66,25 +71,49 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
             await fleet.close()
 
 
+@pytest.fixture(scope="session")
+def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NewSandbox:
+    """Makes sandboxes whose agents come as `--installed-by` says: with arguments of `Sandbox`, but for the folder."""
+    if request.config.getoption("--installed-by") == "sandbox":
+
+        def with_processes(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
+            return Sandbox(tmp_path_factory.mktemp("fleet") / "one", clusters, nodes, audit=True, **more)
+
+        return with_processes
+    if reason := why_not():
+        pytest.skip(reason)
+    images = tmp_path_factory.mktemp("images")
+
+    def with_chart(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
+        directory = tmp_path_factory.mktemp("fleet") / "one"
+        return Installed(directory, clusters, nodes, images=images, audit=True, **more)
+
+    return with_chart
+
+
+@pytest.fixture(scope="session")
+def processes_only(request: pytest.FixtureRequest) -> None:
+    """Skip where agents are pods."""
+    if request.config.getoption("--installed-by") == "chart":
+        pytest.skip("needs agents that are processes of the sandbox")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def fleet(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """Source cd, targets us and eu; agents that notice within seconds what takes others minutes."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "one", ("cd", "us", "eu"), agent_flags=AGENT_FLAGS, audit=True)
-    async with fleet_of(sandbox) as fleet:
+    async with fleet_of(new_sandbox(("cd", "us", "eu"), agent_flags=AGENT_FLAGS)) as fleet:
         yield fleet
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def reserving_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def reserving_fleet(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon."""
-    sandbox = Sandbox(
-        tmp_path_factory.mktemp("fleet") / "reserving",
+    sandbox = new_sandbox(
         ("cd", "us", "eu"),
         f"kwok:{RESERVING_NODES}",
         node_cpu=str(RESERVING_CPU),
         agent_flags=(*AGENT_FLAGS, "--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3"),
         candidate_scheduler=True,
-        audit=True,
     )
     async with fleet_of(sandbox) as fleet:
         yield fleet

@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import aiohttp
+
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SOURCES,
@@ -26,9 +28,12 @@ from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SCHEDULER_CANDIDATE,
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 from agent.sandbox import Sandbox, faults, kubeconfig
+from agent.sandbox.manifests import AGENT_NAMESPACE
 from agent.sandbox.objects import apply, connect
+from tests.chart import helm
 from tests.e2e import manifests
 from tests.e2e.census import Census
+from tests.e2e.installed import Installed
 from tests.e2e.report import report
 
 Raw = dict[str, Any]
@@ -39,13 +44,14 @@ _POLL_SECONDS = 0.1
 
 
 class Fleet:
-    """`clients` has one with all rights for each cluster; `source` is the first."""
+    """`clients` has one with all rights for each cluster; `source` is the first; agents are in the namespace `home`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.names = [cluster.name for cluster in sandbox.clusters]
         self.clients = {each.name: connect(each.kubeconfig, name=each.name) for each in sandbox.clusters}
         self.source = self.clients[self.names[0]]
+        self.home = helm.NAMESPACE if isinstance(sandbox, Installed) else AGENT_NAMESPACE
         self.census = Census(self.clients)
         self._leaving: list[tuple[str, str]] = []
 
@@ -233,6 +239,15 @@ class Fleet:
         each = self.sandbox[cluster]
         program = self.sandbox.plan.programs["kubectl"]
         return await faults.kubectl(each.runner.cluster, program, each.directory, *arguments)
+
+    async def metrics(self, cluster: str) -> str:
+        """What a cluster's agent says at /metrics."""
+        if isinstance(self.sandbox, Installed):
+            return await self.sandbox.metrics(cluster)
+        each = self.sandbox[cluster]
+        url = f"http://{each.address}:{each.ports['agent-health']}/metrics"
+        async with aiohttp.ClientSession() as http, http.get(url) as response:
+            return await response.text()
 
 
 async def token_of(client: Client, account: str, namespace: str) -> str:

@@ -116,7 +116,7 @@ async def look(fleet: Fleet, namespace: str, everyone: str) -> Seen:
         cleaned=await cleaned(fleet, namespace),
         candidate=candidate,
         lost=await lost(fleet, namespace),
-        lease=await source.get(LEASES, "admiralty-controller-manager", "kube-system"),
+        lease=await source.get(LEASES, "admiralty-controller-manager", fleet.home),
     )
 
 
@@ -139,7 +139,7 @@ async def play_the_candidate_scheduler(fleet: Fleet, namespace: str) -> Raw:
     allowed = await shared.has(
         fleet, "us", CHAPERONS, namespace, name, lambda found: P + "is-allowed" in annotations(found)
     )
-    nodes = await us.list(NODES, labels=f"{PROVIDER}!=admiralty")
+    nodes = await us.list(NODES, labels="type=kwok")
     await bind(us, pod, nodes[0]["metadata"]["name"])
     await fleet.running(namespace, "patient", 1)
     return allowed

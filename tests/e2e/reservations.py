@@ -110,9 +110,9 @@ async def without(fleet: Fleet, cluster: str, process: str) -> AsyncIterator[Non
 
 
 async def ballast(fleet: Fleet, target: str, namespace: str, cpu: str, *, each: int = 1) -> None:
-    """Take so much CPU on every node of a target, by pods of nobody's, until `relief`."""
+    """Take so much CPU on every fake node of a target, by pods of nobody's, until `relief`."""
     client = fleet.clients[target]
-    for node in await client.list(NODES):
+    for node in await client.list(NODES, labels="type=kwok"):
         name = node["metadata"]["name"]
         for number in range(each):
             pod = manifests.pod(f"ballast-{number}-{name}", elect=None, nodeName=name)
@@ -141,6 +141,7 @@ class Killer:
         self._chosen = chosen
         self._lost = lost
         self._kill = kill
+        self._pid: int | None = None
 
     def __call__(self, method: str, path: str, body: bytes) -> bool:
         """Serves as the choice of a `LossyProxy`."""
@@ -149,9 +150,9 @@ class Killer:
         self.struck.set()
         if self._kill:
             self.armed = False
-            pid = self._fleet.sandbox["cd"].pid("agent")
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
+            self._pid = self._fleet.sandbox["cd"].pid("agent")
+            assert self._pid is not None
+            os.kill(self._pid, signal.SIGKILL)
         if self._lost:
             raise ConnectionResetError("this request is to get lost")
         return True
@@ -160,7 +161,8 @@ class Killer:
         """Wait for the kill and start the agent again."""
         async with asyncio.timeout(60):
             await self.struck.wait()
-        await until(lambda: self._fleet.sandbox["cd"].pid("agent") is None)
+        # The kubelet starts again what has ended in a pod.
+        await until(lambda: self._fleet.sandbox["cd"].pid("agent") != self._pid)
         await self._fleet.sandbox.start("cd", "agent")
 
 

@@ -10,9 +10,11 @@ import msgspec
 
 from agent.api.ownroles import AGENT, HOME, REGISTER, WEBHOOK, Account
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, SOURCE, Grant
+from agent.sandbox.manifests import AGENT_NAMESPACE
+from tests.chart import helm
 
-_USER = "system:serviceaccount:kube-system:flotilla-"
-_HOME = "kube-system"
+_USERS = tuple(f"system:serviceaccount:{home}:flotilla-" for home in (AGENT_NAMESPACE, helm.NAMESPACE))
+"""How accounts of our own begin, in a sandbox and where the chart is installed."""
 _FORBIDDEN = 403
 SOURCES = Account("source", {"": (*SOURCE, *CLUSTER_SUMMARY_VIEWER)})
 """Agents of other clusters, by the service accounts of their Sources."""
@@ -46,7 +48,7 @@ class Asked(msgspec.Struct, rename="camel"):
     def kind_of_request(self) -> tuple[str, ...]:
         """All that may make a difference to a role."""
         what = self.object_ref or _Object()
-        own = self.user.username if self.user.username.startswith(_USER) else ""
+        own = self.user.username if self.is_ours() else ""
         return (own, self.verb, what.api_group, what.resource, what.subresource, what.namespace, what.name)
 
     def needs(self, account: Account, scope: str, grant: Grant) -> bool:
@@ -58,12 +60,19 @@ class Asked(msgspec.Struct, rename="camel"):
             and (self.verb, what.resource, what.subresource) == (grant.verb, grant.kind.plural, grant.sub)
             and what.api_group == grant.kind.group
             and (not grant.names or what.name in grant.names)
-            and (not scope or what.namespace == (_HOME if scope == HOME else scope))
+            and (not scope or what.namespace == (self._home() if scope == HOME else scope))
         )
 
+    def is_ours(self) -> bool:
+        """Whether an agent or a webhook asked in its own cluster."""
+        return self.user.username.startswith(_USERS)
+
     def _is(self, account: Account) -> bool:
-        name = self.user.username
-        return not name.startswith(_USER) if account is SOURCES else name == _USER + account.name
+        own = self.user.username.rpartition(":")[2] == f"flotilla-{account.name}"
+        return not self.is_ours() if account is SOURCES else self.is_ours() and own
+
+    def _home(self) -> str:
+        return self.user.username.split(":")[2]
 
 
 _decoder = msgspec.json.Decoder(Asked)
@@ -84,7 +93,7 @@ def refused(directory: Path) -> list[str]:
     found = {
         f"{one.verb} {one.object_ref}: {one.response_status.message}"
         for one in asked(directory)
-        if one.user.username.startswith(_USER)
+        if one.is_ours()
         and one.response_status is not None
         and one.response_status.code == _FORBIDDEN
         and " cannot " in one.response_status.message

@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import aiohttp
 import pytest
 
 from agent.sandbox import faults
@@ -82,9 +81,6 @@ async def inside_us(fleet: Fleet, pod: Raw, patch: Raw, sub: str = "") -> int:
 
 async def restarts(fleet: Fleet, reason: str) -> float:
     """How many watches the source's agent has started again for a reason."""
-    source = fleet.sandbox["cd"]
-    url = f"http://{source.address}:{source.ports['agent-health']}/metrics"
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        lines = (await response.text()).splitlines()
+    lines = (await fleet.metrics("cd")).splitlines()
     counters = [line for line in lines if line.startswith("flotilla_watch_restarts_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in counters if f'reason="{reason}"' in line)

@@ -2,14 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from agent.api.kinds import NAMESPACES, PODS, TARGETS
 from agent.api.names import virtual_node
-from agent.sandbox import Sandbox
 from tests.e2e import manifests
-from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.conftest import AGENT_FLAGS, NewSandbox, fleet_of
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 
@@ -17,15 +15,9 @@ SHARED = "shared"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def two_sources(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def two_sources(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """Sources a and b, both called `same`, and their target t, in the same namespace."""
-    sandbox = Sandbox(
-        tmp_path_factory.mktemp("fleet") / "two",
-        ("a", "b", "t"),
-        "kwok:2",
-        agent_flags=(*AGENT_FLAGS, "--cluster-name=same"),
-        audit=True,
-    )
+    sandbox = new_sandbox(("a", "b", "t"), "kwok:2", agent_flags=(*AGENT_FLAGS, "--cluster-name=same"))
     async with fleet_of(sandbox) as fleet, fleet.namespace(("t",), source="a", name=SHARED):
         await fleet.clients["b"].patch(
             NAMESPACES, SHARED, {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}

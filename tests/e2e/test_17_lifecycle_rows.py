@@ -19,9 +19,8 @@ import pytest_asyncio
 from agent.api.kinds import CHAPERONS, LEASES, NODES, PODS, TARGETS
 from agent.api.names import ANNOTATION_PARENT_NAME, ANNOTATION_POD_MISSING_SINCE, PREFIX, finalizer, virtual_node
 from agent.kube.errors import NotFound
-from agent.sandbox import Sandbox
 from tests.e2e import manifests
-from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.conftest import AGENT_FLAGS, NewSandbox, fleet_of
 from tests.e2e.fleet import Fleet, Raw, condition, on_virtual_node
 from tests.e2e.losses import delegate_of, empty, lose, run, set_status, source_away, target_away
 from tests.e2e.manifests import DEPLOYMENTS
@@ -32,11 +31,10 @@ AWAY_SECONDS = 60.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def pair(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute."""
     flags = (*AGENT_FLAGS, f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")
-    sandbox = Sandbox(tmp_path_factory.mktemp("fleet") / "rows", ("cd", "us"), "kwok:2", agent_flags=flags, audit=True)
-    async with fleet_of(sandbox) as fleet:
+    async with fleet_of(new_sandbox(("cd", "us"), "kwok:2", agent_flags=flags)) as fleet:
         yield fleet
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.api import names
@@ -301,10 +300,7 @@ async def test_a_gated_pod_is_sent_nowhere_until_its_gates_are_open(fleet: Fleet
 
 async def measured(fleet: Fleet) -> dict[tuple[str, str], float]:
     """What the source's agent tells of scheduling at /metrics: value by name and the labels' values."""
-    cluster = fleet.sandbox[fleet.names[0]]
-    url = f"http://{cluster.address}:{cluster.ports['agent-health']}/metrics"
-    async with aiohttp.ClientSession() as http, http.get(url) as response:
-        text = await response.text()
+    text = await fleet.metrics(fleet.names[0])
     return {
         (sample.name.removeprefix("flotilla_scheduling_"), "/".join(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)

@@ -16,9 +16,9 @@ import pytest_asyncio
 from agent.api.kinds import CLUSTER_ROLES, NODES, PODS
 from agent.api.names import virtual_node
 from agent.api.roles import SOURCE_ROLE, source_cluster_role
-from agent.sandbox import Sandbox, SandboxError, binaries
+from agent.sandbox import SandboxError, binaries
 from agent.sandbox.progress import Silent
-from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.conftest import AGENT_FLAGS, NewSandbox, fleet_of
 from tests.e2e.debugging import (
     IMAGE,
     USED_MIB,
@@ -46,12 +46,11 @@ FILE_BYTES = 100 << 20
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def real(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """Source cd and target us, each with a real node."""
     if reason := why_not():
         pytest.skip(reason)
-    directory = tmp_path_factory.mktemp("kubelet") / "two"
-    async with fleet_of(Sandbox(directory, ("cd", "us"), "real:1", agent_flags=AGENT_FLAGS, audit=True)) as fleet:
+    async with fleet_of(new_sandbox(("cd", "us"), "real:1", agent_flags=AGENT_FLAGS)) as fleet:
         yield fleet
 
 
@@ -375,6 +374,7 @@ async def test_a_target_that_is_away_is_named(kubectl: Kubectl, real: Fleet) -> 
     await real.until("exec works again", back)
 
 
+@pytest.mark.usefixtures("processes_only")
 async def test_another_replica_takes_over_with_an_address_and_a_certificate_of_its_own(
     one: Kubectl, real: Fleet, place: str
 ) -> None:

@@ -16,9 +16,9 @@ from agent.kube.client import Client
 from agent.kube.config import parse
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox import Sandbox, kubeconfig
+from agent.sandbox import kubeconfig
 from tests.e2e import shared
-from tests.e2e.conftest import AGENT_FLAGS, fleet_of
+from tests.e2e.conftest import AGENT_FLAGS, NewSandbox, fleet_of
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, ELECT, REGION
 from tests.e2e.shared import CLUSTERS
@@ -43,13 +43,12 @@ MANY_ANSWERS = 100
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def real(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """Source cd, targets us and eu, each with a real node."""
     if reason := why_not():
         pytest.skip(reason)
-    directory = tmp_path_factory.mktemp("traffic") / "three"
     flags = (*AGENT_FLAGS, "--pod-missing=3")
-    async with fleet_of(Sandbox(directory, CLUSTERS, "real:1", agent_flags=flags, audit=True)) as fleet:
+    async with fleet_of(new_sandbox(CLUSTERS, "real:1", agent_flags=flags)) as fleet:
         yield fleet
 
 

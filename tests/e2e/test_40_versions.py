@@ -21,7 +21,7 @@ SETTINGS = {"volumes": [{"name": "settings", "configMap": {"name": "settings"}}]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def two_versions(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def two_versions(processes_only: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """Clusters `old` and `new`, each with a candidate scheduler of its version."""
     try:
         # A build takes too long for a test.

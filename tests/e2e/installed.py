@@ -1,0 +1,292 @@
+"""A sandbox whose agents, webhooks and candidate schedulers are pods, as the chart installs them.
+
+Each cluster has a real node for these pods beside fake ones for all others. What tests do to processes of a sandbox
+they do here to those of containers: they are killed from outside, stopped by their Deployment, and started by it.
+"""
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.api.kinds import CLUSTER_ROLES, CRDS, DEPLOYMENTS, PODS
+from agent.kube.client import Client
+from agent.kube.errors import KubeError
+from agent.sandbox import Cluster, Sandbox, SandboxError, network, ownimage, process
+from agent.sandbox.objects import connect
+from agent.sandbox.realnode import cgroups
+from tests.chart import helm
+from tests.chart.helm import NAMESPACE
+from tests.waiting import until
+
+Raw = dict[str, Any]
+
+RELEASE = "flotilla"
+IMAGE, SCHEDULER, TAG = "flotilla.local/flotilla", "flotilla.local/kube-scheduler", "e2e"
+REPLICAS = 1
+KILL_SECONDS, START_SECONDS = 20.0, 120.0
+ON_REAL_NODES = {
+    "nodeSelector": {"type": "real"},
+    "tolerations": [{"key": "type", "value": "real", "effect": "NoSchedule"}],
+}
+OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
+"""Settings that are values of their own; all others are `agent.settings`."""
+PROGRAMS: dict[str, tuple[str, Callable[[list[str]], bool]]] = {
+    "agent": ("agent", lambda command: command[1:3] == ["-m", "agent"]),
+    "webhook": ("webhook", lambda command: command[1:3] == ["-m", "webhook"]),
+    "candidate-scheduler": ("agent", lambda command: command[0].endswith("kube-scheduler")),
+}
+"""Processes by their names in a sandbox: the component whose pods have them, and how they are known."""
+
+
+def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> Raw:
+    """Values of the chart that say what an agent's flags say. Pure."""
+    settings: Raw = {}
+    found: Raw = {
+        "clusterName": cluster,
+        "image": {"repository": IMAGE, "tag": TAG},
+        "agent": {"replicas": REPLICAS, "settings": settings, **ON_REAL_NODES},
+        "webhook": {"replicas": REPLICAS, **ON_REAL_NODES},
+    }
+    if candidate_scheduler:
+        found["candidateScheduler"] = {"enabled": True, "image": {"repository": SCHEDULER, "tag": TAG}}
+    for flag in flags:
+        name, _, value = flag.removeprefix("--").partition("=")
+        *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
+        functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
+    return found
+
+
+class InstalledCluster(Cluster):
+    """A cluster whose agent, webhook and candidate scheduler are in containers of its real node."""
+
+    def pids(self, name: str) -> list[int]:
+        """Processes of a component that run, the youngest last."""
+        _, fits = PROGRAMS[name]
+        node = network.namespace_name(self.runner.plan.identity, self.name)
+        found = []
+        for pid in cgroups.members(node):
+            with contextlib.suppress(OSError):
+                if fits(Path(f"/proc/{pid}/cmdline").read_text().split("\0")) and process.is_alive(pid):
+                    found.append((int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid))
+        return [pid for _, pid in sorted(found)]
+
+    def pid(self, name: str) -> int | None:
+        """Process id of one of the cluster's processes, None while it does not run."""
+        if name not in PROGRAMS:
+            return super().pid(name)
+        return next(reversed(self.pids(name)), None)
+
+    def log(self, name: str) -> Path:
+        """Log of one of the cluster's processes: as the kubelet has it, of the youngest container."""
+        if name not in PROGRAMS:
+            return super().log(name)
+        logs = (self.directory / "node" / "log" / "pods").glob(f"{NAMESPACE}_{RELEASE}-*/{name}/*.log")
+        return max(logs, key=lambda path: path.stat().st_mtime, default=Path(os.devnull))
+
+
+class Installed(Sandbox):
+    """A `Sandbox` with the chart in each of its clusters. `images` is a folder that keeps images for others."""
+
+    def __init__(
+        self,
+        directory: Path,
+        clusters: Sequence[str],
+        nodes: str = "kwok:5",
+        *,
+        images: Path,
+        agent_flags: Sequence[str] = (),
+        candidate_scheduler: bool = False,
+        **more: Any,
+    ) -> None:
+        mixed = nodes if nodes.startswith("real") else f"real:1+{nodes}"
+        super().__init__(directory, clusters, mixed, agents=False, **more)
+        self._flags = agent_flags
+        self._bare = not nodes.startswith("real")
+        self._with_scheduler = candidate_scheduler
+        self._images = images
+        self._freezing: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def clusters(self) -> list[InstalledCluster]:
+        """The clusters, in the order in which they were named."""
+        return [InstalledCluster(self.plan, each, self.directory / each.name) for each in self.plan.clusters]
+
+    async def up(self) -> list[str]:
+        """Bring the clusters up, and install the chart in each. Leaves nothing behind when it fails."""
+        started = await super().up()
+        try:
+            for file in await asyncio.to_thread(self._image_files):
+                await self.load(file)
+            await asyncio.gather(*(self._install(cluster) for cluster in self.clusters))
+        except BaseException:
+            await self.down()
+            raise
+        return started
+
+    async def down(self) -> bool:
+        """Take everything down, pods included."""
+        for freezing in self._freezing.values():
+            freezing.cancel()
+        return await super().down()
+
+    async def stop(self, cluster: str, name: str) -> None:
+        """End a process in an orderly way; a candidate scheduler, which is in the agent's pod, is held instead."""
+        if name not in PROGRAMS:
+            await super().stop(cluster, name)
+        elif name == "candidate-scheduler":
+            self._freeze(cluster)
+        else:
+            await self._scale(cluster, name, 0)
+            await until(lambda: not self[cluster].pids(name), START_SECONDS)
+
+    async def kill(self, cluster: str, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a process a signal. One that is killed stays dead until it is started.
+
+        Held first, so that it does nothing between the Deployment's being told and its own end; else the kubelet would
+        start it again.
+        """
+        if name not in PROGRAMS:
+            await super().kill(cluster, name, number)
+            return
+        pids = self[cluster].pids(name)
+        if not pids:
+            raise SandboxError(f"cluster {cluster}: {name} does not run")
+        if number != signal.SIGKILL:
+            os.kill(pids[-1], number)
+            return
+        if name == "candidate-scheduler":
+            _send(pids, signal.SIGKILL)
+            await process.wait_gone(pids, KILL_SECONDS)
+            self._freeze(cluster)
+            return
+        _send(pids, signal.SIGSTOP)
+        try:
+            await self._scale(cluster, name, 0)
+        finally:
+            _send(pids, signal.SIGKILL)
+        await process.wait_gone(pids, KILL_SECONDS)
+
+    async def start(self, cluster: str, name: str) -> None:
+        """Start a process that was stopped or killed, and wait until it is ready.
+
+        What has been killed behind the Deployment's back comes in a new pod: the kubelet would wait ever longer.
+        """
+        if name not in PROGRAMS:
+            await super().start(cluster, name)
+        elif name == "candidate-scheduler":
+            await self._thaw(cluster)
+        else:
+            if self[cluster].pid(name) is None:
+                await self._scale(cluster, name, 0)
+            await self._scale(cluster, name, REPLICAS)
+            async with self._client(cluster) as client:
+                await until(lambda: _is_ready(client, name), START_SECONDS)
+
+    async def metrics(self, cluster: str) -> str:
+        """What the cluster's agent says at /metrics."""
+        async with self._client(cluster) as client:
+            (pod,) = await _pods(client, "agent")
+            return (await _ask(client, pod, "metrics")).decode()
+
+    @contextlib.asynccontextmanager
+    async def _client(self, cluster: str) -> AsyncIterator[Client]:
+        client = connect(self[cluster].kubeconfig, name=cluster)
+        async with client.session:
+            yield client
+
+    async def _scale(self, cluster: str, name: str, replicas: int) -> None:
+        """Tell a Deployment how many pods it has; with none, wait until those it had are being deleted."""
+        component, _ = PROGRAMS[name]
+        async with self._client(cluster) as client:
+            await client.patch(DEPLOYMENTS, f"{RELEASE}-{component}", {"spec": {"replicas": replicas}}, NAMESPACE)
+            if not replicas:
+                await until(functools.partial(_none, client, component), START_SECONDS)
+
+    def _freeze(self, cluster: str) -> None:
+        """Hold the candidate scheduler, and whichever comes after it."""
+        _send(self[cluster].pids("candidate-scheduler"), signal.SIGSTOP)
+        self._freezing[cluster] = asyncio.ensure_future(self._keep_frozen(cluster))
+
+    async def _keep_frozen(self, cluster: str) -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            _send(self[cluster].pids("candidate-scheduler"), signal.SIGSTOP)
+
+    async def _thaw(self, cluster: str) -> None:
+        if freezing := self._freezing.pop(cluster, None):
+            freezing.cancel()
+        await until(lambda: self[cluster].pids("candidate-scheduler"), START_SECONDS)
+        _send(self[cluster].pids("candidate-scheduler"), signal.SIGCONT)
+
+    def _image_files(self) -> list[Path]:
+        """Our own image, and the candidate scheduler's, made once for all."""
+        files = [self._images / "own.tar"]
+        if not files[0].exists():
+            ownimage.build(files[0], f"{IMAGE}:{TAG}")
+        if self._with_scheduler:
+            files.append(self._images / "scheduler.tar")
+            if not files[1].exists():
+                ownimage.build_program(Path(self.plan.programs["kube-scheduler"]), files[1], f"{SCHEDULER}:{TAG}")
+        return files
+
+    async def _install(self, cluster: Cluster) -> None:
+        async with self._client(cluster.name) as client:
+            await _adopt(client)
+        file = cluster.directory / "values.json"
+        # As a sandbox's agents are told where containers really run.
+        own = [] if self._bare else [f"--source-api={cluster.server.removeprefix('https://')}"]
+        found = values(cluster.name, [*own, *self._flags], candidate_scheduler=self._with_scheduler)
+        file.write_text(json.dumps(found))
+        flags = ("-n", NAMESPACE, "--create-namespace", "--wait", "--timeout=4m", "-f", str(file))
+        await asyncio.to_thread(helm.run, "install", RELEASE, str(helm.CHART), *flags, kubeconfig=cluster.kubeconfig)
+
+
+def _send(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+async def _adopt(client: Client) -> None:
+    """Let the release have what of the chart's a sandbox's clusters begin with, as the chart itself advises."""
+    owner = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": NAMESPACE}
+    metadata = {"annotations": owner, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    for kind in (CRDS, CLUSTER_ROLES):
+        for obj in await client.list(kind):
+            name = obj["metadata"]["name"]
+            if kind is CRDS or name.startswith("multicluster-scheduler-"):
+                await client.patch(kind, name, {"metadata": metadata})
+
+
+async def _pods(client: Client, component: str) -> list[Raw]:
+    """Pods of a component that are not being deleted."""
+    pods = await client.list(PODS, NAMESPACE, labels=f"app.kubernetes.io/component={component}")
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
+async def _none(client: Client, component: str) -> bool:
+    return not await _pods(client, component)
+
+
+async def _is_ready(client: Client, name: str) -> bool:
+    """Whether a process says that it is ready; the webhook's Service has to know it, too."""
+    pods = await _pods(client, PROGRAMS[name][0])
+    conditions = [each for pod in pods for each in pod["status"].get("conditions") or ()]
+    if name == "webhook":
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    try:
+        return bool(pods and await _ask(client, pods[0], "readyz"))
+    except KubeError:
+        return False
+
+
+async def _ask(client: Client, pod: Raw, page: str) -> bytes:
+    """A page that a process serves, through the API server."""
+    path = PODS.path(NAMESPACE, f"{pod['metadata']['name']}:8080", "proxy")
+    return await client.session.request("GET", f"{path}/{page}")
