@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+import shutil
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,15 @@ async def fleet_of(sandbox: Sandbox) -> AsyncIterator[Fleet]:
 
 
 @pytest.fixture(scope="session")
-def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NewSandbox:
+def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewSandbox]:
     """Makes sandboxes whose agents come as `--installed-by` says: with arguments of `Sandbox`, but for the folder."""
     if request.config.getoption("--installed-by") == "sandbox":
 
         def with_processes(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
             return Sandbox(tmp_path_factory.mktemp("fleet") / "one", clusters, nodes, audit=True, **more)
 
-        return with_processes
+        yield with_processes
+        return
     if reason := why_not():
         pytest.skip(reason)
     images = tmp_path_factory.mktemp("images")
@@ -88,7 +90,9 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         directory = tmp_path_factory.mktemp("fleet") / "one"
         return Installed(directory, clusters, nodes, images=images, audit=True, **more)
 
-    return with_chart
+    yield with_chart
+    # pytest keeps folders for a while, and these are large.
+    shutil.rmtree(images)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ they do here to those of containers: they are killed from outside, stopped by th
 
 import asyncio
 import contextlib
+import datetime
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.api.kinds import CLUSTER_ROLES, CRDS, DEPLOYMENTS, PODS
+from agent.api.kinds import CLUSTER_ROLES, CRDS, DEPLOYMENTS, LEASES, PODS
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.sandbox import Cluster, Sandbox, SandboxError, network, ownimage, process
@@ -111,6 +112,7 @@ class Installed(Sandbox):
         self._with_scheduler = candidate_scheduler
         self._images = images
         self._freezing: dict[str, asyncio.Task[None]] = {}
+        self._killed: set[str] = set()
 
     @property
     def clusters(self) -> list[InstalledCluster]:
@@ -164,6 +166,7 @@ class Installed(Sandbox):
             _send(pids, signal.SIGKILL)
             await process.wait_gone(pids, KILL_SECONDS)
             self._freeze(cluster)
+            self._killed.add(cluster)
             return
         _send(pids, signal.SIGSTOP)
         try:
@@ -219,10 +222,16 @@ class Installed(Sandbox):
             _send(self[cluster].pids("candidate-scheduler"), signal.SIGSTOP)
 
     async def _thaw(self, cluster: str) -> None:
+        """Let the candidate scheduler go on; another than before has to wait for the lease of the dead one."""
         if freezing := self._freezing.pop(cluster, None):
             freezing.cancel()
         await until(lambda: self[cluster].pids("candidate-scheduler"), START_SECONDS)
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         _send(self[cluster].pids("candidate-scheduler"), signal.SIGCONT)
+        if cluster in self._killed:
+            self._killed.discard(cluster)
+            async with self._client(cluster) as client:
+                await until(lambda: _leads_since(client, now), START_SECONDS)
 
     def _image_files(self) -> list[Path]:
         """Our own image, and the candidate scheduler's, made once for all."""
@@ -284,6 +293,12 @@ async def _is_ready(client: Client, name: str) -> bool:
         return bool(pods and await _ask(client, pods[0], "readyz"))
     except KubeError:
         return False
+
+
+async def _leads_since(client: Client, moment: str) -> bool:
+    """Whether a candidate scheduler has said after this moment that it leads."""
+    lease = await client.get(LEASES, "admiralty-candidate-scheduler", NAMESPACE)
+    return str(lease["spec"].get("renewTime", "")) > moment
 
 
 async def _ask(client: Client, pod: Raw, page: str) -> bytes:
