@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import EVENTS, PODS
+from agent.api.kinds import EVENTS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.feedback.controller import Feedback
@@ -17,6 +17,7 @@ from tests.controllers.rooms import eventually, running
 from tests.e2e.fleet import token_of
 from tests.kube.relay import trusting
 from tests.peers.contract import grant
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -24,6 +25,7 @@ Raw = dict[str, Any]
 
 ALL = (Chaperon, Feedback, ProxyScheduler)
 REASON = "FailedMount"
+SELECTOR = "type=Warning,involvedObject.kind=Pod"
 
 
 async def warn(client: Client, pod: Raw, name: str, **more: Any) -> None:
@@ -91,6 +93,37 @@ async def test_a_warning_is_told_once_with_target_and_node_also_by_the_next_agen
         messages = sorted(event["message"] for event in await one())
         assert messages == ["[me/n] cannot mount first", "[me/n] cannot mount second"]
         assert [event["count"] for event in await one()] == [1, 1]
+
+
+async def test_a_warning_from_before_the_agent_knew_whose_delegate_it_is_about_is_told(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        proxy = await pod_where(client, namespace, "web", phase="Running")
+        await warn(client, await delegate_of(client, namespace), "early")
+        await let(client, namespace, "source", {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]})
+        async with running(cluster, DelegateEvents) as others:
+            connection = await limited(cluster, client, namespace)
+            target = await others.targets.connect((namespace, "me"), connection, "first")
+            await until(lambda: bool(list(target.informer(EVENTS, fields=SELECTOR).store)))
+            assert not target.ready
+            await grant(client, namespace, "source")
+
+            async def one() -> bool:
+                return [event["message"] for event in await told(client, proxy)] == ["[me/n] cannot mount early"]
+
+            await eventually(one)
+
+
+async def let(client: Client, namespace: str, account: str, rule: Raw) -> None:
+    """Make an account that may do this in a namespace, and nothing else."""
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": account}}, namespace)
+    await client.create(ROLES, {"metadata": {"name": "one"}, "rules": [rule]}, namespace)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    binding = {"metadata": {"name": "one"}, "roleRef": reference, "subjects": [subject]}
+    await client.create(ROLE_BINDINGS, binding, namespace)
 
 
 async def test_a_target_that_keeps_its_events_to_itself_disturbs_nothing(

@@ -40,6 +40,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         self._told: dict[str, None] = {}
         self.watch(self._proxies, lambda pod: ())
         deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: tuple[Key, Key]) -> float | None:
@@ -79,6 +80,12 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         informer = target.informer(EVENTS, fields=_SELECTOR)
         stop = self.watch(informer, lambda event: ((target.key, event.key),), required=False)
         self._informers[target.key] = (informer, stop)
+
+    def _target_changed(self, target: Target) -> None:
+        """Events may have been there before the chaperons that say whose they are."""
+        if target.ready and target.key in self._informers:
+            for event in self._informers[target.key][0].store:
+                self.queue.add((target.key, event.key))
 
     def _detached(self, target: Target) -> None:
         informer = self._informers.pop(target.key, None)
