@@ -28,6 +28,7 @@ class KnownAnnotations(msgspec.Struct, gc=False):
     group_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + names.POD_GROUP)
     parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
+    pod_missing_since: str = msgspec.field(default="", name=names.ANNOTATION_POD_MISSING_SINCE)
 
 
 class Metadata(msgspec.Struct, rename="camel"):

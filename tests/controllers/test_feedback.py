@@ -76,6 +76,48 @@ async def test_a_delegate_lost_in_the_target_ends_chaperon_and_proxy_pod(
         assert await chaperons(client, namespace) == []
 
 
+async def test_a_candidate_that_waits_for_a_node_and_is_deleted_in_the_target_is_made_again(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    """Also one of a Job, which its target would never make again."""
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        waits = elected("web", namespace, restartPolicy="Never", nodeSelector={"flotilla.test/no": "node"})
+        await create(client, waits, [*targets.values()])
+
+        async def pending() -> str:
+            for each in await chaperons(client, namespace):
+                if each.get("status", {}).get("conditions"):
+                    pod = await client.get(PODS, each["metadata"]["name"], namespace)
+                    return str(pod["metadata"]["uid"])
+            return ""
+
+        first = await eventually(pending)
+        (chaperon,) = await chaperons(client, namespace)
+        await client.delete(PODS, chaperon["metadata"]["name"], namespace, grace=0)
+
+        async def another() -> bool:
+            return await pending() not in ("", first)
+
+        await eventually(another)
+
+
+async def test_a_deleted_pod_that_somebody_else_holds_has_failed_when_its_delegate_is_gone(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    """A Job with a failure policy holds its pods until they have."""
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        pod = elected("web", namespace)
+        pod["metadata"]["finalizers"] = ["flotilla.test/hold"]
+        await create(client, pod, [*targets.values()])
+        await pod_where(client, namespace, "web", phase="Running")
+        await client.delete(PODS, "web", namespace)
+        proxy = await pod_where(client, namespace, "web", phase="Failed")
+        assert proxy["metadata"]["finalizers"] == ["flotilla.test/hold"]
+        assert await chaperons(client, namespace) == []
+        await client.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+
+
 async def test_an_orphan_of_ours_goes_and_that_of_a_cluster_of_the_same_name_stays(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

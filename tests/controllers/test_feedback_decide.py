@@ -243,6 +243,11 @@ class TestAProxyPodWithoutNode:
         stray = delegate(US)
         assert outcome(proxy(node=""), delegate(), stray) == [DeleteChaperon(stray)]
 
+    @pytest.mark.parametrize("home", [EU, ""], ids=["claimed", "in mode reserve"])
+    def test_whose_candidate_lost_its_pod_in_the_target_has_it_deleted_to_get_another(self, home: str) -> None:
+        lost = delegate(annotations={names.ANNOTATION_POD_MISSING_SINCE: "2026-01-01T00:00:00Z"})
+        assert outcome(proxy(node=""), lost, home=home) == [DeleteChaperon(lost)]
+
     def test_is_not_deleted_for_having_no_chaperon_yet(self) -> None:
         assert outcome(proxy(node="")) == []
 

@@ -109,6 +109,7 @@ class Feedback(Controller[Key]):
         reserving = not proxy.known.claim or proxy.known.claim_uid
         return not all(
             (reserving or placed.target.finalizer == home)
+            and not placed.chaperon.known.pod_missing_since
             and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
             for placed in self._deps.chaperons.of(proxy.key)
         )

@@ -33,6 +33,11 @@ class Delegate:
         """Whether it is being deleted already."""
         return "deletionTimestamp" in self.chaperon["metadata"]
 
+    @property
+    def lost(self) -> bool:
+        """Whether the target says that its pod is missing."""
+        return names.ANNOTATION_POD_MISSING_SINCE in (self.chaperon["metadata"].get("annotations") or {})
+
 
 @dataclass(frozen=True)
 class View:
@@ -88,6 +93,11 @@ def decide(view: View) -> list[Action]:
     actions = _delete(view, others)
     if proxy["metadata"].get("deletionTimestamp"):
         return actions + _delete(view, mine, certain=True) + _release(view, proxy, mine)
+    if not proxy["spec"].get("nodeName"):
+        lost = tuple(delegate for delegate in mine if delegate.lost)
+        # The scheduler, which goes on waiting for it, makes another.
+        actions += _delete(view, lost, certain=True)
+        mine = tuple(delegate for delegate in mine if delegate not in lost)
     if not view.home:
         return actions
     actions += _delete(view, _strays(view, mine), certain=True)
@@ -174,7 +184,7 @@ def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Act
         return [DeleteProxy()]
     if here.deleting:
         return []
-    if names.ANNOTATION_POD_MISSING_SINCE in (here.chaperon["metadata"].get("annotations") or {}):
+    if here.lost:
         return [DeleteChaperon(here)]
     patch = home_patch(proxy, here, _unsure(view, proxy))
     return [PatchProxy(patch, status=True)] if patch else []
