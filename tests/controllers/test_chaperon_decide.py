@@ -116,6 +116,36 @@ def test_a_pod_that_is_back_ends_the_note_of_its_loss() -> None:
     ]
 
 
+ENDING = names.ANNOTATION_POD_ENDING
+
+
+def ends(requested: float, grace: int) -> dict[str, Any]:
+    """A pod whose deletion somebody asked for so many seconds ago, with a grace period."""
+    found = pod(RUNNING)
+    due = stamp(NOW + timedelta(seconds=grace - requested))
+    found["metadata"] |= {"deletionTimestamp": due, "deletionGracePeriodSeconds": grace}
+    return found
+
+
+def test_a_pod_that_somebody_deletes_is_told_of_a_moment_later_and_once() -> None:
+    told = PatchChaperon({"metadata": {"annotations": {ENDING: stamp(NOW)}}})
+    assert outcome(chaperon(RUNNING), ends(0, 30)) == [LookAgain(1.0)]
+    assert outcome(chaperon(RUNNING), ends(1, 30)) == [told]
+    assert outcome(chaperon(RUNNING, {ENDING: stamp(NOW)}), ends(1, 30)) == []
+
+
+def test_a_pod_that_may_end_well_is_told_of_only_when_its_end_is_overdue() -> None:
+    told = PatchChaperon({"metadata": {"annotations": {ENDING: stamp(NOW)}}})
+    once = chaperon(RUNNING, restartPolicy="Never")
+    assert outcome(once, ends(29, 30)) == [LookAgain(61.0)]
+    assert outcome(once, ends(90, 30)) == [told]
+
+
+def test_a_pod_that_is_made_again_is_not_ending() -> None:
+    gone = PatchChaperon({"metadata": {"annotations": {ENDING: None}}})
+    assert outcome(chaperon(RUNNING, {ENDING: stamp(NOW)}), pod(RUNNING)) == [gone]
+
+
 def test_a_container_to_debug_it_with_is_put_into_the_pod_unless_it_ran_in_one_before() -> None:
     entry = {"name": "debugger", "image": "busybox"}
     meant = {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode({"ephemeralContainers": [entry]}).decode()}

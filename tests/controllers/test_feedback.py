@@ -101,6 +101,27 @@ async def test_a_candidate_that_waits_for_a_node_and_is_deleted_in_the_target_is
         await eventually(another)
 
 
+async def test_a_delegate_that_takes_long_to_end_does_not_keep_its_proxy_pod_from_being_replaced(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    """On a lost node it takes for ever."""
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        await create(client, elected("web", namespace), [*targets.values()])
+        await pod_where(client, namespace, "web", phase="Running")
+        (chaperon,) = await chaperons(client, namespace)
+        name = chaperon["metadata"]["name"]
+        await client.patch(PODS, name, {"metadata": {"finalizers": ["flotilla.test/lost-node"]}}, namespace)
+        await client.delete(PODS, name, namespace)
+
+        async def terminating() -> bool:
+            return "deletionTimestamp" in (await client.get(PODS, "web", namespace))["metadata"]
+
+        await eventually(terminating)
+        await client.get(PODS, name, namespace)
+        await client.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+
+
 async def test_a_deleted_pod_that_somebody_else_holds_has_failed_when_its_delegate_is_gone(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

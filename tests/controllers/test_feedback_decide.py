@@ -222,6 +222,11 @@ class TestABoundProxyPod:
         lost = delegate(annotations={names.ANNOTATION_POD_MISSING_SINCE: "2026-01-01T00:00:00Z"})
         assert outcome(proxy(status=RUNNING), lost) == [DeleteChaperon(lost)]
 
+    def test_whose_delegate_somebody_deletes_is_deleted_too_and_waits_for_it(self) -> None:
+        ends = delegate(annotations={names.ANNOTATION_POD_ENDING: "2026-01-01T00:00:00Z"})
+        assert outcome(proxy(status=RUNNING), ends) == [DeleteProxy(sure=True)]
+        assert finalizers_after(outcome(proxy(status=RUNNING, **DELETED), ends)) is None
+
     def test_loses_candidates_in_other_targets(self) -> None:
         stray = delegate(US)
         assert outcome(proxy(status=RUNNING), delegate(), stray) == [DeleteChaperon(stray)]

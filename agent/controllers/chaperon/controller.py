@@ -1,7 +1,8 @@
 """Chaperon: make the delegate pod that a PodChaperon describes, and tell on the PodChaperon how it fares.
 
 Watches  PodChaperons and delegate pods of this cluster.
-Writes   delegate pods (creation only); the chaperon's status, its non-wire annotations and pod-missing-since.
+Writes   delegate pods (creation only); the chaperon's status, its non-wire annotations, and those that say that its pod
+         is missing or ending.
 A chaperon needs nobody else: its source may be away.
 """
 
@@ -72,10 +73,8 @@ class Chaperon(Controller[Key]):
             case [room.PutStatus(status)]:
                 written = await self._tell(view, status)
             case _:
-                again: float | None = None
-                for action in actions:
-                    again = await self._apply(view, action)
-                return again
+                pauses = [await self._apply(view, action) for action in actions]
+                return min((pause for pause in pauses if pause is not None), default=None)
         if written and versions is not None:
             self._agreed[key] = (written, versions[1])
         return None

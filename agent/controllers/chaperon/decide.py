@@ -83,7 +83,30 @@ def _delegate(view: View, now: datetime) -> list[Action]:
     if not any(o.get("controller") and o["uid"] == uid for o in view.pod["metadata"].get("ownerReferences") or ()):
         name = view.pod["metadata"]["name"]
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
-    return _with_pod(view.chaperon, view.pod)
+    return [*_with_pod(view.chaperon, view.pod), *_ending(view, view.pod, now)]
+
+
+_TELL_SECONDS = 1.0
+"""A pod that is deleted because its chaperon is may be seen going first."""
+
+
+def _ending(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
+    """Tell the source of a pod that somebody here deletes: as for any pod that terminates, another may start meanwhile.
+
+    One that is never restarted may yet end well, and is told of only when its end is overdue, as on a lost node.
+    """
+    told = names.ANNOTATION_POD_ENDING in (view.chaperon["metadata"].get("annotations") or {})
+    deleted = pod["metadata"].get("deletionTimestamp")
+    if not deleted:
+        return [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: None}))] if told else []
+    if told:
+        return []
+    if view.chaperon["spec"].get("restartPolicy", "Always") == "Always":
+        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        left = (_moment(deleted, now) - timedelta(seconds=grace) - now).total_seconds() + _TELL_SECONDS
+    else:
+        left = (_moment(deleted, now) - now).total_seconds() + view.missing_limit
+    return [LookAgain(left)] if left > 0 else [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: stamp(now)}))]
 
 
 def _without_pod(view: View, now: datetime) -> list[Action]:

@@ -151,9 +151,9 @@ class Feedback(Controller[Key]):
                 return await self._patch(key, patch, status)
             case room.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
-            case room.DeleteProxy() if view.proxy is not None:
-                if await self._really_gone(targets[view.home], view.proxy):
-                    log.info("the delegate is gone, deleting its proxy pod")
+            case room.DeleteProxy(sure) if view.proxy is not None:
+                if sure or await self._really_gone(targets[view.home], view.proxy):
+                    log.info("the delegate is gone, or is being deleted there: deleting its proxy pod")
                     await self._delete_proxy(key, view.proxy)
             case _:
                 pass

@@ -36,7 +36,15 @@ class Delegate:
     @property
     def lost(self) -> bool:
         """Whether the target says that its pod is missing."""
-        return names.ANNOTATION_POD_MISSING_SINCE in (self.chaperon["metadata"].get("annotations") or {})
+        return self._says(names.ANNOTATION_POD_MISSING_SINCE)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the target says that somebody there deletes its pod."""
+        return self._says(names.ANNOTATION_POD_ENDING)
+
+    def _says(self, annotation: str) -> bool:
+        return annotation in (self.chaperon["metadata"].get("annotations") or {})
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,9 @@ class DeleteChaperon:
 @dataclass(frozen=True)
 class DeleteProxy:
     """The delegate is lost: its controller makes a new pod."""
+
+    sure: bool = False
+    """The target says so itself, and has not to be asked."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +195,9 @@ def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Act
         return [DeleteProxy()]
     if here.deleting:
         return []
+    if here.ending:
+        # It waits for its delegate, and its controller does not.
+        return [DeleteProxy(sure=True)]
     if here.lost:
         return [DeleteChaperon(here)]
     patch = home_patch(proxy, here, _unsure(view, proxy))
