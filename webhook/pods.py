@@ -8,7 +8,7 @@ from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_elected, proxy_pod
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
 
-_NO = ("false", "no", "off", "0", "never")
+_NO = frozenset(("false", "no", "off", "0", "never"))
 
 
 class Known(Protocol):
@@ -62,9 +62,10 @@ def _warnings(namespace: str, pod: Mapping[str, Any], known: Known, finalizers: 
 
 def _meant_not_to_be(annotations: Mapping[str, str]) -> list[str]:
     """Only one way of writing it opts out: to Admiralty's annotation any value is as good as another."""
-    return [
-        f"annotation {prefix}{names.ELECT}={annotations[prefix + names.ELECT]} elects the pod all the same: "
-        f'to keep it in this cluster, write {names.SHORT_PREFIX}{names.ELECT}: "false" and no other annotation of it'
-        for prefix in (names.PREFIX, names.SHORT_PREFIX)
-        if annotations.get(prefix + names.ELECT, "").lower() in _NO
-    ]
+    long, short = names.PREFIX + names.ELECT, names.SHORT_PREFIX + names.ELECT
+    if not {annotations.get(key, "").lower() for key in (long, short)} & _NO:
+        return []
+    if long in annotations:
+        remedy = f'to keep it in this cluster, write {short}: "false" instead'
+        return [f"annotation {long} elects the pod whatever its value: {remedy}"]
+    return [f'annotation {short}: "{annotations[short]}" elects the pod: only "false" keeps it in this cluster']

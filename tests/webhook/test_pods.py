@@ -119,20 +119,20 @@ def test_what_targets_do_not_have_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    "annotations",
+    ("annotations", "said"),
     [
-        {"multicluster.admiralty.io/elect": "false"},
-        {"multicluster/elect": "No"},
-        {"multicluster.admiralty.io/elect": "", "multicluster/elect": "false"},
+        ({"multicluster.admiralty.io/elect": "false"}, 'write multicluster/elect: "false" instead'),
+        ({"multicluster.admiralty.io/elect": "", "multicluster/elect": "false"}, "whatever its value"),
+        ({"multicluster/elect": "No"}, 'only "false" keeps it'),
     ],
 )
-def test_a_pod_that_seems_to_opt_out_is_elected_with_a_warning(annotations: dict[str, str]) -> None:
+def test_a_pod_that_seems_to_opt_out_is_elected_with_a_warning(annotations: dict[str, str], said: str) -> None:
     sent = pod(elected=False)
     sent["metadata"]["annotations"] = annotations
     given = ask(sent)
     (warning,) = given.review["response"]["warnings"]
     assert given.outcome is Outcome.MUTATED
-    assert 'write multicluster/elect: "false"' in warning
+    assert said in warning
 
 
 def test_who_has_created_a_pod_is_noted_whatever_the_pod_says() -> None:
