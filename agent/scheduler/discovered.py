@@ -1,6 +1,7 @@
 """A watch of a kind that an API server may not serve, or not let us read: whether it does is found out now and then."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from agent.api.kinds import Kind
@@ -8,6 +9,8 @@ from agent.clusters.cluster import Cluster
 from agent.kube.errors import KubeError, StatusError
 from agent.kube.informer import Informer, Subscriber
 from agent.kube.store import Store
+
+log = logging.getLogger(__name__)
 
 _NO_ANSWER_SECONDS = 5.0
 
@@ -31,6 +34,7 @@ class Discovered:
         self._changed = changed
         self._lost = lost
         self._informer: Informer | None = None
+        self._refusal = ""
         self._again = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._cancel = cluster.supervisor.spawn(f"discover {kind}", self._run)
@@ -60,11 +64,12 @@ class Discovered:
             if self._informer is None:
                 try:
                     await self._read()
-                except StatusError:
-                    pass
+                except StatusError as error:
+                    self._refused(str(error))
                 except KubeError:
                     pause = min(pause, _NO_ANSWER_SECONDS)
                 else:
+                    self._refusal = ""
                     self._informer = self._cluster.informer(self._kind, self._namespace)
                     self._unsubscribe = self._informer.subscribe(self._changed)
             try:
@@ -77,6 +82,12 @@ class Discovered:
     async def _read(self) -> None:
         path = self._kind.path(self._namespace)
         await self._cluster.client.session.request("GET", path, params={"limit": "1"}, resource=self._kind.plural)
+
+    def _refused(self, reason: str) -> None:
+        """Once as long as the reason stays the same."""
+        if reason != self._refusal:
+            self._refusal = reason
+            log.info("%s are not watched in cluster %s: %s", self._kind, self._cluster.name, reason)
 
     def _drop(self) -> None:
         if self._informer is not None:

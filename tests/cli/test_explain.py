@@ -171,8 +171,14 @@ async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Clien
         assert text.splitlines()[0] == f"Pod {namespace}/huge"
         assert "TARGET  MAY TAKE IT" in text
         assert "\x1b" not in text
-        code, text, _ = await command.run("gated", "-o", "yaml", "--agent-flag=--placement-strategy=most")
-        assert yaml.safe_load(text)["phase"] == "Pending"
+        flags = ("--placement-strategy=most", "--extra-score=1:nothing.v1.example.com:a:b")
+        code, text, _ = await command.run("gated", "-o", "yaml", *(f"--agent-flag={flag}" for flag in flags))
+        found = yaml.safe_load(text)
+        assert found["phase"] == "Pending"
+        assert (
+            "no target has the score a:b: see that there are nothing.example.com that have not expired"
+            in found["notes"]
+        )
 
         account = await command.read("keeper")
         assert {line["target"]: line["reason"] for line in account["targets"]} == {"far": "", "me": "VolumeElsewhere"}

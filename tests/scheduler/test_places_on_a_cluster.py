@@ -1,5 +1,6 @@
 """Targets as the scheduler sees them, on a real API server: quotas, limits, weights, and the scores of others."""
 
+import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -158,11 +159,13 @@ async def _served(client: Client, namespace: str) -> bool:
 
 
 async def test_a_kind_of_scores_that_nobody_serves_is_no_matter(
-    cluster: Cluster, client: Client, namespace: str
+    cluster: Cluster, client: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(cluster, extra_score=("1:nothing.v1.example.com:a:b",)) as deps:
+    caplog.set_level(logging.INFO)
+    async with running(cluster, extra_score=("1:nothing.v1.example.com:a:b",), discovery_interval=0.1) as deps:
         async with connected(deps, client, namespace, eu=None):
             assert Watched(deps, namespace).place.extra == {}
+            await until(lambda: any(text.startswith("nothing.example.com are not") for text in caplog.messages))
         assert all(informer.kind.plural != "nothing" for informer in deps.local.informers)
     assert await client.get(NAMESPACES, namespace)
 

@@ -39,6 +39,11 @@ def test_what_the_claim_says_counts_more_than_a_filters_verdict() -> None:
     assert told == "0/1 targets are available: us: the pod is claimed by this target: no answer"
 
 
+def test_what_the_claim_says_now_counts_more_than_the_memory_of_an_attempt() -> None:
+    told = explain(ranked(demand(), EU), {EU.node_name: "was full"}, {EU.node_name: "is full"})
+    assert told == "0/1 targets are available: eu: is full"
+
+
 def test_a_target_and_a_cluster_target_of_the_same_name_are_both_told() -> None:
     one = place("eu", ready=False, state="first")
     other = place("eu", node_name="admiralty-eu", namespace="", ready=False, state="second")

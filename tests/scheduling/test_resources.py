@@ -22,6 +22,14 @@ def test_limits_are_counted_as_requests_are() -> None:
     assert limits(spec) == amounts({"cpu": "10"})
 
 
+def test_limits_of_the_pod_as_a_whole_count_instead_of_its_containers() -> None:
+    spec = {
+        "resources": {"limits": {"cpu": "3"}},
+        "containers": [container(resources={"limits": {"cpu": "1", "memory": "1Gi"}})],
+    }
+    assert limits(spec) == amounts({"cpu": "3", "memory": "1Gi"})
+
+
 def test_images_are_those_of_all_containers() -> None:
     assert images({"containers": [container(image="a"), container()], "initContainers": [container(image="b")]}) == {
         "a",

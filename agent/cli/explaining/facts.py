@@ -99,6 +99,11 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
     )
     scores = [ExtraScore.parse(text) for text in settings.extra_score]
     places = await asyncio.gather(*(scored(source, seen.place, scores, now) for seen in found))
+    notes += [
+        f"no target has the score {score.name}: see that there are {kind_of(score)} that have not expired"
+        for score in scores
+        if places and not any(score.name in place.extra for place in places)
+    ]
     found = [replace(seen, place=place) for seen, place in zip(found, places, strict=True)]
     notes += [f"target {seen.place.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
     proxies = await read_proxies(source, pod.namespace, notes)
