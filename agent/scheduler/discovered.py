@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from agent.api.kinds import Kind
 from agent.clusters.cluster import Cluster
-from agent.kube.errors import KubeError, StatusError
+from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer, Subscriber
 from agent.kube.store import Store
 
 log = logging.getLogger(__name__)
 
 _NO_ANSWER_SECONDS = 5.0
+
+_REFUSALS = (Forbidden, NotFound)
+"""Answers that stay the same for a while; others, as of a server that has too much to do, say nothing of the kind."""
 
 
 class Discovered:
@@ -57,14 +60,14 @@ class Discovered:
 
     async def _run(self) -> None:
         while True:
-            if self._informer is not None and isinstance(self._informer.error, StatusError):
+            if self._informer is not None and isinstance(self._informer.error, _REFUSALS):
                 self._drop()
                 self._lost()
             pause = self._interval
             if self._informer is None:
                 try:
                     await self._read()
-                except StatusError as error:
+                except _REFUSALS as error:
                     self._refused(str(error))
                 except KubeError:
                     pause = min(pause, _NO_ANSWER_SECONDS)
