@@ -21,6 +21,8 @@ from agent.scheduler.sighting import NEGATIVE
 
 _TOLD = 3
 """Targets whose words are passed on."""
+_TOLD_AFTER_SECONDS = 5.0
+"""How long a group collects reservations before its pods tell that it does: most are done by then."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,13 @@ def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, co
         told = f"{got} and tries again in a moment{_lacking(core, now)}"
         released = Memory(queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told)
         return _verdict(group, _closed(told), released, wait)
-    message = f"group {group.name} waits: no target has a node for {lacking.name}" if lacking else ""
+    message = ""
+    if lacking is not None:
+        message = f"group {group.name} waits: no target has a node for {lacking.name}"
+    elif now >= since + _TOLD_AFTER_SECONDS:
+        message = f"group {group.name} collects reservations for its {group.size} pods"
+    else:
+        left = min(left, since + _TOLD_AFTER_SECONDS - now)
     gate = Gate(claim=False, allow=False, message=message)
     verdict = _of_core(group, core, gate, memory, left)
     return replace(verdict, gates=verdict.gates | {uid: replace(gate, only=node) for uid, node in pins.items()})

@@ -58,7 +58,13 @@ def test_a_complete_group_collects_reservations() -> None:
     gate = only_gate(verdict)
     assert (gate.enter, gate.claim, gate.allow) == (True, False, False)
     assert verdict.memory.since == 5.0
-    assert verdict.seconds == 30.0
+    assert (gate.message, verdict.seconds) == ("", 5.0)
+
+
+def test_a_group_that_collects_for_long_says_so_in_place_of_what_it_said_before() -> None:
+    verdict = judge(group(member(1), member(2), since=0.0), now=5.0)
+    assert only_gate(verdict).message == "group train collects reservations for its 2 pods"
+    assert verdict.seconds == 25.0
 
 
 def test_when_every_member_has_a_reservation_all_are_claimed_and_none_is_allowed() -> None:
