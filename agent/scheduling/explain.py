@@ -9,6 +9,8 @@ from agent.scheduling.verdict import Verdict
 
 NO_TARGETS = "0/0 targets are available: create a Target in this namespace, or a ClusterTarget"
 
+CLAIMED = "not as long as another target may run the pod"
+
 _TOGETHER = 3
 """Targets for which the same reason is told one by one."""
 _REASON_LIMIT = 240
@@ -20,12 +22,15 @@ def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]
     """One line that says why the pod waits: `0/3 targets are available: eu: ..., us: ...`.
 
     By virtual node: `tried` is why targets that pass the filters could not take it; `claim` is what the one target that
-    it is claimed by has to say, which counts more than a filter's verdict. The same reason of many targets is told
-    once, and of a long list the end is left out.
+    it is claimed by has to say, which counts more than a filter's verdict, and keeps the pod from the others. The same
+    reason of many targets is told once, and of a long list the end is left out.
     """
     known = {**tried, **claim}
     reasons = [(place.title, claim.get(place.node_name, verdict.message)) for place, verdict in ranking.refused]
-    reasons += [(place.title, known[place.node_name]) for place in ranking.order if place.node_name in known]
+    for place in ranking.order:
+        reason = known.get(place.node_name, CLAIMED if claim else "")
+        if reason:
+            reasons.append((place.title, reason))
     count = len(ranking.refused) + len(ranking.order)
     if not count:
         return NO_TARGETS

@@ -44,6 +44,14 @@ def test_what_the_claim_says_now_counts_more_than_the_memory_of_an_attempt() -> 
     assert told == "0/1 targets are available: eu: is full"
 
 
+def test_targets_that_would_do_are_told_to_wait_for_the_one_that_has_the_claim() -> None:
+    away = place("us", ready=False, state="no answer")
+    told = explain(ranked(demand(), EU, away), {}, {away.node_name: "claimed: no answer"})
+    assert told == (
+        "0/2 targets are available: eu: not as long as another target may run the pod, us: claimed: no answer"
+    )
+
+
 def test_a_target_and_a_cluster_target_of_the_same_name_are_both_told() -> None:
     one = place("eu", ready=False, state="first")
     other = place("eu", node_name="admiralty-eu", namespace="", ready=False, state="second")
