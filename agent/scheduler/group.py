@@ -68,7 +68,8 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
     core = _core(group)
     if len(core) < group.size:
         gated = f", and {group.gated} with scheduling gates" if group.gated else ""
-        message = f"group {group.name} waits for its members: there are {len(core)} of {group.size} pods{gated}"
+        there = f"there are {len(core)} of {group.size} pods in this namespace"
+        message = f"group {group.name} waits for its members: {there}{gated}"
         return _verdict(group, _closed(message), _rest(group.memory))
     if _committed(core):
         return _verdict(group, Gate(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))

@@ -50,7 +50,7 @@ def test_members_wait_for_each_other() -> None:
 
 def test_members_that_are_gated_are_told() -> None:
     message = only_gate(judge(replace(group(member(1)), gated=1))).message
-    assert message.endswith("there are 1 of 2 pods, and 1 with scheduling gates")
+    assert message.endswith("there are 1 of 2 pods in this namespace, and 1 with scheduling gates")
 
 
 def test_a_complete_group_collects_reservations() -> None:
