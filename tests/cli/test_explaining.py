@@ -201,6 +201,14 @@ def test_a_member_of_a_group_waits_for_the_others() -> None:
     assert found.waits_for == "its group: train: 2 of 4 pods are there"
 
 
+def test_a_member_with_scheduling_gates_is_not_there_yet() -> None:
+    group = {"group": "train", "group_size": "2"}
+    raw = proxy(name="other", **group).decode()
+    raw["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    found = explained(proxy(**group), seen("eu"), others=(Object(PODS, msgspec.json.encode(raw)),))
+    assert found.group == "train: 1 of 2 pods are there, and 1 with scheduling gates"
+
+
 def test_a_claim_whose_target_was_not_asked_is_no_reason_to_guess() -> None:
     pod = proxy(finalizers=(names.PREFIX + "default-eu",), claim=EU)
     found = explained(pod, Seen(place("eu"), unread="secrets are forbidden"))

@@ -142,9 +142,12 @@ def _group(facts: Facts) -> str:
     if key is None:
         return ""
     members = [pod for pod in facts.proxies if group_of(pod) == key and not pod.deleting]
-    live = sum(pod.phase not in ("Succeeded", "Failed") for pod in members)
+    live = sum(pod.phase not in ("Succeeded", "Failed") and not pod.gated for pod in members)
+    gated = sum(pod.gated for pod in members)
     size = names.annotation(facts.pod.annotations, names.POD_GROUP_SIZE) or "?"
-    return f"{group_name(key)}: {live} of {size} pods are there"
+    return f"{group_name(key)}: {live} of {size} pods are there" + (
+        f", and {gated} with scheduling gates" if gated else ""
+    )
 
 
 def _bound(facts: Facts, titles: Mapping[str, str]) -> Bound:
