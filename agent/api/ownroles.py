@@ -222,6 +222,7 @@ UNINSTALL = Account(
             *_grants(NODES, "list delete", CLEAN),
             *_grants(NAMESPACES, "list patch", CLEAN),
             *_grants(SERVICES, "get list patch delete", CLEAN),
+            *_grants(SERVICES, "patch", CLEAN, sub="status"),
             *_grants(INGRESSES, "list patch delete", CLEAN),
             *_grants(CONFIGMAPS, "list delete", CLEAN),
             *_grants(SERVICE_ACCOUNTS, "list delete", CLEAN),

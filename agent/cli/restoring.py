@@ -7,6 +7,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.clusters.managers import kept_managers
+from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
@@ -26,8 +27,10 @@ async def restore_services(client: Client, say: Callable[[str], None]) -> None:
     """
     _, items = await client.list_raw(SERVICES)
     for item in items:
+        service = Object(SERVICES, bytes(item))
         with contextlib.suppress(NotFound):
-            await _restore(client, Object(SERVICES, bytes(item)), say)
+            await _restore(client, service, say)
+            await _unsay(client, service)
 
 
 async def _restore(client: Client, service: Object, say: Callable[[str], None]) -> None:
@@ -49,6 +52,17 @@ async def _restore(client: Client, service: Object, say: Callable[[str], None]) 
         if service.applied and "spec" in patch:
             await kept_managers(client, service, raw)
         return
+
+
+async def _unsay(client: Client, service: Object) -> None:
+    """Take away the condition that tells of copies."""
+    if CONDITION.encode() not in service.raw:
+        return
+    old = (service.decode().get("status") or {}).get("conditions") or []
+    rest = [each for each in old if each["type"] != CONDITION]
+    if rest != old:
+        body = {"status": {"conditions": rest}}
+        await client.patch_raw(SERVICES, service.name, body, service.namespace, sub="status")
 
 
 def _undone(service: Object) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from agent.api.kinds import (
 )
 from agent.api.ownroles import CONFIGURATION, UNINSTALL
 from agent.cli.uninstall import Policy, Refused, Uninstaller
+from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.service import rerouted
@@ -162,6 +163,10 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     assert written["spec"]["selector"] == {names.PREFIX + "app": "web"}
     shared = {"annotations": {names.ANNOTATION_CILIUM: "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
     await admin.create(SERVICES, {**plain, "metadata": {"name": "shared", **shared}}, namespace)
+    now = "2026-01-01T00:00:00Z"
+    told = {"type": CONDITION, "status": "False", "reason": "Blocked", "message": "m", "lastTransitionTime": now}
+    other = {**told, "type": "example.test/other"}
+    await admin.patch(SERVICES, "shared", {"status": {"conditions": [told, other]}}, namespace, sub="status")
     copy = {"annotations": {names.ANNOTATION_IS_DELEGATE: "", names.ANNOTATION_GLOBAL: "true"}}
     await admin.create(SERVICES, {**plain, "metadata": {"name": "copy", **copy}}, namespace)
     broken = {"annotations": {names.ANNOTATION_ORIGINAL_SELECTOR: "nonsense"}}
@@ -186,7 +191,9 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     assert web["spec"]["selector"] == {"app": "web"}
     assert not any(names.is_ours(key) or "cilium" in key for key in web["metadata"].get("annotations") or {})
     assert "labels" not in web["metadata"]
-    metadata = (await admin.get(SERVICES, "shared", namespace))["metadata"]
+    found = await admin.get(SERVICES, "shared", namespace)
+    assert [each["type"] for each in found["status"]["conditions"]] == ["example.test/other"]
+    metadata = found["metadata"]
     assert metadata["annotations"] == shared["annotations"], "what its user wrote stays"
     assert "labels" not in metadata
     assert (await admin.get(SERVICES, "copy", namespace))["metadata"]["annotations"] == copy["annotations"]
