@@ -1,12 +1,14 @@
 """flotilla export: the kubeconfig of a source as a Secret, for whoever has no context of both clusters."""
 
 import contextlib
+import sys
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
+from agent.api.kinds import NAMESPACES, ROLES, SERVICE_ACCOUNTS
+from agent.api.names import source_renewal
 from agent.cli.joining import credentials, manifests, words
 from agent.cli.joining.joiner import DEFAULT_TOKEN
 from agent.cli.joining.manifests import Names, Raw
@@ -17,6 +19,7 @@ from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, fi
 from agent.cli.output import as_json, as_yaml
 from agent.kube import kubeconfig as kubeconfigs
 from agent.kube.errors import Forbidden
+from agent.model import token
 
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="yaml or json.")]
 
@@ -24,7 +27,9 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="yaml or js
 def export(
     source: Annotated[str, typer.Argument(help="Name of a Source, or of its service account.")],
     name: Annotated[str, typer.Option("--as", help="Name of the Secret; by default the context's.")] = "",
-    create: Annotated[bool, typer.Option("--create", help="Make the Source first, if it is missing.")] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make what is missing: the Source, and the right to renew its token.")
+    ] = False,
     with_target: Annotated[bool, typer.Option("--with-target", help="Print the Target, too.")] = False,
     namespace: Namespace = "",
     cluster_scoped: ClusterScoped = False,
@@ -58,6 +63,9 @@ def export(
             with telling(target.title):
                 names, uid = await _account(target, names, create=create, seconds=timeout)
                 text = await credentials.request_token(target.client, names.target_namespace, names.source, seconds)
+                note = await _ends(target, names, text)
+            if note:
+                print(f"Note: {note}", file=sys.stderr)
             found = kubeconfigs.with_token(called, entry, names.target_namespace, text)
             return [manifests.secret(called, place, found, uid), manifests.target(names, uid)]
 
@@ -91,12 +99,13 @@ async def _account(target: Side, names: Names, *, create: bool, seconds: float) 
                 " name another namespace with -n"
             )
         return names, uid
+    report = Report(names.target, names.source_place or "", names.source, target.context)
     if found is None:
-        report = Report(names.target, names.source_place or "", names.source, target.context)
         found = await ensure(target, names.source_kind, manifests.source(names, ""), report)
+    names = _with_account(names, found)
+    if create:
         for kind, manifest in manifests.renewal(names, found):
             await ensure(target, kind, manifest, report)
-    names = _with_account(names, found)
     await until(
         lambda: find(target.client, SERVICE_ACCOUNTS, names.source, names.target_namespace),
         seconds,
@@ -118,6 +127,18 @@ def _with_account(names: Names, source: Raw) -> Names:
         raise Failed(f"{what} names no service account: set one in its spec, or choose another Source")
     place = account.get("namespace") if names.cluster_scoped else names.target_namespace
     return replace(names, source=name, target_namespace=place or names.target_namespace)
+
+
+async def _ends(target: Side, names: Names, text: str) -> str:
+    """What somebody has to know whose token is not going to be renewed; empty for nothing."""
+    claims, role = token.claims(text), source_renewal(names.source)
+    with contextlib.suppress(Forbidden):
+        if claims is not None and await find(target.client, ROLES, role, names.target_namespace) is None:
+            return (
+                f"this token ends at {claims.expires:%Y-%m-%dT%H:%M:%SZ}, for its account may not renew it: --create"
+                f" makes {title(ROLES, role, names.target_namespace)}, which lets it"
+            )
+    return ""
 
 
 async def _uid(target: Side) -> str:

@@ -25,6 +25,7 @@ from agent.api.kinds import (
     LEASES,
     NAMESPACES,
     PODS,
+    ROLE_BINDINGS,
     ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -33,6 +34,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.base.clock import micro_stamp
+from agent.cli.joining.fleet import AT_ONCE
 from agent.kube import kubeconfig
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -202,7 +204,7 @@ async def test_both_ways_in_all_namespaces(lab: Lab) -> None:
 async def test_many_targets_are_joined_and_left_at_once_also_one_cluster_under_several_names(lab: Lab) -> None:
     document = yaml.safe_load(json.dumps(lab.document))
     (us,) = (each for each in document["contexts"] if each["name"] == "us")
-    contexts = [f"us{number}" for number in range(3)]
+    contexts = [f"us{number}" for number in range(AT_ONCE + 2)]
     document["contexts"] += [{**us, "name": name} for name in contexts]
     file = lab.directory / "many.kubeconfig"
     await asyncio.to_thread(file.write_text, yaml.safe_dump(document))
@@ -224,6 +226,14 @@ async def test_an_exported_secret_joins_clusters_of_which_nobody_has_both_contex
     code, output, errors = await lab.type("export", "north", *where, "--as", "far", "--create", "--with-target")
     assert (code, errors) == (0, "")
     secret, target = yaml.safe_load_all(output)
+    # Of a Source that somebody made by hand, and of which the token is renewed only if its account may.
+    for kind in (ROLES, ROLE_BINDINGS):
+        await lab.us.delete(kind, names.source_renewal("north"), NAMESPACE)
+    code, output, errors = await lab.type("export", "north", *where, "-o", "json")
+    assert (code, json.loads(output)["kind"]) == (0, "Secret")
+    assert "its account may not renew it: --create makes Role team/admiralty-source-north-token" in errors
+    assert (await lab.type("export", "north", *where, "--create"))[2] == ""
+    assert await exists(lab.us, ROLE_BINDINGS, names.source_renewal("north"))
     await apply(lab.cd, SECRETS, secret)
     await apply(lab.cd, TARGETS, target)
     await until(lambda: ready(lab.cd, "far", "True"), 60)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CLUSTER_TARGETS, ROLE_BINDINGS, ROLES, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, ROLE_BINDINGS, ROLES, SOURCES, TARGETS
 from agent.cli import export
 from agent.cli.joining import manifests, words
 from agent.cli.joining.checks import too_old
@@ -177,14 +177,16 @@ def test_cluster_scoped_objects_name_the_namespace_of_what_they_need() -> None:
 
 
 def test_a_source_may_renew_its_own_token_and_no_other() -> None:
-    (first, role), (second, binding) = manifests.renewal(NAMES, {"metadata": {"uid": "1"}})
+    (first, role), (second, binding) = manifests.renewal(NAMES, {"metadata": {"name": "other", "uid": "1"}})
     assert (first, second) == (ROLES, ROLE_BINDINGS)
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"], "resourceNames": ["cd"]}
     ]
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == "admiralty-source-cd-token"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "cd", "namespace": "team"}]
-    assert role["metadata"]["ownerReferences"][0]["uid"] == "1"
+    assert role["metadata"]["ownerReferences"] == [
+        {"apiVersion": SOURCES.api_version, "kind": "Source", "name": "other", "uid": "1"}
+    ]
 
 
 @pytest.mark.parametrize(

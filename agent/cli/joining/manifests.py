@@ -75,7 +75,7 @@ def renewal(found: Names, owner: Raw) -> list[tuple[Kind, Raw]]:
     reference = {
         "apiVersion": kind.api_version,
         "kind": kind.name,
-        "name": found.source,
+        "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
     }
     metadata = {"name": name, "namespace": found.target_namespace, "ownerReferences": [reference]}
