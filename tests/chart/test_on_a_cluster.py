@@ -72,7 +72,8 @@ async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing
 ) -> None:
     text = await call(cluster, "install", "flotilla", *FLAGS, "--wait", "--set", "clusterName=cd")
     assert f"kubectl -n {NAMESPACE} rollout status deployment/flotilla-agent" in text
-    assert "flotilla join" in text
+    assert "flotilla join --context cd --target-context TARGET_CONTEXT" in text
+    assert "No registry has the image flotilla:" in text
     before = await uids(client)
     assert len(before) == 4
 
@@ -99,17 +100,18 @@ async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing
     assert not [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == TARGETS.group]
 
 
-async def test_where_admiralty_is_installed_it_says_what_to_do(cluster: Cluster, client: Client) -> None:
+@pytest.mark.parametrize("chart", ["admiralty-0.17.0", "multicluster-scheduler"])
+async def test_where_admiralty_is_installed_it_says_what_to_do(cluster: Cluster, client: Client, chart: str) -> None:
     rendered = await asyncio.to_thread(helm.template)
     crd = helm.of(rendered, "CustomResourceDefinition", "targets.multicluster.admiralty.io")
     metadata = {
         "name": crd["metadata"]["name"],
-        "labels": {"helm.sh/chart": "admiralty-0.17.0", "app.kubernetes.io/managed-by": "Helm"},
+        "labels": {"helm.sh/chart": chart, "app.kubernetes.io/managed-by": "Helm"},
         "annotations": {"meta.helm.sh/release-name": "admiralty", "meta.helm.sh/release-namespace": "admiralty"},
     }
     await client.create(CRDS, {**crd, "metadata": metadata})
     try:
-        with pytest.raises(helm.Failed, match=r"belongs to Admiralty \(chart admiralty-0\.17\.0, release admiralty\)"):
+        with pytest.raises(helm.Failed, match=rf"belongs to Admiralty \(chart {chart}, release admiralty\)"):
             await call(cluster, "install", "flotilla", *FLAGS)
     finally:
         await client.delete(CRDS, metadata["name"])

@@ -8,7 +8,7 @@ import pytest
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from hack.benchmarks.__main__ import main as bench
-from tests.docs.pages import PAGES, Block, blocks
+from tests.docs.pages import PAGES, README, Block, blocks
 from webhook.settings import parse as parse_webhook
 
 ELSEWHERE = {
@@ -54,6 +54,14 @@ def test_benchmarks_are_called_as_they_want(capsys: pytest.CaptureFixture[str]) 
             bench([*words[1:], "--help"])
         assert ended.value.code == 0
     assert "usage: hack/bench" in capsys.readouterr().out
+
+
+def test_what_the_chart_proposes_after_its_installation_is_what_the_first_steps_do() -> None:
+    notes = (REPOSITORY / "charts/flotilla/templates/NOTES.txt").read_text()
+    proposed = [line.strip() for line in notes.splitlines() if line.startswith("  kubectl ") and "{{" not in line]
+    assert [line.split()[1] for line in proposed] == ["label", "run"]
+    first_steps, *_ = (block.text for block in blocks(README, "sh") if not block.mark)
+    assert set(proposed) <= set(first_steps.splitlines())
 
 
 def test_processes_understand_the_flags_that_are_given_by_hand() -> None:

@@ -77,8 +77,8 @@
 {{- $notes := default (dict) .metadata.annotations -}}
 {{- $chart := get (default (dict) .metadata.labels) "helm.sh/chart" -}}
 {{- $release := get $notes "meta.helm.sh/release-name" -}}
-{{- if or (hasPrefix "admiralty-" $chart) (hasPrefix "multicluster-scheduler-" $chart) -}}
-{{- fail (printf "CustomResourceDefinition %s belongs to Admiralty (chart %s, release %s): both cannot run in one cluster, since they act on the same objects. Uninstall Admiralty first; to keep its Targets and Sources, save them before (kubectl get targets,clustertargets,sources,clustersources -A -o yaml) and apply them afterwards" .metadata.name $chart (default "unknown" $release)) -}}
+{{- if regexMatch "^(admiralty|multicluster-scheduler)(-|$)" $chart -}}
+{{- fail (printf "CustomResourceDefinition %s belongs to Admiralty (chart %s, release %s): both cannot run in one cluster, since they act on the same objects. Uninstall Admiralty first; to keep its Targets and Sources, save them before (kubectl get targets,clustertargets,sources,clustersources -A -o yaml) and apply them afterwards. If it is gone and has left this: delete it, or install with crds.install=false" .metadata.name $chart (default "unknown" $release)) -}}
 {{- end -}}
 {{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") $release -}}
 {{- if ne $owner $mine -}}
