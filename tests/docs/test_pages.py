@@ -10,9 +10,13 @@ import pytest
 import yaml
 
 from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, RESOURCE_QUOTAS, SOURCES, TARGETS
+from agent.cli.checks import clusters
+from agent.cli.joining import checks
 from agent.kube.client import Client
+from agent.sandbox import download
 from agent.sandbox.objects import REPOSITORY
-from tests.docs.pages import DOCS, PAGES, anchors, blocks
+from agent.sandbox.plan import OLDEST
+from tests.docs.pages import DOCS, PAGES, README, anchors, blocks
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _KINDS = {kind.name: kind for kind in (TARGETS, CLUSTER_TARGETS, SOURCES, CLUSTER_SOURCES, RESOURCE_QUOTAS)}
@@ -39,6 +43,15 @@ def test_every_page_is_in_the_index() -> None:
 def test_tables_that_the_code_says_already_are_up_to_date() -> None:
     done = subprocess.run([sys.executable, "hack/docs", "--check"], cwd=REPOSITORY, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_versions_of_kubernetes_that_are_stated_are_those_of_the_tests() -> None:
+    oldest, newest = (".".join(version.removeprefix("v").split(".")[:2]) for version in (OLDEST, download.KUBERNETES))
+    stated = f"Kubernetes {oldest} or newer: tests run {oldest} and {newest}, also as source and target of each other."
+    assert stated in (DOCS / "installation.md").read_text()
+    assert f"Kubernetes {oldest} or newer" in README.read_text()
+    assert f'kubeVersion: ">={oldest}.0-0"' in (REPOSITORY / "charts/flotilla/Chart.yaml").read_text()
+    assert checks.OLDEST == clusters.OLDEST == tuple(map(int, oldest.split(".")))
 
 
 @pytest.mark.cluster
