@@ -8,8 +8,20 @@ from collections.abc import Sequence
 _BEFORE_VERBS = ("--kubeconfig", "--context", "-n", "--namespace")
 
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
 def main() -> None:
     """Entry point of the console script."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        # Also one that comes while the packages are still being loaded.
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
     try:
         import typer
     except ImportError:

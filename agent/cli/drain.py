@@ -93,11 +93,13 @@ async def resolve(where: Source, name: str) -> Key:
     notes: list[str] = []
     targets = await read_targets(where.client, where.namespace, notes)
     found = [each.key for each in targets if each.name == plain and not (only_cluster and each.namespace)]
+    if not found and notes:
+        raise Failed(f"cannot see target {name}: {notes[0]}; ask for this right, or choose another user or context")
     if not found:
         known = ", ".join(sorted({each.name for each in targets})) or "none"
         raise Failed(
-            f"no target {name} serves namespace {where.namespace} (there is: {known});"
-            f" choose another namespace by -n{': ' + notes[0] if notes else ''}"
+            f"no target {name} serves namespace {where.namespace} of this cluster (there is: {known}); choose another"
+            " namespace by -n, or another cluster by --context"
         )
     key = max(found)
     try:

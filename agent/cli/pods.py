@@ -8,7 +8,7 @@ from agent.base.clock import SystemClock
 from agent.cli.fleet import show
 from agent.cli.fleet.asking import Delegates, connections, read_delegates
 from agent.cli.fleet.completion import target_names
-from agent.cli.fleet.lines import pod_lines
+from agent.cli.fleet.lines import known, pod_lines
 from agent.cli.fleet.reading import Source, read_fleet, source
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
 
@@ -41,6 +41,8 @@ async def look(where: Source, target: str, *, local: bool) -> show.Found:
     """The proxy pods of a namespace, or of all; with `local` no target is asked. Raises Failed, KubeError."""
     fleet = await read_fleet(where.client, where.namespace)
     first = pod_lines(fleet, {}, where.namespace, target)
+    if target and not first:
+        known(fleet, target)
     used = {line.target for line in first if line.bound}
     delegates = Delegates()
     if not local:

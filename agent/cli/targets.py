@@ -9,9 +9,9 @@ from agent.base.clock import SystemClock
 from agent.cli.fleet import show
 from agent.cli.fleet.asking import Connections, ask_all, connections
 from agent.cli.fleet.completion import target_names
-from agent.cli.fleet.lines import TargetLine, target_lines
+from agent.cli.fleet.lines import TargetLine, known, target_lines
 from agent.cli.fleet.reading import agent_notes, read_fleet, source
-from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, OutputOption, finish
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
 from agent.kube.client import Client
 
 
@@ -39,7 +39,7 @@ def targets(
     lines = found.lines
     table = show.targets_table(lines, now, wide=output is Output.WIDE)
     below = () if output is Output.WIDE else show.not_ready(lines)
-    show.show(found, output, table, empty="no targets: see `flotilla join`", below=below)
+    show.show(found, output, table, empty=show.no_targets(everywhere=all_namespaces), below=below)
 
 
 async def look(
@@ -52,7 +52,6 @@ async def look(
     if name:
         lines = [line for line in lines if line.name == name]
         if not lines:
-            known = ", ".join(sorted({target.name for target in fleet.targets})) or "none"
-            raise Failed(f"no target {name} serves this namespace (there is: {known}); -A looks in all namespaces")
+            known(fleet, name)
     asked = [f"target {line.name} was not asked itself: {line.unread}" for line in lines if line.unread]
     return show.Found("targets", lines, [*fleet.notes, *asked, *await agent_notes(client, now)])

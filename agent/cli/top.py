@@ -56,10 +56,10 @@ def top(
             await _watch(found, asked, interval)
         return None
 
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(*([KeyboardInterrupt] if live else [])):
         found = finish(run())
         if found is not None:
-            show.show(found, output, table(found.lines), empty="no targets: see `flotilla join`")
+            show.show(found, output, table(found.lines), empty=show.no_targets(everywhere=all_namespaces))
 
 
 async def look(

@@ -22,20 +22,26 @@ from agent.api import names
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICES,
     TARGETS,
     Kind,
 )
+from agent.base.clock import SystemClock
 from agent.sandbox import Sandbox
 from agent.sandbox.components import AGENT_KUBECONFIG
 from agent.sandbox.objects import apply, token
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
+from webhook import bundle
+from webhook.bundle import Lifetimes
+from webhook.configurations import Service, by_service, mutating
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
 
@@ -212,6 +218,17 @@ async def test_doctor_tells_what_is_wrong_and_what_helps(fleet: Fleet, operator:
     pod = manifests.pod("slipped")
     await fleet.until("its service account", lambda: source.get(SERVICE_ACCOUNTS, "default", "unlabelled"))
     await source.create(PODS, pod, "unlabelled")
+    # As the chart runs the agent, and a second installation whose webhook has no pods.
+    labels = {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "agent"}
+    deployment = manifests.deployment("agent", 0, serviceAccountName="flotilla-agent")
+    deployment["metadata"]["labels"] = labels
+    await source.create(DEPLOYMENTS, deployment, "kube-system")
+    await source.create(SERVICES, {"metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}}, "unlabelled")
+    authority = bundle.new("second", ["hook.unlabelled.svc"], SystemClock().now(), Lifetimes()).trusted
+    second = mutating("second", by_service(Service("unlabelled", "hook")), authority)
+    for entry in second["webhooks"]:
+        entry["namespaceSelector"] = {"matchLabels": {"no": "namespace"}}
+    await source.create(MUTATING_WEBHOOKS, second)
     role = (await source.get(CLUSTER_ROLES, "flotilla-agent"))["rules"]
     lacking = [rule for rule in role if rule["resources"] != ["nodes/status"]]
     assert lacking != role
@@ -222,12 +239,19 @@ async def test_doctor_tells_what_is_wrong_and_what_helps(fleet: Fleet, operator:
     finally:
         await source.patch(CLUSTER_ROLES, "flotilla-agent", {"rules": role})
         await fleet.sandbox.start("cd", "webhook")
+        await source.delete(MUTATING_WEBHOOKS, "second")
+        await source.delete(DEPLOYMENTS, "agent", "kube-system")
         await source.delete(NAMESPACES, "unlabelled")
-    told = {each["about"]: each for each in findings}
-    assert sorted(told) == ["namespace unlabelled", "rights of service account kube-system/flotilla-agent", "webhook"]
-    assert "the API server does not reach it" in told["webhook"]["what"]
-    assert "it may not patch nodes/status" in told["rights of service account kube-system/flotilla-agent"]["what"]
-    assert "kubectl label namespace unlabelled" in told["namespace unlabelled"]["remedy"]
+    told = [(each["about"], f"{each['what']} - {each['remedy']}") for each in findings]
+    want = [
+        ("rights of service account kube-system/flotilla-agent", "it may not patch nodes/status"),
+        ("webhook", "several configurations elect pods: multicluster-scheduler, second"),
+        ("webhook", "no endpoint of its Service unlabelled/hook is ready"),
+        ("webhook", "the API server does not reach it"),
+        ("namespace unlabelled", "kubectl label namespace unlabelled"),
+    ]
+    assert [about for about, _ in told] == [about for about, _ in want]
+    assert [words for (_, says), (_, words) in zip(told, want, strict=True) if words not in says] == []
 
 
 @contextlib.asynccontextmanager
@@ -260,7 +284,8 @@ async def test_a_drain_asks_for_what_would_be_lost_and_changes_nothing(fleet: Fl
     await fleet.running(SPACE, "alone", 1)
     code, _, errors = await operator.run("drain", "us")
     assert code == 1
-    assert errors == "flotilla: default/alone are made again by nothing: --force\n"
+    why = "pods that nothing makes again (--force evicts them all the same): default/alone"
+    assert errors == f"flotilla: in the way are {why}\n"
     assert not await cordoned(fleet)
     await fleet.source.delete(PODS, "alone", SPACE)
     await fleet.gone(PODS, "alone", SPACE)
@@ -303,8 +328,10 @@ async def test_a_drain_moves_all_pods_to_other_targets_and_an_undrain_lets_them_
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("drain", "mars"), 1, "no target mars serves namespace default (there is: cd, us)"),
+        (("drain", "mars"), 1, "no target mars serves namespace default of this cluster (there is: cd, us)"),
         (("drain",), 2, "Missing argument"),
+        (("pods", "--target", "mars"), 1, "no target mars serves this namespace (there is: cd, us)"),
+        (("targets", "mars"), 1, "no target mars serves this namespace (there is: cd, us)"),
         (("targets", "-o", "xml"), 2, "'xml'"),
         (("targets", "--context", "mars"), 1, "no context named 'mars'"),
     ],
@@ -318,7 +345,7 @@ async def test_what_cannot_be_done_ends_with_a_reason(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def reader(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Operator]:
+async def reader(fleet: Fleet, tmp_path: Path) -> Operator:
     """Somebody who may read pods, nodes and targets, and no Secrets."""
     rules = [
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
@@ -332,15 +359,26 @@ async def reader(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Operator]:
     await apply(fleet.source, CLUSTER_ROLES, {**head, "kind": "ClusterRole", "rules": rules})
     binding = {**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects}
     await apply(fleet.source, CLUSTER_ROLE_BINDINGS, binding)
+    return await somebody(fleet, tmp_path, SPACE, "reader")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stranger(fleet: Fleet, tmp_path: Path) -> Operator:
+    """Somebody who may do nothing."""
+    return await somebody(fleet, tmp_path, SPACE, "default")
+
+
+async def somebody(fleet: Fleet, folder: Path, namespace: str, account: str) -> Operator:
+    """With the rights of a service account."""
     document = yaml.safe_load(fleet.sandbox["cd"].kubeconfig.read_text())
-    document["users"][0]["user"] = {"token": await token(fleet.source, SPACE, "reader")}
-    file = tmp_path / "reader.kubeconfig"
+    document["users"][0]["user"] = {"token": await token(fleet.source, namespace, account)}
+    file = folder / f"{account}.kubeconfig"
     file.write_text(yaml.safe_dump(document))
-    yield Operator(file)
+    return Operator(file)
 
 
 async def test_who_may_read_no_secrets_sees_what_the_source_knows_and_is_told_what_is_missing(
-    fleet: Fleet, reader: Operator
+    fleet: Fleet, reader: Operator, stranger: Operator
 ) -> None:
     document = await reader.read("targets")
     us = next(line for line in document["targets"] if line["name"] == "us")
@@ -353,7 +391,11 @@ async def test_who_may_read_no_secrets_sees_what_the_source_knows_and_is_told_wh
     assert "WARN  CRDs: it cannot be checked" in output
     code, _, errors = await reader.run("drain", "us")
     assert code == 1
-    assert "cannot" in errors
+    assert 'cannot patch resource "nodes"' in errors
+    code, _, errors = await stranger.run("drain", "us")
+    assert code == 1
+    assert "cannot see target us: targets are left out" in errors
+    assert "ask for this right" in errors
 
 
 async def test_no_secret_appears_in_any_log_not_even_at_debug(fleet: Fleet) -> None:

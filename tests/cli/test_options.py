@@ -1,5 +1,8 @@
 """How a command ends, and what it says when it fails."""
 
+import asyncio
+import signal
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 import typer
 import yaml
 
-from agent.cli import behind_the_verb
+from agent.cli import INTERRUPTED, behind_the_verb
 from agent.cli.options import Failed, connection, finish, told
 from agent.cli.output import as_table
 from agent.kube import config, kubeconfig
@@ -93,3 +96,29 @@ def test_a_kubeconfig_or_a_context_counts_more_than_the_pod_that_a_command_runs_
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     with pytest.raises(InvalidConfig, match=r"no kubeconfig at .*/missing"):
         connection("", "")
+
+
+@pytest.mark.parametrize("verb", [("targets",), ("top", "--once"), ("drain", "us")], ids=lambda verb: verb[0])
+async def test_who_interrupts_a_command_sees_no_stack(verb: tuple[str, ...], tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(kubeconfig.with_token("us", {"server": address}, "team", "t0ken")))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agent.cli", *verb, "--kubeconfig", str(file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    await asyncio.wait_for(asked.wait(), 60)
+    process.send_signal(signal.SIGINT)
+    output, _ = await process.communicate()
+    server.close()
+    await server.wait_closed()
+    assert (process.returncode, output.decode().strip()) == (INTERRUPTED, "")

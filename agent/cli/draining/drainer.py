@@ -43,7 +43,7 @@ class Drainer:
         """What a drain has to do. Raises Failed when pods are in the way that the options do not give away."""
         found = plan(await self._pods(), self._options)
         if found.refused:
-            raise Failed("; ".join(f"{_some(pods)} {why}" for why, pods in found.refused.items()))
+            raise Failed("in the way are " + "; ".join(f"{why}: {_some(pods)}" for why, pods in found.refused.items()))
         return found
 
     async def run(self, seconds: float, grace: int | None = None) -> int:

@@ -42,9 +42,9 @@ class Plan:
     refused: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
 
 
-EMPTYDIR = "have data in emptyDir volumes, which is lost: --delete-emptydir-data"
-UNMANAGED = "are made again by nothing: --force"
-DAEMONSETS = "belong to DaemonSets, which make them again at once: --ignore-daemonsets lets them stay"
+EMPTYDIR = "pods whose data in emptyDir volumes are lost then (--delete-emptydir-data evicts them all the same)"
+UNMANAGED = "pods that nothing makes again (--force evicts them all the same)"
+DAEMONSETS = "pods of DaemonSets, which make them again at once (--ignore-daemonsets lets them stay)"
 
 
 def plan(pods: Iterable[Raw], options: Options) -> Plan:

@@ -12,6 +12,7 @@ from agent.api.conditions import find_condition
 from agent.base.clock import parse
 from agent.cli.fleet.asking import Answer, Delegate
 from agent.cli.fleet.reading import Fleet
+from agent.cli.options import Failed
 from agent.controllers.target.gather import reference
 from agent.kube.store import Object
 
@@ -98,6 +99,14 @@ def target_lines(fleet: Fleet, answers: dict[tuple[str, str], Answer]) -> list[T
         for target in sorted(fleet.targets, key=lambda each: each.key)
         for node in (names.virtual_node(*target.key),)
     ]
+
+
+def known(fleet: Fleet, name: str) -> None:
+    """Raises Failed where no target that could be read has this name."""
+    there = {target.name for target in fleet.targets}
+    if name not in there:
+        listed = ", ".join(sorted(there)) or "none"
+        raise Failed(f"no target {name} serves this namespace (there is: {listed}); -A looks in all namespaces")
 
 
 def unplaced(fleet: Fleet) -> int:

@@ -48,6 +48,12 @@ def show(found: Found, output: Output, table: Table, *, empty: str = "", below: 
         print(f"Note: {note}", file=sys.stderr)
 
 
+def no_targets(*, everywhere: bool) -> str:
+    """What is said where there are none."""
+    where = "there are no targets" if everywhere else "no target serves this namespace (-A looks in all)"
+    return f"{where}: see `flotilla join`"
+
+
 def targets_table(lines: Sequence[TargetLine], now: datetime, *, wide: bool) -> Table:
     """Amounts are free/allocatable."""
     heads = ["NAME", "SERVES", "NODE", "READY", "REASON", "PODS", "CPU", "MEMORY", "AGENT", "LAST ANSWER"]
