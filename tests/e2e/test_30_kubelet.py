@@ -104,8 +104,9 @@ async def test_logs_with_every_option(kubectl: Kubectl) -> None:
     assert "[pod/web/init] prepared" in together
 
 
-async def test_logs_that_are_followed_come_as_they_are_written(kubectl: Kubectl) -> None:
-    process = await kubectl.start("logs", "-f", "web", "-c", "side", "--tail=1")
+@pytest.mark.parametrize("verb", [("logs", "-f", "--tail=1"), ("attach",)], ids=lambda verb: verb[0])
+async def test_what_a_container_says_comes_as_it_is_said(kubectl: Kubectl, verb: tuple[str, ...]) -> None:
+    process = await kubectl.start(*verb, "web", "-c", "side")
     assert process.stdout is not None
     async with asyncio.timeout(20):
         lines = [await process.stdout.readline() for _ in range(4)]
@@ -184,6 +185,31 @@ async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path
     await kubectl("cp", "web:/tmp/file", str(received), "-c", "side")
     assert md5(received.read_bytes()) == md5(data)
     await kubectl("exec", "web", "-c", "side", "--", "rm", "/tmp/file")
+
+
+async def test_top_shows_what_delegates_use(kubectl: Kubectl, real: Fleet, place: str) -> None:
+    try:
+        await binaries.metrics_server(Silent(), compile=False)
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+    async def shown() -> dict[str, list[str]]:
+        code, output, _ = await kubectl.run("top", "pod", "web", "--containers", "--no-headers")
+        return {line.split()[1]: line.split()[2:] for line in output.splitlines()} if code == 0 else {}
+
+    containers = await real.until("its usage is shown", shown, about=place, seconds=90)
+    assert {"web", "side", "restarted"} <= containers.keys()
+    assert all(cpu.endswith("m") and memory.endswith("Mi") for cpu, memory in containers.values())
+    assert USED_MIB <= int(containers["side"][1].removesuffix("Mi")) < 2 * USED_MIB
+    assert int(containers["restarted"][1].removesuffix("Mi")) < USED_MIB
+    name = virtual_node(place, "us")
+    nodes = {line.split()[0]: line.split() for line in (await kubectl("top", "node", "--no-headers")).splitlines()}
+    assert nodes.keys() == {name, "cd-node-0"}
+    assert USED_MIB <= int(nodes[name][3].removesuffix("Mi")) < 8 * USED_MIB
+    summary = json.loads(await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
+    assert "web" in {pod["podRef"]["name"] for pod in summary["pods"]}
+    page = await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/metrics/resource")
+    assert "resource_scrape_error 0" in page
 
 
 async def test_a_container_to_debug_it_with_runs_in_the_target(kubectl: Kubectl) -> None:
@@ -307,31 +333,6 @@ async def test_a_node_tells_of_its_pods(kubectl: Kubectl, place: str) -> None:
     assert await kubectl("get", "--raw", f"{node}/healthz") == "ok"
     pods = json.loads(await kubectl("get", "--raw", f"{node}/pods"))
     assert [pod["metadata"]["name"] for pod in pods["items"]] == ["web"]
-
-
-async def test_top_shows_what_delegates_use(kubectl: Kubectl, real: Fleet, place: str) -> None:
-    try:
-        await binaries.metrics_server(Silent(), compile=False)
-    except SandboxError as error:
-        pytest.skip(str(error))
-
-    async def shown() -> dict[str, list[str]]:
-        code, output, _ = await kubectl.run("top", "pod", "web", "--containers", "--no-headers")
-        return {line.split()[1]: line.split()[2:] for line in output.splitlines()} if code == 0 else {}
-
-    containers = await real.until("its usage is shown", shown, about=place, seconds=90)
-    assert containers.keys() == {"web", "side", "restarted"}
-    assert all(cpu.endswith("m") and memory.endswith("Mi") for cpu, memory in containers.values())
-    assert USED_MIB <= int(containers["side"][1].removesuffix("Mi")) < 2 * USED_MIB
-    assert int(containers["restarted"][1].removesuffix("Mi")) < USED_MIB
-    name = virtual_node(place, "us")
-    nodes = {line.split()[0]: line.split() for line in (await kubectl("top", "node", "--no-headers")).splitlines()}
-    assert nodes.keys() == {name, "cd-node-0"}
-    assert USED_MIB <= int(nodes[name][3].removesuffix("Mi")) < 8 * USED_MIB
-    summary = json.loads(await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
-    assert "web" in {pod["podRef"]["name"] for pod in summary["pods"]}
-    page = await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/metrics/resource")
-    assert "resource_scrape_error 0" in page
 
 
 async def test_a_verb_that_the_target_does_not_grant_is_named(kubectl: Kubectl, real: Fleet, place: str) -> None:
