@@ -27,7 +27,7 @@ from agent.cli.joining.shown import show
 from agent.cli.joining.sides import Way
 from agent.cli.joining.work import Joining
 from agent.cli.joining.writing import Report
-from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, finish
 from agent.kube import kubeconfig as kubeconfigs
 from agent.sandbox.progress import default
 
@@ -35,7 +35,9 @@ AGAIN = "Running the same command again goes on from there; `flotilla leave` wit
 
 
 def join(
-    target_context: Annotated[list[str], typer.Option(TARGET_CONTEXT, help="Context of a target; may be repeated.")],
+    target_context: Annotated[
+        list[str], typer.Option(TARGET_CONTEXT, help="Context of a target; may be repeated.", autocompletion=contexts)
+    ],
     namespace: Namespace = "",
     cluster_scoped: ClusterScoped = False,
     both: Both = False,

@@ -20,7 +20,7 @@ from agent.cli.joining.options import (
 )
 from agent.cli.joining.shown import show
 from agent.cli.joining.writing import Report
-from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, finish
 from agent.kube import kubeconfig as kubeconfigs
 from agent.sandbox.progress import default
 
@@ -30,7 +30,11 @@ AGAIN = "Running the same command again goes on from there"
 def leave(
     target_context: Annotated[
         list[str],
-        typer.Option(TARGET_CONTEXT, help="Context of a target, where the Source goes, too; may be repeated."),
+        typer.Option(
+            TARGET_CONTEXT,
+            help="Context of a target, where the Source goes, too; may be repeated.",
+            autocompletion=contexts,
+        ),
     ] = [],  # noqa: B006
     target_name: TargetNames = [],  # noqa: B006
     namespace: Namespace = "",

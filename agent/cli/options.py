@@ -24,10 +24,24 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = 10.0
 
+
+def contexts(typed: typer.Context, incomplete: str) -> list[str]:
+    """What shells offer when somebody types the name of a context; none where no kubeconfig can be read."""
+    try:
+        document = kubeconfigs.merged(kubeconfigs.files(str(typed.params.get("kubeconfig") or "")))
+    except InvalidConfig:
+        return []
+    names = (str(each.get("name")) for each in document["contexts"])
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="kubeconfig; by default $KUBECONFIG, or ~/.kube/config.", metavar="FILE")
 ]
-Context = Annotated[str, typer.Option("--context", help="Context of the kubeconfig; by default its current one.")]
+Context = Annotated[
+    str,
+    typer.Option("--context", help="Context of the kubeconfig; by default its current one.", autocompletion=contexts),
+]
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Namespace; by default the context's.")]
 
 

@@ -1,7 +1,9 @@
 """How a command ends, and what it says when it fails."""
 
 import asyncio
+import os
 import signal
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,3 +124,20 @@ async def test_who_interrupts_a_command_sees_no_stack(verb: tuple[str, ...], tmp
     server.close()
     await server.wait_closed()
     assert (process.returncode, output.decode().strip()) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("words", ["targets --context u", "join --target-context u", "leave --target-context u"])
+def test_names_of_contexts_are_completed(words: str, tmp_path: Path) -> None:
+    files = []
+    for name in ("cd", "us", "uk"):
+        files.append(tmp_path / name)
+        files[-1].write_text(yaml.safe_dump(kubeconfig.with_token(name, {"server": "https://x"}, "team", "t0ken")))
+    environment = {
+        "KUBECONFIG": os.pathsep.join(map(str, files)),
+        "_FLOTILLA_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"flotilla {words}",
+        "COMP_CWORD": "3",
+    }
+    command = [str(Path(sys.executable).parent / "flotilla")]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["uk", "us"]
