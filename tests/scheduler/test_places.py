@@ -14,7 +14,9 @@ from agent.clusters.target import Probing, Record, State, Target
 from agent.kube.config import Connection
 from agent.kube.store import Object
 from agent.model.summary import summarise
-from agent.scheduler.places import make_place
+from agent.scheduler.places import make_place, matters
+from agent.scheduling.snapshot import Quota, amounts
+from tests.scheduling.places import place
 
 NODE = Object(NODES, b'{"metadata":{"name":"admiralty-default-eu"}}')
 
@@ -90,3 +92,25 @@ async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(targe
     told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
     place = make_place(target, NODE, told)
     assert [shape.labels for shape in place.shapes] == [{"os": "linux", "disk": "ssd"}, {"os": "linux"}]
+
+
+def limited(hard: str, used: str) -> dict[str, Any]:
+    return {"quotas": {"default": (Quota("few", amounts({"pods": hard}), amounts({"pods": used})),)}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wakes"),
+    [
+        (limited("2", "2"), limited("3", "2"), True),
+        (limited("2", "2"), limited("2", "1"), True),
+        (limited("2", "2"), {}, True),
+        (limited("2", "1"), limited("2", "2"), False),
+        ({}, limited("2", "2"), False),
+        ({}, {"weight": 1}, True),
+    ],
+    ids=["it is raised", "a pod went", "it went", "it fills up", "there is one more", "anything else changed"],
+)
+def test_pods_that_wait_are_woken_by_a_quota_only_if_it_leaves_more(
+    before: dict[str, Any], after: dict[str, Any], wakes: bool
+) -> None:
+    assert matters(place("eu", **before), place("eu", **after)) is wakes
