@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, EVENTS, NODES, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
@@ -215,6 +215,23 @@ async def test_an_annotation_of_the_target_comes_home_and_stays_beside_changes_h
         await both.comes_to_rest()
         assert await home()
         assert (await both.delegate())["metadata"]["annotations"]["cni"] == "10.0.0.1"
+
+
+async def test_a_change_that_the_target_refuses_is_told_on_the_pod_and_the_next_one_follows(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with pair(cluster, client, namespace) as both:
+        # Twice as much, with what is said of the change, is more than the annotations of a chaperon may take.
+        await both.change({"metadata": {"annotations": {"note": "x" * 150_000}}})
+
+        async def told() -> bool:
+            about = "involvedObject.kind=Pod,involvedObject.name=web,reason=FailedUpdate"
+            events = await client.list(EVENTS, namespace, fields=about)
+            return any("me: what was changed does not reach the delegate" in event["message"] for event in events)
+
+        await eventually(told)
+        await both.change({"metadata": {"annotations": {"note": "short"}}})
+        await both.becomes(lambda pod: pod["metadata"]["annotations"].get("note") == "short")
 
 
 async def test_a_target_whose_agent_tells_no_version_is_told_nothing(

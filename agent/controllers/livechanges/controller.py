@@ -2,17 +2,20 @@
 deadline, ephemeral containers) go to its chaperon.
 
 Watches  proxy pods here, our chaperons in targets.
-Writes   the chaperon: labels, annotations and one annotation that says what changed; its agent changes the delegate.
+Writes   the chaperon: labels, annotations and one annotation that says what changed; its agent changes the delegate. An
+         event where the target refuses that.
 Absent target: told when it is back. A target whose agent does not know of live changes (it does not publish a version)
 is told nothing, because it would take annotations back and start a quarrel.
 """
+
+from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import NotFound, Unreachable
+from agent.kube.errors import Forbidden, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.livechanges import changes, chaperon_patch
@@ -49,7 +52,7 @@ class LiveChanges(Controller[Key]):
         except InvalidPod:
             return None
         if patch:
-            await self._write(target, placed, patch)
+            await self._write(target, placed, patch, manifest)
         return None
 
     def _placed(self, key: Key, uid: str, target: Target | None) -> Placed | None:
@@ -58,12 +61,16 @@ class LiveChanges(Controller[Key]):
                 return None if placed.chaperon.deleting else placed
         return None
 
-    async def _write(self, target: Target, placed: Placed, patch: dict[str, object]) -> None:
+    async def _write(self, target: Target, placed: Placed, patch: dict[str, Any], proxy: dict[str, Any]) -> None:
         namespace, name = placed.chaperon.key
         try:
             target.chaperons.absorb(await target.cluster.client.patch_raw(CHAPERONS, name, patch, namespace))
         except NotFound:
             return
+        except (Forbidden, Invalid) as error:
+            # Tried again when anything changes.
+            message = f"{target.title}: what was changed does not reach the delegate: {error.message}"
+            self._deps.recorder.event(proxy, "Warning", "FailedUpdate", message)
         except Unreachable:
             target.doubt()
             raise
