@@ -47,7 +47,7 @@ class Settings:
     log_json: bool = _setting(False, "write logs as JSON lines")
     lease_duration: float = _setting(12.0, "how long others wait for a leader that went silent")
     lease_renew: float = _setting(9.0, "how long the leader tries to renew its lease before it stops leading")
-    lease_retry: float = _setting(2.0, "pause between tries to get or renew the lease")
+    lease_retry: float = _setting(2.0, "pause between renewals of the lease; who waits for it looks twice as often")
     probe_interval: float = _setting(5.0, "pause between probes of a target")
     probe_timeout: float = _setting(3.0, "how long a probe waits for its answer")
     probe_failures: int = _setting(2, "failed probes in a row that make a ready target unreachable")
