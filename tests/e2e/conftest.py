@@ -102,6 +102,13 @@ def processes_only(request: pytest.FixtureRequest) -> None:
         pytest.skip("needs agents that are processes of the sandbox")
 
 
+@pytest.fixture(scope="session")
+def pods_only(request: pytest.FixtureRequest) -> None:
+    """Skip where agents are processes."""
+    if request.config.getoption("--installed-by") == "sandbox":
+        pytest.skip("needs agents that are pods of the chart: --installed-by=chart")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def fleet(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
     """Source cd, targets us and eu; agents that notice within seconds what takes others minutes."""

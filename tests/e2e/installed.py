@@ -11,23 +11,22 @@ import functools
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent.api.kinds import CLUSTER_ROLES, CRDS, DEPLOYMENTS, LEASES, PODS
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from agent.sandbox import Cluster, Sandbox, SandboxError, network, ownimage, process
+from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage, process
 from agent.sandbox.objects import connect
-from agent.sandbox.realnode import cgroups
 from tests.chart import helm
 from tests.chart.helm import NAMESPACE
+from tests.e2e.containers import PROGRAMS, RELEASE, InstalledCluster
 from tests.waiting import until
 
 Raw = dict[str, Any]
 
-RELEASE = "flotilla"
 IMAGE, SCHEDULER, TAG = "flotilla.local/flotilla", "flotilla.local/kube-scheduler", "e2e"
 REPLICAS = 1
 KILL_SECONDS, START_SECONDS = 20.0, 120.0
@@ -37,12 +36,6 @@ ON_REAL_NODES = {
 }
 OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
 """Settings that are values of their own; all others are `agent.settings`."""
-PROGRAMS: dict[str, tuple[str, Callable[[list[str]], bool]]] = {
-    "agent": ("agent", lambda command: command[1:3] == ["-m", "agent"]),
-    "webhook": ("webhook", lambda command: command[1:3] == ["-m", "webhook"]),
-    "candidate-scheduler": ("agent", lambda command: command[0].endswith("kube-scheduler")),
-}
-"""Processes by their names in a sandbox: the component whose pods have them, and how they are known."""
 
 
 def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> Raw:
@@ -61,34 +54,6 @@ def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> 
         *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
         functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
     return found
-
-
-class InstalledCluster(Cluster):
-    """A cluster whose agent, webhook and candidate scheduler are in containers of its real node."""
-
-    def pids(self, name: str) -> list[int]:
-        """Processes of a component that run, the youngest last."""
-        _, fits = PROGRAMS[name]
-        node = network.namespace_name(self.runner.plan.identity, self.name)
-        found = []
-        for pid in cgroups.members(node):
-            with contextlib.suppress(OSError):
-                if fits(Path(f"/proc/{pid}/cmdline").read_text().split("\0")) and process.is_alive(pid):
-                    found.append((int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid))
-        return [pid for _, pid in sorted(found)]
-
-    def pid(self, name: str) -> int | None:
-        """Process id of one of the cluster's processes, None while it does not run."""
-        if name not in PROGRAMS:
-            return super().pid(name)
-        return next(reversed(self.pids(name)), None)
-
-    def log(self, name: str) -> Path:
-        """Log of one of the cluster's processes: as the kubelet has it, of the youngest container."""
-        if name not in PROGRAMS:
-            return super().log(name)
-        logs = (self.directory / "node" / "log" / "pods").glob(f"{NAMESPACE}_{RELEASE}-*/{name}/*.log")
-        return max(logs, key=lambda path: path.stat().st_mtime, default=Path(os.devnull))
 
 
 class Installed(Sandbox):
@@ -191,6 +156,18 @@ class Installed(Sandbox):
             async with self._client(cluster) as client:
                 await until(lambda: _is_ready(client, name), START_SECONDS)
 
+    async def agents(self, cluster: str, replicas: int) -> dict[str, str]:
+        """Addresses of the agent's pods by name, once there are so many and all are ready."""
+
+        async def addresses() -> dict[str, str]:
+            async with self._client(cluster) as client:
+                pods = await _pods(client, "agent")
+            ready = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in pods if _says_ready(pod)}
+            return ready if len(ready) == len(pods) == replicas else {}
+
+        await self._scale(cluster, "agent", replicas)
+        return await until(addresses, START_SECONDS)
+
     async def metrics(self, cluster: str) -> str:
         """What the cluster's agent says at /metrics."""
         async with self._client(cluster) as client:
@@ -286,13 +263,17 @@ async def _none(client: Client, component: str) -> bool:
 async def _is_ready(client: Client, name: str) -> bool:
     """Whether a process says that it is ready; the webhook's Service has to know it, too."""
     pods = await _pods(client, PROGRAMS[name][0])
-    conditions = [each for pod in pods for each in pod["status"].get("conditions") or ()]
     if name == "webhook":
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return any(_says_ready(pod) for pod in pods)
     try:
         return bool(pods and await _ask(client, pods[0], "readyz"))
     except KubeError:
         return False
+
+
+def _says_ready(pod: Raw) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 async def _leads_since(client: Client, moment: str) -> bool:

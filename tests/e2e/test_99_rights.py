@@ -11,7 +11,7 @@ from tests.e2e.fleet import Fleet
 from tests.e2e.rights import LEDGER, Ledger, refused
 
 HERE = Path(__file__).parent
-OPTIONAL = {"test_40_versions.py", Path(__file__).name}
+OPTIONAL = {"test_32_replicas.py", "test_40_versions.py", Path(__file__).name}
 """What not every machine can run, and what needs no right that others do not."""
 WITHIN = "an API server asks whether one may, within another request: no audit log shows it"
 FOLLOW = "tests/controllers/test_follow*.py"

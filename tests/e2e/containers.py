@@ -1,0 +1,46 @@
+"""The chart's processes in containers, as the machine sees them."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.sandbox import Cluster, network, process
+from agent.sandbox.realnode import cgroups
+from tests.chart.helm import NAMESPACE
+
+RELEASE = "flotilla"
+PROGRAMS: dict[str, tuple[str, Callable[[list[str]], bool]]] = {
+    "agent": ("agent", lambda command: command[1:3] == ["-m", "agent"]),
+    "webhook": ("webhook", lambda command: command[1:3] == ["-m", "webhook"]),
+    "candidate-scheduler": ("agent", lambda command: command[0].endswith("kube-scheduler")),
+}
+"""Processes by their names in a sandbox: the component whose pods have them, and how they are known."""
+
+
+class InstalledCluster(Cluster):
+    """A cluster whose agent, webhook and candidate scheduler are in containers of its real node."""
+
+    def pids(self, name: str) -> list[int]:
+        """Processes of a component that run, the youngest last."""
+        _, fits = PROGRAMS[name]
+        node = network.namespace_name(self.runner.plan.identity, self.name)
+        found = []
+        for pid in cgroups.members(node):
+            with contextlib.suppress(OSError):
+                if fits(Path(f"/proc/{pid}/cmdline").read_text().split("\0")) and process.is_alive(pid):
+                    found.append((int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid))
+        return [pid for _, pid in sorted(found)]
+
+    def pid(self, name: str) -> int | None:
+        """Process id of one of the cluster's processes, None while it does not run."""
+        if name not in PROGRAMS:
+            return super().pid(name)
+        return next(reversed(self.pids(name)), None)
+
+    def log(self, name: str) -> Path:
+        """Log of one of the cluster's processes: as the kubelet has it, of the youngest container."""
+        if name not in PROGRAMS:
+            return super().log(name)
+        logs = (self.directory / "node" / "log" / "pods").glob(f"{NAMESPACE}_{RELEASE}-*/{name}/*.log")
+        return max(logs, key=lambda path: path.stat().st_mtime, default=Path(os.devnull))
