@@ -200,12 +200,13 @@ async def test_top_shows_what_delegates_use(kubectl: Kubectl, real: Fleet, place
     containers = await real.until("its usage is shown", shown, about=place, seconds=90)
     assert {"web", "side", "restarted"} <= containers.keys()
     assert all(cpu.endswith("m") and memory.endswith("Mi") for cpu, memory in containers.values())
-    assert USED_MIB <= int(containers["side"][1].removesuffix("Mi")) < 2 * USED_MIB
+    # Or more: files that were copied into it count, too.
+    assert int(containers["side"][1].removesuffix("Mi")) >= USED_MIB
     assert int(containers["restarted"][1].removesuffix("Mi")) < USED_MIB
     name = virtual_node(place, "us")
     nodes = {line.split()[0]: line.split() for line in (await kubectl("top", "node", "--no-headers")).splitlines()}
     assert nodes.keys() == {name, "cd-node-0"}
-    assert USED_MIB <= int(nodes[name][3].removesuffix("Mi")) < 8 * USED_MIB
+    assert int(nodes[name][3].removesuffix("Mi")) >= USED_MIB
     summary = json.loads(await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
     assert "web" in {pod["podRef"]["name"] for pod in summary["pods"]}
     page = await kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/metrics/resource")
