@@ -141,8 +141,8 @@ async def test_a_delegate_lost_in_the_peer_is_replaced(fleet: Fleet, namespace: 
     await fleet.clients["t"].delete(PODS, delegate["metadata"]["name"], namespace)
 
     async def replaced() -> bool:
-        (after, *more) = await fleet.pods(namespace, "web")
-        return not more and after["metadata"]["uid"] != before["metadata"]["uid"]
+        there = [pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "web")]
+        return len(there) == 1 and there != [before["metadata"]["uid"]]
 
     await fleet.until("there is another pod", replaced, about=namespace)
     await fleet.running(namespace, "web", 1)

@@ -53,11 +53,15 @@ def _unmet(obj: Raw) -> Iterator[str]:
 
 
 def _latest(events: Iterable[Raw]) -> list[str]:
-    ordered = sorted(events, key=_moment)[-_EVENTS:]
-    return [
-        f"{event['regarding'].get('kind')} {event['regarding'].get('name')}: {event['reason']}: {event.get('note', '')}"
-        for event in ordered
-    ]
+    return [_told(event) for event in sorted(events, key=_moment)[-_EVENTS:]]
+
+
+def _told(event: Raw) -> str:
+    """What is empty is left out by API servers, even whom it is about."""
+    about = event.get("regarding") or {}
+    return (
+        f"{about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {event.get('note', '')}".strip()
+    )
 
 
 def _moment(event: Raw) -> str:
