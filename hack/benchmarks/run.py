@@ -17,6 +17,7 @@ from hack.benchmarks.manifests import APP, DEPLOYMENTS, REPLICA_SETS, deployment
 from hack.benchmarks.pods import PodTimes
 from hack.benchmarks.procfs import Usage
 
+_LOSERS_SECONDS = 10.0
 STALL_SECONDS = 90.0
 """No pod has changed for so long: nothing more is going to happen."""
 REST_SECONDS = 8.0
@@ -126,10 +127,15 @@ async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
     strangers = [pod.name for pod in times.informer.store if pod.scheduler_name != SCHEDULER_PROXY]
     if strangers:
         raise BenchError(f"{len(strangers)} pods were not elected, {strangers[0]} among them: did the webhook answer?")
-    places = {target.name: await _count(target, PODS, load) for target in lab.targets}
-    if sum(places.values()) != load.pods:
-        raise BenchError(f"{load.pods} elected pods are Running, but the targets hold {places} delegates")
-    return places
+    # Losers of mode reserve may still be going.
+    deadline = time.monotonic() + _LOSERS_SECONDS
+    while True:
+        places = {target.name: await _count(target, PODS, load) for target in lab.targets}
+        if sum(places.values()) == load.pods:
+            return places
+        if time.monotonic() > deadline:
+            raise BenchError(f"{load.pods} elected pods are Running, but the targets hold {places} delegates")
+        await asyncio.sleep(0.2)
 
 
 async def _is_empty(lab: Lab, load: Load) -> bool:
