@@ -17,6 +17,11 @@ def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) ->
     return next((condition for condition in conditions or () if condition.get("type") == type), None)
 
 
+def without_condition(conditions: Iterable[dict[str, Any]] | None, type: str) -> list[dict[str, Any]]:
+    """A new list without the condition of this type."""
+    return [condition for condition in conditions or () if condition.get("type") != type]
+
+
 def set_condition(
     conditions: Iterable[dict[str, Any]] | None,
     type: str,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.api import names
+from agent.api.conditions import without_condition
 from agent.api.kinds import SERVICES
 from agent.clusters.managers import kept_managers
 from agent.controllers.globalsvc.controller import CONDITION
@@ -59,7 +60,7 @@ async def _unsay(client: Client, service: Object) -> None:
     if CONDITION.encode() not in service.raw:
         return
     old = (service.decode().get("status") or {}).get("conditions") or []
-    rest = [each for each in old if each["type"] != CONDITION]
+    rest = without_condition(old, CONDITION)
     if rest != old:
         body = {"status": {"conditions": rest}}
         await client.patch_raw(SERVICES, service.name, body, service.namespace, sub="status")

@@ -30,6 +30,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from agent.kube.session import Session
 from agent.kube.store import Object
+from agent.model.ingress import unmarked
 from agent.model.service import is_copy
 
 Raw = dict[str, Any]
@@ -74,13 +75,9 @@ async def _release_originals(client: Client) -> None:
         metadata = ingress["metadata"]
         annotations = metadata.get("annotations") or {}
         if names.ANNOTATION_MARKS in annotations and not is_copy(annotations):
-            body = {names.ANNOTATION_MARKS: None}
-            if annotations.get(names.ANNOTATION_GLOBAL) == "true":
-                body[names.ANNOTATION_GLOBAL] = None
+            patch = {"metadata": {"annotations": unmarked(annotations)}}
             with contextlib.suppress(NotFound):
-                await client.patch(
-                    INGRESSES, metadata["name"], {"metadata": {"annotations": body}}, metadata["namespace"]
-                )
+                await client.patch(INGRESSES, metadata["name"], patch, metadata["namespace"])
 
 
 async def _withdraw_from(client: Client, target: Raw, uid: str, say: Say) -> None:

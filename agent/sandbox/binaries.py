@@ -134,10 +134,9 @@ async def helm(progress: Progress) -> str:
 
 async def metrics_server(progress: Progress, *, compile: bool = True) -> str:
     """Path of metrics-server, as of helm; `compile`: build it where it is in neither place, which takes minutes."""
-    found = _kept(METRICS_SERVER)
-    if found is None and not compile:
+    if not compile and _kept(METRICS_SERVER) is None:
         raise SandboxError("metrics-server is not built: `flotilla sandbox programs --metrics-server` does that")
-    return found or await _of_module(METRICS_SERVER, progress)
+    return await _of_module(METRICS_SERVER, progress)
 
 
 def _kept(what: Module) -> str | None:

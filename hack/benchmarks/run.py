@@ -17,9 +17,10 @@ from hack.benchmarks.manifests import APP, DEPLOYMENTS, REPLICA_SETS, deployment
 from hack.benchmarks.pods import PodTimes
 from hack.benchmarks.procfs import Usage
 
-_LOSERS_SECONDS = 10.0
 STALL_SECONDS = 90.0
 """No pod has changed for so long: nothing more is going to happen."""
+_LOSERS_SECONDS = 10.0
+"""Losers of mode reserve may still be going when all pods run."""
 REST_SECONDS = 8.0
 """After that, before memory is read: agents keep pods that have not changed for five seconds in less space."""
 SETTLE_SECONDS = 2.0
@@ -127,15 +128,19 @@ async def _places(lab: Lab, load: Load, times: PodTimes) -> dict[str, int]:
     strangers = [pod.name for pod in times.informer.store if pod.scheduler_name != SCHEDULER_PROXY]
     if strangers:
         raise BenchError(f"{len(strangers)} pods were not elected, {strangers[0]} among them: did the webhook answer?")
-    # Losers of mode reserve may still be going.
-    deadline = time.monotonic() + _LOSERS_SECONDS
-    while True:
-        places = {target.name: await _count(target, PODS, load) for target in lab.targets}
-        if sum(places.values()) == load.pods:
-            return places
-        if time.monotonic() > deadline:
-            raise BenchError(f"{load.pods} elected pods are Running, but the targets hold {places} delegates")
-        await asyncio.sleep(0.2)
+    places: dict[str, int] = {}
+
+    async def agree() -> bool:
+        places.update({target.name: await _count(target, PODS, load) for target in lab.targets})
+        return sum(places.values()) == load.pods
+
+    try:
+        await until("the targets hold as many delegates", agree, _LOSERS_SECONDS)
+    except BenchError as error:
+        raise BenchError(
+            f"{load.pods} elected pods are Running, the targets hold {places} delegates: {error}"
+        ) from None
+    return places
 
 
 async def _is_empty(lab: Lab, load: Load) -> bool:

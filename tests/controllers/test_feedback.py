@@ -1,9 +1,13 @@
 """Chaperon, feedback and scheduler together on one real API server that is source and target at once."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
@@ -17,6 +21,14 @@ from tests.kube.relay import Relay
 pytestmark = pytest.mark.cluster
 
 ALL = (Chaperon, Feedback, ProxyScheduler)
+
+
+async def under_way(client: Client, namespace: str, targets: Mapping[str, Target]) -> dict[str, Any]:
+    """The chaperon of an elected pod `web` that runs."""
+    await create(client, elected("web", namespace), [*targets.values()])
+    await pod_where(client, namespace, "web", phase="Running")
+    (chaperon,) = await chaperons(client, namespace)
+    return chaperon
 
 
 async def test_a_proxy_pod_shows_what_its_delegate_does_until_both_are_gone(
@@ -57,9 +69,7 @@ async def test_a_proxy_pod_whose_chaperon_is_deleted_by_hand_goes(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
-        await create(client, elected("web", namespace), [*targets.values()])
-        await pod_where(client, namespace, "web", phase="Running")
-        (chaperon,) = await chaperons(client, namespace)
+        chaperon = await under_way(client, namespace, targets)
         await client.delete(CHAPERONS, chaperon["metadata"]["name"], namespace)
         await gone(lambda: client.get(PODS, "web", namespace))
 
@@ -68,9 +78,7 @@ async def test_a_delegate_lost_in_the_target_ends_chaperon_and_proxy_pod(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
-        await create(client, elected("web", namespace), [*targets.values()])
-        await pod_where(client, namespace, "web", phase="Running")
-        (chaperon,) = await chaperons(client, namespace)
+        chaperon = await under_way(client, namespace, targets)
         await client.delete(PODS, chaperon["metadata"]["name"], namespace, grace=0)
         await gone(lambda: client.get(PODS, "web", namespace))
         assert await chaperons(client, namespace) == []
@@ -106,9 +114,7 @@ async def test_a_delegate_that_takes_long_to_end_does_not_keep_its_proxy_pod_fro
 ) -> None:
     """On a lost node it takes for ever."""
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
-        await create(client, elected("web", namespace), [*targets.values()])
-        await pod_where(client, namespace, "web", phase="Running")
-        (chaperon,) = await chaperons(client, namespace)
+        chaperon = await under_way(client, namespace, targets)
         name = chaperon["metadata"]["name"]
         await client.patch(PODS, name, {"metadata": {"finalizers": ["flotilla.test/lost-node"]}}, namespace)
         await client.delete(PODS, name, namespace)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections import Counter
 
 from tests.e2e.fleet import Fleet
@@ -9,6 +10,7 @@ from tests.e2e.fleet import Fleet
 RESOURCES = ("pods", "podchaperons", "events", "clustersummaries", "targets", "clustertargets")
 _METRIC = re.compile(rb"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
 _LABEL = re.compile(rb'(\w+)="([^"]*)"')
+_QUIET_SECONDS = 7.0
 _WRITES = (b"POST", b"PUT", b"PATCH", b"APPLY", b"DELETE", b"DELETECOLLECTION")
 
 
@@ -25,18 +27,20 @@ async def writes(fleet: Fleet) -> Counter[str]:
     return found
 
 
-async def while_idle(fleet: Fleet, seconds: float, *, windows: int = 5) -> Counter[str]:
-    """Writes within some seconds in which nobody does anything; who writes all the time does so in every window.
+async def while_idle(fleet: Fleet, seconds: float, *, settle: float = 40.0) -> Counter[str]:
+    """Writes within some seconds in which nobody does anything.
 
-    What was done before may still be under way, and a machine that is busy with something else makes a target slow
-    for a moment, which its source notes: so these are the writes of the last window, or of the first without any.
+    What was done before may still be under way, events for one: it has `settle` seconds to come to rest. Kubernetes'
+    own controllers look at a new node, and write an event about it, up to five seconds after it was made.
     """
-    found: Counter[str] = Counter()
-    for _ in range(windows):
-        before = await writes(fleet)
-        assert before, "the API servers count nothing under these names"
-        await asyncio.sleep(seconds)
-        found = await writes(fleet) - before
-        if not found:
+    before = await writes(fleet)
+    assert before, "the API servers count nothing under these names"
+    deadline = time.monotonic() + settle
+    while time.monotonic() < deadline:
+        await asyncio.sleep(_QUIET_SECONDS)
+        now = await writes(fleet)
+        if now == before:
             break
-    return found
+        before = now
+    await asyncio.sleep(seconds)
+    return await writes(fleet) - before

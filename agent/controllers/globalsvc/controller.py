@@ -9,7 +9,7 @@ by their users, or by the room that reroutes them.
 from collections.abc import Iterable
 from typing import Any
 
-from agent.api.conditions import find_condition, set_condition
+from agent.api.conditions import find_condition, set_condition, without_condition
 from agent.api.kinds import SERVICES
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
@@ -67,7 +67,7 @@ class GlobalServices(CopyRoom):
         elif shared and find_condition(old, CONDITION):
             new = set_condition(old, CONDITION, "True", "Copied", _EVERYWHERE, self.deps.clock.now())
         else:
-            new = [each for each in old if each["type"] != CONDITION]
+            new = without_condition(old, CONDITION)
         if not same(old, new):
             body = {"metadata": {"resourceVersion": original.version}, "status": {"conditions": new}}
             raw = await self.deps.local.client.patch_raw(

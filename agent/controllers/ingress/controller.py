@@ -71,9 +71,7 @@ class IngressRoom(CopyRoom):
                 return
             wanted = {names.ANNOTATION_GLOBAL: "true", names.ANNOTATION_MARKS: _MARKED}
         elif not self.shared(original) and annotations.get(names.ANNOTATION_MARKS) == _MARKED:
-            wanted = {names.ANNOTATION_MARKS: None}
-            if annotations.get(names.ANNOTATION_GLOBAL) == "true":
-                wanted[names.ANNOTATION_GLOBAL] = None
+            wanted = ingress.unmarked(annotations)
         else:
             return
         body = {"metadata": {"resourceVersion": original.version, "annotations": wanted}}

@@ -15,7 +15,7 @@ from agent.api.kinds import PODS, SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.managers import kept_managers
 from agent.controllers.svcreroute.decide import View, Wait, decide
-from agent.controllers.svcreroute.gather import Coverage, service_of, shared_by_name
+from agent.controllers.svcreroute.gather import Coverage, service_of
 from agent.controllers.svcreroute.selections import Selections
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
@@ -181,8 +181,9 @@ class ServiceRerouteRoom(Controller[Key]):
         return [key for key in keys if key in self._waiting_since]
 
     def _driver_changed(self, old: Object | None, new: Object | None) -> None:
-        if shared_by_name(old) != shared_by_name(new):
-            self._target_changed(new)
+        target = new or old
+        if target is not None and self._coverage.note(target.key, new):
+            self._target_changed(target)
 
     def _target_changed(self, target: object) -> None:
         for service in self._services.store:

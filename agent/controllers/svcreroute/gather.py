@@ -8,7 +8,7 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, PODS, TARGETS
 from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model import endpoints
 from agent.model.service import Selector, format_selector
 
@@ -34,6 +34,7 @@ class Coverage:
         self.slices.store.index(BY_SERVICE, service_of)
         self.nodes = deps.local.informer(NODES, labels=_VIRTUAL)
         self.targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._by_name: set[Key] = set()
 
     def wait(self, service: Object) -> Wait:
         """Why the selector cannot be switched yet. Slices of a former Service by that name tell nothing of this one."""
@@ -57,8 +58,14 @@ class Coverage:
 
     def by_name(self, namespace: str) -> bool:
         """Whether endpoints of a target that pods of a namespace may go to are found under another name only."""
-        targets = (obj for informer in self.targets for obj in informer.store)
-        return any(obj.namespace in ("", namespace) and shared_by_name(obj) for obj in targets)
+        return any(key[0] in ("", namespace) for key in self._by_name)
+
+    def note(self, target: Key, now: Object | None) -> bool:
+        """Take note of a target as it is now, None for gone; whether that has changed what `by_name` says."""
+        if _is_shared_by_name(now) == (target in self._by_name):
+            return False
+        self._by_name ^= {target}
+        return True
 
     async def other_pods(self, namespace: str, selector: Selector) -> bool:
         """Whether pods that are ready, neither elected nor delegates, are selected, by the API server's word."""
@@ -81,7 +88,7 @@ class Coverage:
         return shared is None or shared["status"] != "True" or shared["reason"] == _BY_SLICES
 
 
-def shared_by_name(target: Object | None) -> bool:
+def _is_shared_by_name(target: Object | None) -> bool:
     """Whether a Target has a driver that shares endpoints under the name of the cluster set (`mcs`)."""
     if target is None or _BY_NAME.encode() not in target.raw:
         return False
