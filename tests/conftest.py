@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from hypothesis import settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
@@ -19,6 +17,8 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.waiting import until
+
+pytest_plugins = ["tests.workers"]
 
 settings.register_profile("same", derandomize=True)
 settings.register_profile("search", print_blob=True)
@@ -58,18 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.timeout(seconds))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-
-
-class _ByFolder(LoadScopeScheduling):
-    """Tests of a folder stay with one worker, because they share clusters."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "/".join(nodeid.partition("::")[0].split("/")[:2])
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """How tests are dealt out where several workers run them."""
-    return _ByFolder(config, log)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,25 @@ from agent.sandbox.plan import identity
 pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
-async def start(directory: Path, *arguments: str) -> Process:
-    command = (sys.executable, "-m", "agent.cli", "demo", "--dir", str(directory), *arguments)
-    return await asyncio.create_subprocess_exec(*command, cwd=REPOSITORY, stdout=PIPE, stderr=STDOUT)
+Start = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts a demo in a directory; one that a test leaves running ends with it."""
+    started: list[Process] = []
+
+    async def start(directory: Path, *arguments: str) -> Process:
+        command = (sys.executable, "-m", "agent.cli", "demo", "--dir", str(directory), *arguments)
+        demo = await asyncio.create_subprocess_exec(*command, cwd=REPOSITORY, stdout=PIPE, stderr=STDOUT)
+        started.append(demo)
+        return demo
+
+    yield start
+    for demo in started:
+        if demo.returncode is None:
+            demo.terminate()
+            await demo.communicate()
 
 
 async def read_until(demo: Process, text: str) -> str:
@@ -38,7 +55,7 @@ def left_behind(directory: Path) -> list[str]:
     return [*map(str, process.find_all(name)), *links, *([str(directory)] if directory.exists() else [])]
 
 
-async def test_once_comes_true_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory, "--once")
     output, _ = await demo.communicate()
@@ -55,7 +72,7 @@ async def test_once_comes_true_and_leaves_nothing_behind(tmp_path: Path) -> None
     ],
 )
 async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
-    tmp_path: Path, number: signal.Signals, want: str
+    start: Start, tmp_path: Path, number: signal.Signals, want: str
 ) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory, "--once", "--patience", "5")
@@ -75,7 +92,7 @@ async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
         pytest.param("kubectl apply -f web.yaml", id="while pods come up"),
     ],
 )
-async def test_sigterm_takes_everything_down(tmp_path: Path, moment: str) -> None:
+async def test_sigterm_takes_everything_down(start: Start, tmp_path: Path, moment: str) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory)
     await read_until(demo, moment)
@@ -85,7 +102,9 @@ async def test_sigterm_takes_everything_down(tmp_path: Path, moment: str) -> Non
     assert left_behind(directory) == []
 
 
-async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_printed(tmp_path: Path) -> None:
+async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_printed(
+    start: Start, tmp_path: Path
+) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory)
     told = await read_until(demo, "eu/kubeconfig get pods")
@@ -100,7 +119,7 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
     assert left_behind(directory) == []
 
 
-async def test_a_directory_that_exists_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_a_directory_that_exists_is_refused_and_left_alone(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     demo = await start(tmp_path, "--once")
     output, _ = await demo.communicate()
