@@ -26,7 +26,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A terminal's Ctrl-C reaches the controller of the workers only."""
+    """A terminal's Ctrl-C reaches the controller of the workers only.
+
+    What tests start and interrupt must not inherit that a job in the background ignores it.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         os.setpgrp()
 
