@@ -2,7 +2,10 @@
 
 LONGEST_SECONDS = 2.0
 _FIRST_SECONDS = 0.15
-_SHARE = 0.05
+_LEAST_SECONDS = 1.0
+"""Where starts are quick they end the wait; it is only as long as this on a cluster that is slower than usual."""
+_LONG_SECONDS = 1.5
+_SHARE = 0.1
 """Of the latest start in the average."""
 _FACTOR = 3.0
 
@@ -22,5 +25,6 @@ class Starts:
         """Seconds that the news of a node waits for that of the start; 0 where starts take too long to be waited for,
         as those of real containers usually do.
         """
-        hold = _FACTOR * self._average
-        return hold if hold <= LONGEST_SECONDS else 0.0
+        if self._average > _LONG_SECONDS:
+            return 0.0
+        return min(LONGEST_SECONDS, max(_LEAST_SECONDS, _FACTOR * self._average))
