@@ -18,7 +18,7 @@ async def delete(target: Target, chaperon: Mapping[str, Any]) -> None:
     """
     metadata = chaperon["metadata"]
     try:
-        await target.cluster.client.delete(
+        raw = await target.cluster.client.delete(
             CHAPERONS, metadata["name"], metadata["namespace"], uid=metadata["uid"], propagation="Foreground"
         )
     except (NotFound, Conflict, Gone):
@@ -26,6 +26,9 @@ async def delete(target: Target, chaperon: Mapping[str, Any]) -> None:
     except Unreachable:
         target.doubt()
         raise
+    # Until the watch shows it, it would be deleted again at every change.
+    if raw:
+        target.chaperons.absorb(raw)
 
 
 class Placed(NamedTuple):

@@ -42,6 +42,11 @@ class ItemList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _Answer(msgspec.Struct):
+    kind: str = ""
+
+
+_answer_decoder = msgspec.json.Decoder(_Answer)
 _list_decoder = msgspec.json.Decoder(ItemList)
 _decoder = msgspec.json.Decoder(Raw)
 
@@ -160,7 +165,7 @@ class Client:
     ) -> bytes:
         """Delete one object, only with this UID and version when given (else Conflict); `grace` in seconds.
 
-        The answer is the object as long as finalizers keep it, else a Status.
+        Returns the object; nothing where the answer is a mere Status, as of a custom resource that is gone.
         """
         options: Raw = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": version}
@@ -171,7 +176,8 @@ class Client:
         if propagation is not None:
             options["propagationPolicy"] = propagation
         path = kind.path(namespace, name)
-        return await self.session.request("DELETE", path, body=encode(options), resource=kind.plural)
+        answer = await self.session.request("DELETE", path, body=encode(options), resource=kind.plural)
+        return b"" if _read(_answer_decoder, answer).kind == "Status" else answer
 
 
 def selectors(labels: str, fields: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from agent.scheduler.modes import group_name, group_of, is_open, mode_of
 from agent.scheduler.ranked import Ranked
 from agent.scheduler.reserving import Reserving
 from agent.scheduler.scene import WAITING, Scene
+from agent.scheduler.turnstile import Turnstile
 from agent.scheduler.writes import Writes
 
 
@@ -40,7 +41,8 @@ class ProxyScheduler(Controller[Key]):
         self._writes = Writes(deps, self._scene)
         self._couriers = Couriers(deps, self._scene, self._writes, self._wake)
         self._ranked = Ranked(deps, self._scene, self._writes)
-        self._reserving = Reserving(deps, self._scene, self._writes, self._couriers)
+        turnstile = Turnstile(deps.settings.max_in_flight, self.queue.add)
+        self._reserving = Reserving(deps, self._scene, self._writes, self._couriers, turnstile)
         self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
         self.watch(self._scene.namespaces, lambda namespace: ())
         self.watch(self._scene.nodes, lambda node: ())
@@ -121,7 +123,7 @@ class ProxyScheduler(Controller[Key]):
         if pod is None or pod.uid in self._writes.bound or not is_open(pod) or pod.gated:
             return None
         mode = mode_of(pod, self._scene.namespaces.store.get(("", pod.namespace)), self._default)
-        return await (self._reserving.step(pod) if mode == "reserve" else self._ranked.step(pod))
+        return await (self._reserving.turn(pod) if mode == "reserve" else self._ranked.step(pod))
 
 
 def _wishes(pod: Object) -> tuple[object, ...]:

@@ -23,6 +23,8 @@ from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 REST_SECONDS = 30.0
 """A target that refused to take a candidate is not asked again for so long."""
 
+_DROPPED_LIMIT = 10_000
+
 
 class Send(NamedTuple):
     """Create a candidate of a pod."""
@@ -39,6 +41,8 @@ class Drop(NamedTuple):
     uid: str
     version: str
     node_name: str
+    begun: bool
+    """It has leave or a node: its pod may run, and has to be gone before the chaperon is."""
 
 
 class _Rest(NamedTuple):
@@ -60,6 +64,8 @@ class Couriers(Controller[Send | Drop]):
         self._writes = writes
         self._under_way: dict[str, set[str]] = {}
         self._resting: dict[str, dict[str, _Rest]] = {}
+        self._dropped: dict[str, None] = {}
+        """UIDs of chaperons that are gone, which a watch may not have shown yet."""
 
     def order(self, key: Send | Drop) -> int:
         """Pods wait for candidates; nobody waits for losers to go."""
@@ -99,7 +105,7 @@ class Couriers(Controller[Send | Drop]):
         """Run one errand."""
         target = self._deps.targets.by_node(key.node_name)
         if isinstance(key, Drop):
-            if target is not None and target.ready and _is_as_it_was(target, key):
+            if target is not None and target.ready and key.uid not in self._dropped and _is_as_it_was(target, key):
                 await self.drop(target, key)
             return None
         pod = self._scene.proxies.store.get(key.pod)
@@ -141,7 +147,12 @@ class Couriers(Controller[Send | Drop]):
         namespace, name = errand.chaperon
         try:
             raw = await target.cluster.client.delete(
-                CHAPERONS, name, namespace, uid=errand.uid, version=errand.version, propagation="Foreground"
+                CHAPERONS,
+                name,
+                namespace,
+                uid=errand.uid,
+                version=errand.version,
+                propagation="Foreground" if errand.begun else "Background",
             )
         except (NotFound, Conflict, Gone):
             # It has changed, or it is gone: the event that says so has the pod looked at again.
@@ -149,8 +160,12 @@ class Couriers(Controller[Send | Drop]):
         except Unreachable:
             target.doubt()
             raise
-        if Object(CHAPERONS, raw).uid == errand.uid:
+        if raw:
             self._writes.absorb(target.chaperons, raw)
+            return
+        self._dropped[errand.uid] = None
+        if len(self._dropped) > _DROPPED_LIMIT:
+            del self._dropped[next(iter(self._dropped))]
 
 
 def _is_as_it_was(target: Target, errand: Drop) -> bool:

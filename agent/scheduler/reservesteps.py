@@ -29,9 +29,10 @@ class Allow:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete a chaperon with foreground propagation, guarded by UID and version.
+    """Delete a chaperon, guarded by UID and version.
 
-    `confirm`: it is allowed, so read the proxy pod first, and keep the chaperon when the claim is not that of the view.
+    `confirm`: it is allowed, so read the proxy pod first, keep the chaperon when the claim is not that of the view, and
+    have it go after its pod (foreground propagation; ruling 5). The pod of one that never had leave cannot start.
     """
 
     node_name: str

@@ -15,6 +15,7 @@ from agent.scheduler import reservesteps as steps
 from agent.scheduler.couriers import Couriers, Drop, Send, parent_uid
 from agent.scheduler.scene import WAITING, Scene
 from agent.scheduler.sighting import NEGATIVE, Sighting, see
+from agent.scheduler.turnstile import Turnstile
 from agent.scheduler.writes import CROWDED_SECONDS, Writes
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import UNROOMY, Ranking
@@ -33,13 +34,14 @@ class _Ranked(NamedTuple):
 class Reserving:
     """Takes the next steps for one proxy pod; returns in how many seconds to look again, if it is to."""
 
-    def __init__(self, deps: Deps, scene: Scene, writes: Writes, couriers: Couriers) -> None:
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes, couriers: Couriers, turnstile: Turnstile) -> None:
         self._deps = deps
         self._client = deps.local.client
         self._targets = deps.targets
         self._scene = scene
         self._writes = writes
         self._couriers = couriers
+        self._turnstile = turnstile
         self._limits = room.Limits(deps.settings.reserve_patience, deps.settings.dwell)
         self._seen: dict[str, dict[str, Sighting]] = {}
         self._rankings: dict[str, _Ranked] = {}
@@ -49,6 +51,25 @@ class Reserving:
         self._seen.pop(uid, None)
         self._rankings.pop(uid, None)
         self._couriers.forget(uid)
+        self._turnstile.leave(uid)
+
+    async def turn(self, pod: Object) -> float | None:
+        """The same for a pod without a group, which waits for its turn to begin."""
+        begun = pod.known.claim or self._deps.chaperons.of(pod.key)
+        if not begun and not self._turnstile.admits(pod):
+            return None
+        try:
+            return await self.step(pod)
+        finally:
+            if self._is_decided(pod):
+                self._turnstile.leave(pod.uid)
+
+    def _is_decided(self, pod: Object) -> bool:
+        fresh = self._scene.proxies.store.get(pod.key)
+        if fresh is None or fresh.known.claim:
+            return True
+        seen = self._seen.get(pod.uid, {}).values()
+        return not self._couriers.sending(pod.uid) and all(s.going or s.state in NEGATIVE for s in seen)
 
     async def step(self, pod: Object, gate: room.Gate = room.OPEN) -> float | None:
         """All steps that can be taken now."""
@@ -161,7 +182,7 @@ class Reserving:
         if placed is not None:
             target, chaperon = placed
             await self._writes.remember(pod.decode(), target.node_name, step.reason, "reserve")
-            await self._couriers.drop(target, Drop(chaperon.key, step.uid, step.version, target.node_name))
+            await self._couriers.drop(target, Drop(chaperon.key, step.uid, step.version, target.node_name, begun=True))
 
     async def _change(self, pod: Object, step: steps.Step) -> bool:
         """Change one chaperon, guarded by its UID and version; whether too many wait for its target already."""
@@ -173,7 +194,8 @@ class Reserving:
         target, chaperon = placed
         if isinstance(step, steps.Delete):
             if not step.confirm or not await self._claims(pod, step.uid):
-                self._couriers.run_errand(Drop(chaperon.key, step.uid, step.version, target.node_name))
+                drop = Drop(chaperon.key, step.uid, step.version, target.node_name, begun=step.confirm)
+                self._couriers.run_errand(drop)
             return False
         if self._writes.crowded_by_changes(target):
             return True

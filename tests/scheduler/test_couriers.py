@@ -3,7 +3,7 @@
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NAMESPACES
+from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
 from agent.scheduler import couriers
 from tests.controllers.rooms import eventually
 from tests.scheduler.reserving import Open, add_namespace
@@ -72,4 +72,30 @@ async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Ope
         assert await at.run(1) == {"one": "eu"}
         assert len(await at.chaperons("us")) == 1
         at.relays["us"].mend()
+        await at.settled(1)
+
+
+async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -> None:
+    held = {"metadata": {"finalizers": ["flotilla.test/held"]}}
+    async with opened() as at:
+        # The claim does not get through.
+        at.near.freeze(lambda asked, path: asked == "PATCH" and "/pods/" in path)
+        await at.pod("one")
+        await at.candidates(2, reserved=True)
+        for client in at.far.values():
+            for pod in await client.list(PODS, at.namespace):
+                await client.patch(PODS, pod["metadata"]["name"], held, at.namespace)
+        at.near.mend()
+        (winner,) = (await at.run(1)).values()
+        (loser,) = at.far.keys() - {winner}
+
+        async def chaperon_is_gone() -> bool:
+            return not await at.chaperons(loser)
+
+        await eventually(chaperon_is_gone)
+        (left,) = await at.far[loser].list(PODS, at.namespace)
+        assert "nodeName" not in left["spec"]
+        for client in at.far.values():
+            for pod in await client.list(PODS, at.namespace):
+                await client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": []}}, at.namespace)
         await at.settled(1)

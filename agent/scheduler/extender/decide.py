@@ -39,6 +39,8 @@ class Chaperon:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     deleting: bool = False
+    applied: bool = False
+    """Somebody owns fields of it by server-side apply."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def decide(view: View) -> Step:
         return Refuse("the scheduler has asked again for this pod: only its last attempt counts", "superseded")
     reason = foreign(view.asked, view.pod, view.chaperon)
     if reason or view.chaperon is None:
+        if view.reserved and _is_swept_away(view) and not (view.expired or view.stopping):
+            return Wait()
         return Refuse(reason, "gone" if view.reserved else "refused", clear=ours and _still_there(view))
     annotations = view.chaperon.annotations
     if names.ANNOTATION_IS_ALLOWED in annotations:
@@ -137,6 +141,17 @@ def foreign(asked: BindingArgs, pod: Pod | None, chaperon: Chaperon | None) -> s
     if chaperon.deleting:
         return f"{CHAPERONS.name} {asked.namespace}/{asked.name} is being deleted"
     return ""
+
+
+def _is_swept_away(view: View) -> bool:
+    """Whether the pod is about to go because its chaperon does.
+
+    To say no before it is gone would have the scheduler write a condition and try again for nothing.
+    """
+    chaperon, pod = view.chaperon, view.pod
+    if pod is None or pod.uid != view.asked.uid or pod.node:
+        return False
+    return chaperon is None or chaperon.deleting or chaperon.uid != pod.owner_uid
 
 
 def _still_there(view: View) -> bool:

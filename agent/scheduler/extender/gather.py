@@ -54,7 +54,7 @@ class Candidates:
         found = self._watched[0].store.get(key) if self._watched else None
         if found is None:
             return None
-        return Chaperon(found.uid, found.version, found.labels, found.annotations, found.deleting)
+        return Chaperon(found.uid, found.version, found.labels, found.annotations, found.deleting, found.applied)
 
     def absorb(self, raw: bytes) -> None:
         """Take the answer to a write of a chaperon."""

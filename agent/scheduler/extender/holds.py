@@ -17,6 +17,7 @@ from agent.api.kinds import CHAPERONS, PODS
 from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
 from agent.clusters.cluster import Cluster
+from agent.clusters.managers import untracked
 from agent.kube.errors import Conflict, KubeError, NotFound
 from agent.kube.store import Key
 from agent.model.hold import Mark, mark_of
@@ -149,7 +150,9 @@ class Holds:
         hold.until = asyncio.get_running_loop().time() + self._limit
         mark = Mark(hold.id, self._clock.now() + timedelta(seconds=self._limit))
         annotations = {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: str(mark)}
-        await self._patch(hold.key, {"uid": uid, "annotations": annotations})
+        chaperon = self._candidates.chaperon(hold.key)
+        fields = untracked(applied=chaperon is None or chaperon.applied)
+        await self._patch(hold.key, {"uid": uid, "annotations": annotations, **fields})
 
     async def _bind(self, hold: _Hold) -> str:
         asked = hold.asked

@@ -1,0 +1,60 @@
+"""How many pods of mode `reserve` may be without a decision at once: what has begun ends before more is begun.
+
+Without it all pods of a burst have candidates in all targets before the first is claimed, reservations run out
+meanwhile, and are made again.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+
+from agent.kube.store import Key, Object
+
+SECONDS = 5.0
+"""After that a pod without a decision keeps its candidates, but nobody waits for it."""
+
+
+class Turnstile:
+    """Places for pods that have candidates; `wake` is called with the key of a pod that has got one of them.
+
+    A place that has become free goes to the pod of the highest priority that waits, and of these to the first.
+    """
+
+    def __init__(self, places: int, wake: Callable[[Key], None], seconds: float = SECONDS) -> None:
+        self._places = places
+        self._seconds = seconds
+        self._wake = wake
+        self._inside: dict[str, asyncio.TimerHandle] = {}
+        self._waiting: dict[str, Key] = {}
+        self._line: list[tuple[int, int, str]] = []
+        self._arrivals = itertools.count()
+
+    def admits(self, pod: Object) -> bool:
+        """Whether a pod may have candidates now; if not, it is woken when it may."""
+        if pod.uid in self._inside:
+            return True
+        if len(self._inside) < self._places:
+            self._enter(pod.uid)
+            return True
+        if pod.uid not in self._waiting:
+            self._waiting[pod.uid] = pod.key
+            heapq.heappush(self._line, (-pod.priority, next(self._arrivals), pod.uid))
+        return False
+
+    def leave(self, uid: str) -> None:
+        """A pod has its decision, or needs none any more."""
+        self._waiting.pop(uid, None)
+        timer = self._inside.pop(uid, None)
+        if timer is None:
+            return
+        timer.cancel()
+        while self._line and len(self._inside) < self._places:
+            _, _, first = heapq.heappop(self._line)
+            key = self._waiting.pop(first, None)
+            if key is not None:
+                self._enter(first)
+                self._wake(key)
+
+    def _enter(self, uid: str) -> None:
+        self._inside[uid] = asyncio.get_running_loop().call_later(self._seconds, self.leave, uid)
