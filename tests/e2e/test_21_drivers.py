@@ -168,6 +168,21 @@ async def test_ingresses_and_their_certificates_go_where_the_service_goes(fleet:
     await fleet.source.patch(SECRETS, "cert", {"stringData": {"tls.crt": "c"}}, namespace)
     await has(fleet, "us", SECRETS, namespace, "cert", lambda found: found["data"]["tls.crt"] == "Yw==")
 
+    await fleet.source.create(INGRESSES, ingress("brief", defaultBackend=backend("web")), namespace)
+    await has(fleet, "us", INGRESSES, namespace, "brief", lambda found: True)
+    await fleet.source.patch(INGRESSES, "brief", {"spec": {"ingressClassName": "traefik"}}, namespace)
+    for cluster in TARGET_CLUSTERS:
+        await has(
+            fleet,
+            cluster,
+            INGRESSES,
+            namespace,
+            "brief",
+            lambda found: found["spec"].get("ingressClassName") == "traefik",
+        )
+    await fleet.source.delete(INGRESSES, "brief", namespace)
+    await shared.gone(fleet, INGRESSES, namespace, "brief", TARGET_CLUSTERS)
+
     await fleet.source.patch(SERVICES, "web", {"metadata": {"annotations": {"multicluster/global": None}}}, namespace)
     for kind, name in ((INGRESSES, "default"), (INGRESSES, "rules"), (SECRETS, "cert"), (SERVICES, "web")):
         await shared.gone(fleet, kind, namespace, name, TARGET_CLUSTERS)

@@ -30,7 +30,6 @@ NEEDED_ELSEWHERE = {
     "agent: get serviceexports.multicluster.x-k8s.io": AGAIN,
     "source: get serviceexports.multicluster.x-k8s.io": AGAIN,
     "source: get ingresses.networking.k8s.io": AGAIN,
-    "source: update ingresses.networking.k8s.io": "an Ingress that its user changes",
     "agent: patch configmaps": f"finalizers of Admiralty's agent are taken off: {FOLLOW}",
     "agent: create serviceaccounts/token": "tests/controllers/test_sourceapi.py",
     **{
