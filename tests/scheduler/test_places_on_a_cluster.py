@@ -59,17 +59,18 @@ async def test_a_quota_of_the_target_is_seen_and_its_loosening_wakes_who_waits(
     async with running(cluster) as deps, connected(deps, client, namespace, eu=None):
         watched = Watched(deps, namespace)
         await client.create(RESOURCE_QUOTAS, quota(namespace, pods="2"))
-        await until(lambda: watched.place.quotas.get(namespace))
+        # Kubernetes' quota controller stands still for up to 30 s after kinds of resources have come or gone.
+        await until(lambda: watched.place.quotas.get(namespace), 60)
         (found,) = watched.place.quotas[namespace]
         assert (found.name, found.hard, found.used) == ("team-a", amounts({"pods": "2"}), amounts({"pods": "0"}))
         assert [scope.name for scope in found.scopes] == ["NotTerminating"]
         before = watched.woken
         await client.patch(RESOURCE_QUOTAS, "team-a", {"spec": {"hard": {"pods": "3"}}}, namespace)
-        await until(lambda: watched.place.quotas[namespace][0].hard == amounts({"pods": "3"}))
+        await until(lambda: watched.place.quotas[namespace][0].hard == amounts({"pods": "3"}), 60)
         assert watched.woken > before
         before = watched.woken
         await client.patch(RESOURCE_QUOTAS, "team-a", {"spec": {"hard": {"pods": "1"}}}, namespace)
-        await until(lambda: watched.place.quotas[namespace][0].hard == amounts({"pods": "1"}))
+        await until(lambda: watched.place.quotas[namespace][0].hard == amounts({"pods": "1"}), 60)
         assert watched.woken == before
         await client.delete(RESOURCE_QUOTAS, "team-a", namespace)
         await until(lambda: not watched.place.quotas)
