@@ -218,7 +218,7 @@ def _summary() -> Schema:
 
 def _chaperon() -> Schema:
     def free(description: str) -> Schema:
-        # One field to those who track owners of fields, which costs an API server as much as all else of a write.
+        # One field to those who track owners of fields: to track each field inside makes a write half as dear again.
         anything = {"x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-map-type": "atomic"}
         return {"type": "object", "description": description, **anything}
 

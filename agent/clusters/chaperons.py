@@ -1,7 +1,7 @@
 """Our chaperons in all targets, found by the proxy pod they stand for."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
@@ -17,18 +17,32 @@ async def delete(target: Target, chaperon: Mapping[str, Any]) -> None:
     Raises KubeError; where the target gave no answer, it is probed at once.
     """
     metadata = chaperon["metadata"]
-    try:
-        raw = await target.cluster.client.delete(
-            CHAPERONS, metadata["name"], metadata["namespace"], uid=metadata["uid"], propagation="Foreground"
-        )
-    except (NotFound, Conflict, Gone):
-        return
-    except Unreachable:
-        target.doubt()
-        raise
+    raw = await request_delete(target, (metadata["namespace"], metadata["name"]), metadata["uid"])
     # Until the watch shows it, it would be deleted again at every change.
     if raw:
         target.chaperons.absorb(raw)
+
+
+async def request_delete(
+    target: Target,
+    chaperon: Key,
+    uid: str,
+    *,
+    version: str | None = None,
+    propagation: Literal["Foreground", "Background"] = "Foreground",
+) -> bytes | None:
+    """The same, without taking the answer: the chaperon that waits for its delegate, empty if it is gone by this, None
+    if it was gone or has changed before.
+    """
+    namespace, name = chaperon
+    client = target.cluster.client
+    try:
+        return await client.delete(CHAPERONS, name, namespace, uid=uid, version=version, propagation=propagation)
+    except (NotFound, Conflict, Gone):
+        return None
+    except Unreachable:
+        target.doubt()
+        raise
 
 
 class Placed(NamedTuple):

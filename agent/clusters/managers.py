@@ -21,8 +21,8 @@ _SPEC, _SELECTOR = "f:spec", "f:selector"
 def untracked(*, applied: bool) -> Raw:
     """Part of a patch's metadata that ends the tracking of field owners; nothing where somebody applies the object.
 
-    Tracking them costs the API server a third of each later write, and of the size. An apply that comes later begins
-    it anew (structured-merge-diff's `before-first-apply`).
+    Tracking them costs the API server 0.6 ms of each later write of a pod, and a good quarter of a write of a
+    PodChaperon. An apply that comes later begins it anew (structured-merge-diff's `before-first-apply`).
     """
     return {} if applied else {"managedFields": [{}]}
 

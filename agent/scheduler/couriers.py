@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS
+from agent.base.recent import Recent
+from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unreachable
+from agent.kube.errors import Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
@@ -22,8 +23,6 @@ from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 
 REST_SECONDS = 30.0
 """A target that refused to take a candidate is not asked again for so long."""
-
-_DROPPED_LIMIT = 10_000
 
 
 class Send(NamedTuple):
@@ -64,7 +63,7 @@ class Couriers(Controller[Send | Drop]):
         self._writes = writes
         self._under_way: dict[str, set[str]] = {}
         self._resting: dict[str, dict[str, _Rest]] = {}
-        self._dropped: dict[str, None] = {}
+        self._dropped = Recent()
         """UIDs of chaperons that are gone, which a watch may not have shown yet."""
 
     def order(self, key: Send | Drop) -> int:
@@ -144,28 +143,17 @@ class Couriers(Controller[Send | Drop]):
 
     async def drop(self, target: Target, errand: Drop) -> None:
         """Delete a chaperon now. Raises KubeError."""
-        namespace, name = errand.chaperon
-        try:
-            raw = await target.cluster.client.delete(
-                CHAPERONS,
-                name,
-                namespace,
-                uid=errand.uid,
-                version=errand.version,
-                propagation="Foreground" if errand.begun else "Background",
-            )
-        except (NotFound, Conflict, Gone):
-            # It has changed, or it is gone: the event that says so has the pod looked at again.
-            return
-        except Unreachable:
-            target.doubt()
-            raise
+        raw = await chaperons.request_delete(
+            target,
+            errand.chaperon,
+            errand.uid,
+            version=errand.version,
+            propagation="Foreground" if errand.begun else "Background",
+        )
         if raw:
             self._writes.absorb(target.chaperons, raw)
-            return
-        self._dropped[errand.uid] = None
-        if len(self._dropped) > _DROPPED_LIMIT:
-            del self._dropped[next(iter(self._dropped))]
+        elif raw is not None:
+            self._dropped.add(errand.uid)
 
 
 def _is_as_it_was(target: Target, errand: Drop) -> bool:

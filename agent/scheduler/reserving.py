@@ -54,7 +54,7 @@ class Reserving:
         self._turnstile.leave(uid)
 
     async def turn(self, pod: Object) -> float | None:
-        """The same for a pod without a group, which waits for its turn to begin."""
+        """As `step`, for a pod without a group, which waits until it may have candidates."""
         begun = pod.known.claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._turnstile.admits(pod):
             return None

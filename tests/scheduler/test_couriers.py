@@ -6,7 +6,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
 from agent.scheduler import couriers
 from tests.controllers.rooms import eventually
-from tests.scheduler.reserving import Open, add_namespace
+from tests.scheduler.reserving import Open, Stage, add_namespace
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -75,16 +75,20 @@ async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Ope
         await at.settled(1)
 
 
+async def finalizers(at: Stage, *held: str) -> None:
+    """Give all pods in targets these finalizers."""
+    for client in at.far.values():
+        for pod in await client.list(PODS, at.namespace):
+            await client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": held}}, at.namespace)
+
+
 async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -> None:
-    held = {"metadata": {"finalizers": ["flotilla.test/held"]}}
     async with opened() as at:
         # The claim does not get through.
         at.near.freeze(lambda asked, path: asked == "PATCH" and "/pods/" in path)
         await at.pod("one")
         await at.candidates(2, reserved=True)
-        for client in at.far.values():
-            for pod in await client.list(PODS, at.namespace):
-                await client.patch(PODS, pod["metadata"]["name"], held, at.namespace)
+        await finalizers(at, "flotilla.test/held")
         at.near.mend()
         (winner,) = (await at.run(1)).values()
         (loser,) = at.far.keys() - {winner}
@@ -95,7 +99,5 @@ async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -
         await eventually(chaperon_is_gone)
         (left,) = await at.far[loser].list(PODS, at.namespace)
         assert "nodeName" not in left["spec"]
-        for client in at.far.values():
-            for pod in await client.list(PODS, at.namespace):
-                await client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": []}}, at.namespace)
+        await finalizers(at)
         await at.settled(1)

@@ -59,7 +59,7 @@ async def test_a_quota_of_the_target_is_seen_and_its_loosening_wakes_who_waits(
     async with running(cluster) as deps, connected(deps, client, namespace, eu=None):
         watched = Watched(deps, namespace)
         await client.create(RESOURCE_QUOTAS, quota(namespace, pods="2"))
-        # Kubernetes' quota controller stands still for up to 30 s after kinds of resources have come or gone.
+        # Kubernetes' quota controller stands still for up to 30 s, its sync period, after kinds have come or gone.
         await until(lambda: watched.place.quotas.get(namespace), 60)
         (found,) = watched.place.quotas[namespace]
         assert (found.name, found.hard, found.used) == ("team-a", amounts({"pods": "2"}), amounts({"pods": "0"}))

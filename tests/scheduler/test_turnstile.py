@@ -43,24 +43,21 @@ async def test_the_highest_priority_is_next_and_of_the_same_the_one_that_came_fi
     assert names(woken) == ["first", "second", "low"]
 
 
-async def test_a_pod_that_is_gone_while_it_waits_is_passed_over() -> None:
-    woken: list[Key] = []
-    turnstile = Turnstile(1, woken.append)
-    for each in ("begun", "gone", "next"):
-        turnstile.admits(pod(each))
-    turnstile.leave("uid-gone")
-    turnstile.leave("uid-begun")
-    assert names(woken) == ["next"]
-
-
-async def test_a_place_that_was_given_to_a_pod_that_has_gone_meanwhile_goes_on_to_the_next() -> None:
+@pytest.mark.parametrize(
+    ("leaving", "want"),
+    [
+        pytest.param(["second", "begun"], ["third"], id="while it waits"),
+        pytest.param(["begun", "second"], ["second", "third"], id="when it has just got a place"),
+    ],
+)
+async def test_a_pod_that_goes_is_passed_over(leaving: list[str], want: list[str]) -> None:
     woken: list[Key] = []
     turnstile = Turnstile(1, woken.append)
     for each in ("begun", "second", "third"):
         turnstile.admits(pod(each))
-    turnstile.leave("uid-begun")
-    turnstile.leave("uid-second")
-    assert names(woken) == ["second", "third"]
+    for each in leaving:
+        turnstile.leave(f"uid-{each}")
+    assert names(woken) == want
 
 
 @pytest.mark.looptime

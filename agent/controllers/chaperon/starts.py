@@ -5,6 +5,7 @@ _FIRST_SECONDS = 0.15
 _LEAST_SECONDS = 1.0
 """Where starts are quick they end the wait; it is only as long as this on a cluster that is slower than usual."""
 _LONG_SECONDS = 1.5
+"""Where starts take longer on average, few would come within the wait."""
 _SHARE = 0.1
 """Of the latest start in the average."""
 _FACTOR = 3.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.kinds import EVENTS, PODS
+from agent.base.recent import Recent
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.delegateevents.decide import retold
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from agent.kube.informer import Informer
 
 _SELECTOR = "type=Warning,involvedObject.kind=Pod"
-_TOLD_LIMIT = 10_000
 
 
 class DelegateEvents(Controller[tuple[Key, Key]]):
@@ -37,7 +37,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         self._deps = deps
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._informers: dict[Key, tuple[Informer, Callable[[], None]]] = {}
-        self._told: dict[str, None] = {}
+        self._told = Recent()
         self.watch(self._proxies, lambda pod: ())
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -57,9 +57,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
             return None
         with contextlib.suppress(AlreadyExists, NotFound):
             await self._deps.local.client.create_raw(EVENTS, retold(manifest, proxy.decode(), target.title))
-        self._told[event.uid] = None
-        if len(self._told) > _TOLD_LIMIT:
-            del self._told[next(iter(self._told))]
+        self._told.add(event.uid)
         return None
 
     def _proxy(self, target: Target, involved: dict[str, str]) -> Object | None:

@@ -72,6 +72,8 @@ class Reserve:
     uid: str
     """Of the chaperon."""
     round: int
+    applied: bool = False
+    """As of the chaperon."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def decide(view: View) -> Step:
         return Wait()
     if by_rounds and round_is_over(annotations):
         return Refuse(ENDED, "ended")
-    return Reserve(view.chaperon.uid, round_of(annotations))
+    return Reserve(view.chaperon.uid, round_of(annotations), view.chaperon.applied)
 
 
 def foreign(asked: BindingArgs, pod: Pod | None, chaperon: Chaperon | None) -> str:
@@ -148,10 +150,8 @@ def _is_swept_away(view: View) -> bool:
 
     To say no before it is gone would have the scheduler write a condition and try again for nothing.
     """
-    chaperon, pod = view.chaperon, view.pod
-    if pod is None or pod.uid != view.asked.uid or pod.node:
-        return False
-    return chaperon is None or chaperon.deleting or chaperon.uid != pod.owner_uid
+    pod = view.pod
+    return pod is not None and pod.uid == view.asked.uid and not pod.node and not _still_there(view)
 
 
 def _still_there(view: View) -> bool:

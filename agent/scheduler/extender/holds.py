@@ -134,8 +134,8 @@ class Holds:
             match step:
                 case Bind():
                     return await self._bind(hold)
-                case Reserve(uid, asked_round):
-                    await self._reserve(hold, uid, asked_round)
+                case Reserve():
+                    await self._reserve(hold, step)
                 case Refuse():
                     if not step.clear or chaperon is None or await self._clear(hold, chaperon, end=step.end):
                         BINDS.labels(step.outcome).inc()
@@ -144,15 +144,13 @@ class Holds:
                     await hold.wait()
             pod, chaperon = self._candidates.look(hold.asked, pod, hold.vanished)
 
-    async def _reserve(self, hold: _Hold, uid: str, asked_round: int) -> None:
+    async def _reserve(self, hold: _Hold, step: Reserve) -> None:
         hold.reserved = True
-        hold.round = asked_round
+        hold.round = step.round
         hold.until = asyncio.get_running_loop().time() + self._limit
         mark = Mark(hold.id, self._clock.now() + timedelta(seconds=self._limit))
         annotations = {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: str(mark)}
-        chaperon = self._candidates.chaperon(hold.key)
-        fields = untracked(applied=chaperon is None or chaperon.applied)
-        await self._patch(hold.key, {"uid": uid, "annotations": annotations, **fields})
+        await self._patch(hold.key, {"uid": step.uid, "annotations": annotations, **untracked(applied=step.applied)})
 
     async def _bind(self, hold: _Hold) -> str:
         asked = hold.asked

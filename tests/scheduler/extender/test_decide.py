@@ -106,23 +106,28 @@ def test_a_pod_that_goes_while_it_is_held_is_no_fault_of_its_source() -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [None, chaperon(RESERVED, deleting=True), chaperon(uid="D")], ids=["gone", "going", "made again"]
+    ("found", "without_pod"),
+    [(None, "gone"), (chaperon(RESERVED, deleting=True), "gone"), (chaperon(uid="D"), "superseded")],
+    ids=["gone", "going", "made again"],
 )
 def test_a_held_candidate_whose_chaperon_goes_is_let_go_with_its_pod_and_nothing_is_written(
-    found: Chaperon | None,
+    found: Chaperon | None, without_pod: str
 ) -> None:
     """To say no earlier would have the scheduler write a condition, and try again."""
     held = View(ASKED, POD, found, "h", reserved=True)
     assert decide(held) == Wait()
-    for over in (
-        dataclasses.replace(held, pod=None),
-        dataclasses.replace(held, expired=True),
-        dataclasses.replace(held, stopping=True),
+    for over, outcome in (
+        (dataclasses.replace(held, pod=None), without_pod),
+        (dataclasses.replace(held, expired=True), "gone"),
+        (dataclasses.replace(held, stopping=True), "gone"),
     ):
         step = decide(over)
         assert isinstance(step, Refuse)
-        assert step.outcome in ("gone", "superseded")
-        assert (step.clear, step.end) == (False, False)
+        assert (step.outcome, step.clear, step.end) == (outcome, False, False)
+
+
+def test_of_a_chaperon_that_somebody_applies_owners_of_fields_go_on_being_tracked() -> None:
+    assert decide(view(found=chaperon(applied=True))) == Reserve("C", 0, applied=True)
 
 
 def test_a_hold_that_runs_out_is_cleared_and_of_a_source_that_knows_rounds_its_round_is_over() -> None:

@@ -1,0 +1,10 @@
+"""What was noted lately."""
+
+from agent.base.recent import Recent
+
+
+def test_the_oldest_name_is_forgotten_when_there_are_too_many() -> None:
+    recent = Recent(limit=2)
+    for name in ("a", "b", "b", "c"):
+        recent.add(name)
+    assert [name for name in "abc" if name in recent] == ["b", "c"]
