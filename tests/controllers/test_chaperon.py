@@ -166,3 +166,16 @@ async def test_a_chaperon_deleted_in_the_foreground_outlives_its_pod(
         await gone(lambda: client.get(CHAPERONS, "web", namespace))
         with pytest.raises(NotFound):
             await client.get(PODS, "web", namespace)
+
+
+async def test_the_node_of_a_delegate_is_told_though_its_kubelet_says_nothing(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web", schedulerName="nobody"), namespace)
+        await eventually(lambda: client.get(PODS, "web", namespace))
+        binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "without-kubelet"}}
+        await client.create(PODS, binding, namespace, sub="binding")
+        told = await status(client, namespace, "web", phase="Pending")
+    assert told["status"]["conditions"][0]["type"] == "PodScheduled"
+    assert told["status"]["conditions"][0]["status"] == "True"

@@ -18,10 +18,8 @@ from agent.controllers.chaperon.decide import (
     View,
     decide,
     is_news,
-    is_starting,
     refused,
 )
-from agent.controllers.chaperon.starts import Starts
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -220,21 +218,7 @@ JUST_BOUND = {"phase": "Pending", "conditions": [SCHEDULED]}
 def test_only_the_news_of_a_node_waits_for_the_start(
     told: dict[str, Any], status: dict[str, Any] | None, waits: bool
 ) -> None:
-    view = View(chaperon(told), pod(status) if status else None, 60)
-    assert (is_starting(view) and is_news(view)) is waits
-
-
-def test_the_news_of_a_node_waits_three_times_as_long_as_starts_take_but_not_where_that_is_long() -> None:
-    starts = Starts()
-    for _ in range(200):
-        starts.note(0.4)
-    assert 1.19 < starts.hold < 1.21
-    for _ in range(200):
-        starts.note(5.0)
-    assert starts.hold == 0.0
-    for _ in range(200):
-        starts.note(0.01)
-    assert starts.hold == 1.0
+    assert is_news(View(chaperon(told), pod(status) if status else None, 60)) is waits
 
 
 def test_a_delegate_made_again_goes_on_counting_restarts_where_the_lost_one_ended() -> None:

@@ -13,13 +13,14 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
-from agent.controllers.chaperon.starts import Starts
 from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import delegate
 from agent.runtime.controller import Controller
 
 _REFUSED_SECONDS = 5.0
+_START_SECONDS = 5.0
+"""For so long the news of a node waits for the first that the node's kubelet says of the pod."""
 
 
 class Chaperon(Controller[Key]):
@@ -34,9 +35,8 @@ class Chaperon(Controller[Key]):
         self._client = deps.local.client
         self._chaperons = deps.local.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self._pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
-        self._starts = Starts()
         self._placed: dict[Key, float] = {}
-        """Chaperons whose delegate has a node and has not started, since when."""
+        """Chaperons whose delegate has a node that is not told yet, since when."""
         self._agreed: dict[Key, tuple[str, str]] = {}
         """Versions of a chaperon and its delegate between which there is nothing to do."""
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
@@ -54,14 +54,14 @@ class Chaperon(Controller[Key]):
         if versions is not None and versions == self._agreed.get(key):
             return None
         view = room.View(chaperon.decode(), pod.decode() if pod else None, self._deps.settings.pod_missing)
-        if room.is_starting(view) and (left := self._hold_left(key)) > 0 and room.is_news(view):
+        if not room.is_news(view):
+            self._placed.pop(key, None)
+        elif (left := self._hold_left(key)) > 0:
             return left
-        if not room.is_starting(view) and (since := self._placed.pop(key, None)) is not None:
-            self._starts.note(time.monotonic() - since)
         return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
 
     def _hold_left(self, key: Key) -> float:
-        return self._placed.setdefault(key, time.monotonic()) + self._starts.hold - time.monotonic()
+        return self._placed.setdefault(key, time.monotonic()) + _START_SECONDS - time.monotonic()
 
     async def _take(
         self, key: Key, view: room.View, versions: tuple[str, str] | None, actions: list[room.Action]
