@@ -49,6 +49,17 @@ def deployment(name: str, replicas: int, **spec: Any) -> Raw:
     return workload(DEPLOYMENTS, name, spec, replicas=replicas)
 
 
+def spread_out(name: str, replicas: int) -> Raw:
+    """A Deployment with pods in every target, also in one that other tests' pods have not left yet."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": name}},
+    }
+    return deployment(name, replicas, topologySpreadConstraints=[constraint])
+
+
 def stateful_set(name: str, replicas: int) -> Raw:
     """A StatefulSet of elected pods."""
     return workload(STATEFULSETS, name, {}, replicas=replicas, serviceName=name, podManagementPolicy="Parallel")

@@ -78,7 +78,7 @@ async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
     ):
         await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority)
         await fleet.join(namespace, "eu")
-        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 40), namespace)
+        await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 40), namespace)
         await fleet.running(namespace, "web", 40)
         await fleet.agree(namespace)
         assert proxy.lost >= 10, "the test has lost no replies"

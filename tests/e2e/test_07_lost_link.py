@@ -18,7 +18,7 @@ SECONDS_AFTERWARDS = 20.0
 
 
 async def test_a_link_cut_for_thirty_seconds(fleet: Fleet, namespace: str) -> None:
-    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 20), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 20), namespace)
     await fleet.running(namespace, "web", 20)
     await fleet.agree(namespace)
     before = await fleet.delegates(namespace)
