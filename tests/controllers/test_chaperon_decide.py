@@ -218,7 +218,23 @@ JUST_BOUND = {"phase": "Pending", "conditions": [SCHEDULED]}
 def test_only_the_news_of_a_node_waits_for_the_start(
     told: dict[str, Any], status: dict[str, Any] | None, waits: bool
 ) -> None:
-    assert is_news(View(chaperon(told), pod(status) if status else None, 60)) is waits
+    assert is_news(chaperon(told), pod(status) if status else None) is waits
+
+
+def test_while_news_waits_everything_else_goes_on() -> None:
+    meant = {names.ANNOTATION_LIVE_CHANGES: '{"labels":{"tier":"2"}}'}
+    delegate = pod(JUST_BOUND, {"cni": "ip"}) | {"spec": {"containers": []}}
+    actions = decide(View(chaperon({}, meant), delegate, 60.0, silence=3.0), NOW)
+    assert actions == [
+        PatchPod({"metadata": {"labels": {"tier": "2"}}}),
+        PatchChaperon({"metadata": {"annotations": {"cni": "ip"}}}),
+        LookAgain(3.0),
+    ]
+
+
+def test_a_foreign_pod_is_reported_though_news_would_wait() -> None:
+    (found,) = decide(View(chaperon(), pod(JUST_BOUND, owner="another"), 60.0, silence=3.0), NOW)
+    assert isinstance(found, Foreign)
 
 
 def test_a_delegate_made_again_goes_on_counting_restarts_where_the_lost_one_ended() -> None:

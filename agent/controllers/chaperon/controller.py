@@ -53,14 +53,14 @@ class Chaperon(Controller[Key]):
         versions = (chaperon.version, pod.version) if pod is not None else None
         if versions is not None and versions == self._agreed.get(key):
             return None
-        view = room.View(chaperon.decode(), pod.decode() if pod else None, self._deps.settings.pod_missing)
-        if not room.is_news(view):
-            self._placed.pop(key, None)
-        elif (left := self._hold_left(key)) > 0:
-            return left
+        owner, found = chaperon.decode(), pod.decode() if pod else None
+        view = room.View(owner, found, self._deps.settings.pod_missing, self._silence(key, owner, found))
         return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
 
-    def _hold_left(self, key: Key) -> float:
+    def _silence(self, key: Key, chaperon: dict[str, Any], pod: dict[str, Any] | None) -> float:
+        if not room.is_news(chaperon, pod):
+            self._placed.pop(key, None)
+            return 0.0
         return self._placed.setdefault(key, time.monotonic()) + _START_SECONDS - time.monotonic()
 
     async def _take(

@@ -23,6 +23,8 @@ class View:
     pod: dict[str, Any] | None
     missing_limit: float
     """Seconds a delegate may be missing before it is made again."""
+    silence: float = 0.0
+    """Seconds that its status is still held back."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _delegate(view: View, now: datetime) -> list[Action]:
     if not any(o.get("controller") and o["uid"] == uid for o in view.pod["metadata"].get("ownerReferences") or ()):
         name = view.pod["metadata"]["name"]
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
-    return [*_with_pod(view.chaperon, view.pod), *_ending(view, view.pod, now)]
+    return [*_with_pod(view, view.pod), *_ending(view, view.pod, now)]
 
 
 _TELL_SECONDS = 1.0
@@ -130,8 +132,9 @@ def _without_pod(view: View, now: datetime) -> list[Action]:
     return [PatchChaperon(_annotations({names.ANNOTATION_RESTARTS: text})), CreatePod()]
 
 
-def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
+def _with_pod(view: View, pod: dict[str, Any]) -> list[Action]:
     actions: list[Action] = []
+    chaperon = view.chaperon
     theirs = chaperon["metadata"].get("annotations") or {}
     before = chaperon.get("status") or {}
     changed: dict[str, str | None] = {}
@@ -147,7 +150,7 @@ def _with_pod(chaperon: dict[str, Any], pod: dict[str, Any]) -> list[Action]:
         actions.append(PatchChaperon(_annotations(changed)))
     status = with_ended(with_restarts(pod.get("status") or {}, _restarts(theirs)), pod, before)
     if worth_telling(status) and not equivalent(before, status):
-        actions.append(PutStatus(status))
+        actions.append(LookAgain(view.silence) if view.silence > 0 else PutStatus(status))
     return actions
 
 
@@ -186,15 +189,15 @@ def worth_telling(status: Mapping[str, Any]) -> bool:
     return status.get("phase") != "Pending" or bool(status.get("conditions"))
 
 
-def is_news(view: View) -> bool:
+def is_news(chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
     """Whether the delegate has been given a node and nothing else, and nothing is told of it yet.
 
     What its kubelet says follows within milliseconds to seconds. Telling of both at once saves a write here and a
     reconciliation in the source for each pod.
     """
-    if (view.chaperon.get("status") or {}).get("conditions"):
+    if (chaperon.get("status") or {}).get("conditions"):
         return False
-    status = (view.pod or {}).get("status") or {}
+    status = (pod or {}).get("status") or {}
     return (
         status.get("phase") == "Pending"
         and [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"] == ["PodScheduled"]
