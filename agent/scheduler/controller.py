@@ -18,7 +18,7 @@ from agent.scheduler.groups import Groups
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
 from agent.scheduler.ranked import Ranked
 from agent.scheduler.reserving import Reserving
-from agent.scheduler.scene import WAITING, Scene
+from agent.scheduler.scene import IN_LINE, WAITING, Scene
 from agent.scheduler.turnstile import Turnstile
 from agent.scheduler.writes import Writes
 
@@ -35,13 +35,14 @@ class ProxyScheduler(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__(workers=deps.settings.max_in_flight)
         self._default = deps.settings.mode
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, bool] = {}
+        """Pods that wait for the world to change to whether they do in vain so far."""
         self._woken: set[Key] = set()
         self._scene = Scene(deps, self._world_changed)
         self._writes = Writes(deps, self._scene)
         self._couriers = Couriers(deps, self._scene, self._writes, self._wake)
-        self._ranked = Ranked(deps, self._scene, self._writes)
-        turnstile = Turnstile(deps.settings.max_in_flight, self.queue.add)
+        self._ranked = Ranked(deps, self._scene, self._writes, self._wake)
+        turnstile = Turnstile(lambda: deps.settings.max_in_flight, self.queue.add)
         self._reserving = Reserving(deps, self._scene, self._writes, self._couriers, turnstile)
         self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
         self.watch(self._scene.namespaces, lambda namespace: ())
@@ -78,8 +79,8 @@ class ProxyScheduler(Controller[Key]):
         self._reserving.forget(uid)
 
     def _world_changed(self) -> None:
-        waiting, self._waiting = self._waiting, set()
-        self._woken |= waiting
+        waiting, self._waiting = self._waiting, {}
+        self._woken |= {key for key, in_vain in waiting.items() if in_vain}
         for key in waiting:
             self.queue.add(key)
 
@@ -105,7 +106,7 @@ class ProxyScheduler(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Take the next step for one pod, or for the pods of one group."""
-        self._waiting.discard(key)
+        self._waiting.pop(key, None)
         self._woken.discard(key)
         epoch = self._scene.epoch
         again = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
@@ -113,10 +114,11 @@ class ProxyScheduler(Controller[Key]):
             return None
         if self._scene.epoch != epoch:
             # Changed while the step was under way, which may have begun before: nobody else wakes this one.
-            self._woken.add(key)
+            if again != IN_LINE:
+                self._woken.add(key)
             return 0.0
-        self._waiting.add(key)
-        return None if again == WAITING else again
+        self._waiting[key] = again != IN_LINE
+        return None if again in (WAITING, IN_LINE) else again
 
     async def _step(self, key: Key) -> float | None:
         pod = self._scene.proxies.store.get(key)

@@ -1,5 +1,6 @@
 """Mode `ranked`: one candidate at a time, allowed from the beginning, in the target that the pod is claimed by."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,12 +9,13 @@ from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, Invalid, NotFound, Unsent
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.scheduler import decide as steps
 from agent.scheduler.attempts import attempts_of
-from agent.scheduler.scene import WAITING, Scene
-from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
+from agent.scheduler.lines import Lines
+from agent.scheduler.scene import IN_LINE, WAITING, Scene
+from agent.scheduler.writes import Foreign, Writes
 from agent.scheduling.explain import explain
 
 REFUSED_RETRY_SECONDS = 30.0
@@ -25,17 +27,19 @@ _UNSETTLED_SECONDS = 1.0
 class Ranked:
     """Takes the next step for one proxy pod; `step` returns in how many seconds to look again, if it is to."""
 
-    def __init__(self, deps: Deps, scene: Scene, writes: Writes) -> None:
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes, wake: Callable[[Key], None]) -> None:
         self._deps = deps
         self._scene = scene
         self._writes = writes
         self._dwell = timedelta(seconds=deps.settings.dwell)
+        self._lines = Lines(writes.most, wake)
         self._unsent: dict[str, tuple[str, str]] = {}
         """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
 
     def forget(self, uid: str) -> None:
         """A pod needs no target any more."""
         self._unsent.pop(uid, None)
+        self._lines.leave(uid)
 
     async def step(self, pod: Object) -> float | None:
         """The next step."""
@@ -124,19 +128,20 @@ class Ranked:
     async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
         if target is None:
             return _TARGET_GONE_SECONDS
-        if self._writes.crowded(target):
-            return CROWDED_SECONDS
+        with self._lines.turn(pod, target) as ours:
+            return await self._go(pod, proxy, target) if ours else IN_LINE
+
+    async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> float | None:
         before = self._deps.targets.by_node(pod.known.claim)
         unsent = self._is_unsent(pod)
         if before not in (None, target) and not unsent and await self._writes.found(before, proxy):
             return _MOVING_SECONDS
-        with self._writes.joining(target):
-            claimed = await self._writes.claim(pod, target)
-            if claimed is None:
-                return None
-            self._writes.stopwatch.lap(pod.uid, "queue")
-            anew = unsent or pod.known.claim != target.node_name
-            return await self._send(claimed, proxy, target, anew=anew)
+        claimed = await self._writes.claim(pod, target)
+        if claimed is None:
+            return None
+        self._writes.stopwatch.lap(pod.uid, "queue")
+        anew = unsent or pod.known.claim != target.node_name
+        return await self._send(claimed, proxy, target, anew=anew)
 
     def _is_unsent(self, pod: Object) -> bool:
         return bool(pod.known.claim) and self._unsent.get(pod.uid) == (pod.known.claim, pod.known.claim_renewed)

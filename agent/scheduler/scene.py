@@ -17,6 +17,9 @@ from agent.scheduling.snapshot import Demand
 WAITING = -1.0
 """Returned as the seconds until the next look at a pod that waits for the scene to change."""
 
+IN_LINE = -2.0
+"""The same of a pod that is woken when it is its turn at a target: so far, it has not waited in vain."""
+
 
 class Scene:
     """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""

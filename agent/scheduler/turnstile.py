@@ -1,7 +1,7 @@
-"""How many pods of mode `reserve` may be without a decision at once: what has begun ends before more is begun.
+"""How many pods may be at something at once: what has begun ends before more is begun.
 
-Without it all pods of a burst have candidates in all targets before the first is claimed, reservations run out
-meanwhile, and are made again.
+In mode `reserve`, being without a decision: otherwise all pods of a burst have candidates in all targets before the
+first is claimed, reservations run out meanwhile, and are made again.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from agent.kube.store import Key, Object
 
 SECONDS = 5.0
-"""After that a pod without a decision keeps its candidates, but nobody waits for it."""
+"""After that nobody waits for a pod that has a place: in mode `reserve` it keeps its candidates."""
 
 
 class Turnstile:
-    """Places for pods that have candidates; `wake` is called with the key of a pod that has got one of them.
+    """So many places; `wake` is called with the key of a pod that has got one of them.
 
     A place that has become free goes to the pod of the highest priority that waits, and of these to the first.
     """
 
-    def __init__(self, places: int, wake: Callable[[Key], None], seconds: float = SECONDS) -> None:
+    def __init__(self, places: Callable[[], int], wake: Callable[[Key], None], seconds: float = SECONDS) -> None:
         self._places = places
         self._seconds = seconds
         self._wake = wake
@@ -31,10 +31,10 @@ class Turnstile:
         self._arrivals = itertools.count()
 
     def admits(self, pod: Object) -> bool:
-        """Whether a pod may have candidates now; if not, it is woken when it may."""
+        """Whether a pod may begin now; if not, it is woken when it may."""
         if pod.uid in self._inside:
             return True
-        if len(self._inside) < self._places:
+        if len(self._inside) < self._places():
             self._enter(pod.uid)
             return True
         if pod.uid not in self._waiting:
@@ -42,14 +42,23 @@ class Turnstile:
             heapq.heappush(self._line, (-pod.priority, next(self._arrivals), pod.uid))
         return False
 
+    def stay(self, uid: str) -> None:
+        """A pod that has a place keeps it until it leaves, however long that takes."""
+        self._inside[uid].cancel()
+
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody has a place or waits for one."""
+        return not self._inside and not self._waiting
+
     def leave(self, uid: str) -> None:
-        """A pod has its decision, or needs none any more."""
+        """A pod has ended, or will not begin."""
         self._waiting.pop(uid, None)
         timer = self._inside.pop(uid, None)
         if timer is None:
             return
         timer.cancel()
-        while self._line and len(self._inside) < self._places:
+        while self._line and len(self._inside) < self._places():
             _, _, first = heapq.heappop(self._line)
             key = self._waiting.pop(first, None)
             if key is not None:

@@ -29,7 +29,7 @@ from agent.scheduling.ranking import Ranking
 log = logging.getLogger(__name__)
 
 CROWDED_SECONDS = 0.1
-"""When to look again at a pod that does not join those that wait for a target to answer."""
+"""When to look again at what does not join those that wait for a target to answer."""
 
 FIGURES_SECONDS = 30.0
 """How long a pod that waits goes without other figures: what is free changes all the time where others come and go."""
@@ -68,23 +68,25 @@ class Writes:
         self.stopwatch.end(uid)
 
     def crowded(self, target: Target) -> bool:
-        """Whether so many pods wait for a target to take a chaperon that others should not join them.
-
-        One that is slow, or has just gone silent, must not hold all those who work on pods.
-        """
-        return self._sending[target.node_name] >= self._most(target)
+        """Whether so many candidates wait for a target to take them that others should not join them."""
+        return self._sending[target.node_name] >= self.most(target.node_name)
 
     def crowded_by_changes(self, target: Target) -> bool:
         """The same of changes to chaperons that are there."""
-        return self._changing[target.node_name] >= self._most(target)
+        return self._changing[target.node_name] >= self.most(target.node_name)
 
-    def _most(self, target: Target) -> int:
+    def most(self, node_name: str) -> int:
+        """How many pods may wait for a target to answer.
+
+        One that is slow, or has just gone silent, must not hold all those who work on pods.
+        """
+        target = self._deps.targets.by_node(node_name)
         all_of_us = self._deps.settings.max_in_flight
-        return max(1, all_of_us // 4 if target.slow else all_of_us * 3 // 4)
+        return max(1, all_of_us // 4 if target is not None and target.slow else all_of_us * 3 // 4)
 
     @contextlib.contextmanager
     def joining(self, target: Target) -> Iterator[None]:
-        """A pod is one of those that wait for the target to take a chaperon."""
+        """A candidate is one of those that wait for the target to take them."""
         self._sending[target.node_name] += 1
         try:
             yield

@@ -17,6 +17,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.writes import Writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
@@ -104,6 +105,31 @@ async def test_pods_that_wait_for_a_target_that_went_silent_leave_workers_to_the
         assert await bound(client, namespace, "stuck", 30) == {far.node_name}
         parents = [each["metadata"]["labels"][names.LABEL_PARENT_UID] for each in await chaperons(client, namespace)]
         assert len(parents) == len(set(parents)) == 50
+
+
+async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_came(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    send = Writes.send
+
+    async def noting(self: Writes, proxy: dict[str, Any], target: Target) -> None:
+        sent.append(proxy["metadata"]["name"])
+        await send(self, proxy, target)
+
+    monkeypatch.setattr(Writes, "send", noting)
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL, max_in_flight=4) as deps,
+        connected(deps, client, namespace, far=relay.connection) as targets,
+    ):
+        relay.delay(0.25)
+        came = [f"web-{number}" for number in range(24)]
+        for name in came:
+            await create(client, elected(name, namespace), [*targets.values()])
+        await bound(client, namespace, "web", 24)
+    assert sorted(sent) == sorted(came)
+    assert max(abs(sent.index(name) - place) for place, name in enumerate(came)) < 4
 
 
 async def test_the_target_says_that_it_is_slow_and_that_it_is_prompt_again(

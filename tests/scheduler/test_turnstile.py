@@ -22,7 +22,7 @@ def names(keys: Iterable[Key]) -> list[str]:
 
 async def test_as_many_pods_as_there_are_places_have_their_turn_at_once() -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(2, woken.append)
+    turnstile = Turnstile(lambda: 2, woken.append)
     first, second, third = pod("a"), pod("b"), pod("c")
     assert [turnstile.admits(each) for each in (first, second, third, first)] == [True, True, False, True]
     assert woken == []
@@ -34,7 +34,7 @@ async def test_as_many_pods_as_there_are_places_have_their_turn_at_once() -> Non
 
 async def test_the_highest_priority_is_next_and_of_the_same_the_one_that_came_first() -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(1, woken.append)
+    turnstile = Turnstile(lambda: 1, woken.append)
     turnstile.admits(pod("begun"))
     for each in (pod("low"), pod("first", 5), pod("second", 5), pod("first", 5)):
         assert not turnstile.admits(each)
@@ -52,7 +52,7 @@ async def test_the_highest_priority_is_next_and_of_the_same_the_one_that_came_fi
 )
 async def test_a_pod_that_goes_is_passed_over(leaving: list[str], want: list[str]) -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(1, woken.append)
+    turnstile = Turnstile(lambda: 1, woken.append)
     for each in ("begun", "second", "third"):
         turnstile.admits(pod(each))
     for each in leaving:
@@ -63,7 +63,7 @@ async def test_a_pod_that_goes_is_passed_over(leaving: list[str], want: list[str
 @pytest.mark.looptime
 async def test_nobody_waits_for_a_pod_without_a_decision_for_longer_than_that(looptime: float) -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(1, woken.append, seconds=5.0)
+    turnstile = Turnstile(lambda: 1, woken.append, seconds=5.0)
     turnstile.admits(pod("undecided"))
     turnstile.admits(pod("next"))
     await asyncio.sleep(4.9)
