@@ -60,10 +60,11 @@ class Turnstile:
         timer.cancel()
         while self._line and len(self._inside) < self._places():
             _, _, first = heapq.heappop(self._line)
-            key = self._waiting.pop(first, None)
+            key = self._waiting.get(first)
             if key is not None:
                 self._enter(first)
                 self._wake(key)
 
     def _enter(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
         self._inside[uid] = asyncio.get_running_loop().call_later(self._seconds, self.leave, uid)

@@ -1,6 +1,7 @@
 """Who may wait for a target to answer, and who stands in line for that."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,15 +61,25 @@ async def test_a_pod_that_goes_elsewhere_or_nowhere_leaves_its_line() -> None:
     assert names(woken) == ["here"]
 
 
-async def test_more_may_go_when_a_target_is_prompt_again() -> None:
+@pytest.mark.looptime
+async def test_more_may_go_when_a_target_is_prompt_again(looptime: float) -> None:
     most = {"eu": 1}
-    lines = Lines(most.__getitem__, print)
-    with lines.turn(pod("a"), EU):
-        with lines.turn(pod("b"), EU) as turn:
+    woken: list[Key] = []
+    lines = Lines(most.__getitem__, woken.append)
+    with contextlib.ExitStack() as stack:
+        with lines.turn(pod("a"), EU):
+            with lines.turn(pod("b"), EU) as turn:
+                assert not turn
+            most["eu"] = 2
+            assert stack.enter_context(lines.turn(pod("b"), EU))
+        # It is no longer in line: what a has left is not for it, and its turn has no end but its own.
+        assert woken == []
+        assert stack.enter_context(lines.turn(pod("c"), EU))
+        with lines.turn(pod("d"), EU) as turn:
             assert not turn
-        most["eu"] = 2
-        with lines.turn(pod("b"), EU) as turn:
-            assert turn
+        await asyncio.sleep(60)
+        assert woken == []
+    assert names(woken) == ["d"]
 
 
 @pytest.mark.looptime
