@@ -5,8 +5,10 @@ Writes   candidates (chaperons that are not allowed) in targets, and deletes tho
 Absent target: its errands are tried again with backoff until they have become needless.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from agent.api import names
@@ -61,6 +63,7 @@ class Couriers(Controller[Send | Drop]):
         self._deps = deps
         self._scene = scene
         self._writes = writes
+        self._sending: Counter[str] = Counter()
         self._under_way: dict[str, set[str]] = {}
         self._resting: dict[str, dict[str, _Rest]] = {}
         self._dropped = Recent()
@@ -112,7 +115,7 @@ class Couriers(Controller[Send | Drop]):
         if target is None or pod is None or not wanted or not target.ready:
             self._done(key)
             return None
-        if self._writes.crowded(target):
+        if self._sending[key.node_name] >= self._writes.most(key.node_name):
             return CROWDED_SECONDS
         await self._send(target, key, pod)
         self._done(key)
@@ -120,12 +123,21 @@ class Couriers(Controller[Send | Drop]):
 
     async def _send(self, target: Target, errand: Send, pod: Object) -> None:
         try:
-            with self._writes.joining(target):
+            with self._joining(errand.node_name):
                 await self._writes.send(pod.decode(), target, reserve=True)
         except InvalidPod as error:
             await self._refused(errand, pod, str(error))
         except (Foreign, Forbidden, Invalid, NotFound) as error:
             await self._refused(errand, pod, f"cannot create PodChaperon: {error}")
+
+    @contextlib.contextmanager
+    def _joining(self, node_name: str) -> Iterator[None]:
+        """An errand is one of those that wait for a target to take a candidate."""
+        self._sending[node_name] += 1
+        try:
+            yield
+        finally:
+            self._sending[node_name] -= 1
 
     async def _refused(self, errand: Send, pod: Object, message: str) -> None:
         self._resting.setdefault(errand.uid, {})[errand.node_name] = _Rest(time.monotonic() + REST_SECONDS, message)

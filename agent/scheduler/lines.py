@@ -35,7 +35,9 @@ class Lines:
         if self._chosen.get(pod.uid, node) != node:
             self.leave(pod.uid)
         self._chosen[pod.uid] = node
-        line = self._lines.setdefault(node, Turnstile(lambda: self._most(node), self._wake))
+        line = self._lines.get(node)
+        if line is None:
+            line = self._lines[node] = Turnstile(lambda: self._most(node), self._wake)
         if not line.admits(pod):
             yield False
             return

@@ -1,12 +1,11 @@
 """What the proxy scheduler writes in either mode: chaperons, memory of attempts, bindings, reasons for waiting."""
 
-import contextlib
 import logging
 import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
@@ -49,7 +48,6 @@ class Writes:
         self._client = deps.local.client
         self._proxies = scene.proxies
         self._world = scene.world
-        self._sending: Counter[str] = Counter()
         self._changing: Counter[str] = Counter()
         self._made: tuple[tuple[str, str, bool, str], dict[str, Any]] = (("", "", False, ""), {})
         """The chaperon made last, and of what."""
@@ -67,12 +65,8 @@ class Writes:
         self._told.pop(uid, None)
         self.stopwatch.end(uid)
 
-    def crowded(self, target: Target) -> bool:
-        """Whether so many candidates wait for a target to take them that others should not join them."""
-        return self._sending[target.node_name] >= self.most(target.node_name)
-
     def crowded_by_changes(self, target: Target) -> bool:
-        """The same of changes to chaperons that are there."""
+        """Whether so many changes of chaperons wait for a target that others should not join them."""
         return self._changing[target.node_name] >= self.most(target.node_name)
 
     def most(self, node_name: str) -> int:
@@ -83,15 +77,6 @@ class Writes:
         target = self._deps.targets.by_node(node_name)
         all_of_us = self._deps.settings.max_in_flight
         return max(1, all_of_us // 4 if target is not None and target.slow else all_of_us * 3 // 4)
-
-    @contextlib.contextmanager
-    def joining(self, target: Target) -> Iterator[None]:
-        """A candidate is one of those that wait for the target to take them."""
-        self._sending[target.node_name] += 1
-        try:
-            yield
-        finally:
-            self._sending[target.node_name] -= 1
 
     async def annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
         """Write one annotation of a chaperon, guarded by its UID and a version of it; nothing if it is gone."""
