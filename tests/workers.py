@@ -26,11 +26,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A terminal's Ctrl-C reaches the controller of the workers only.
+    """A terminal's Ctrl-C reaches the controller of the workers only; a CI that has waited long enough sends SIGTERM.
 
-    What tests start and interrupt must not inherit that a job in the background ignores it.
+    What tests start and interrupt must not inherit that a job in the background ignores SIGINT.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         os.setpgrp()
 

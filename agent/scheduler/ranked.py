@@ -104,10 +104,11 @@ class Ranked:
         return await self._take(pod, proxy, view, steps.decide(view))
 
     async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.View, step: steps.Step) -> float | None:
-        target = self._deps.targets.by_node(step.node_name if isinstance(step, steps.Claim) else view.claim)
+        if isinstance(step, steps.Claim):
+            return await self._claim(pod, proxy, self._deps.targets.by_node(step.node_name))
+        self._lines.leave(pod.uid)
+        target = self._deps.targets.by_node(view.claim)
         match step:
-            case steps.Claim():
-                return await self._claim(pod, proxy, target)
             case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
                 await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):

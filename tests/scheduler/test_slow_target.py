@@ -1,6 +1,7 @@
 """A target behind a slow or silent link costs pods that can go elsewhere nothing."""
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from agent.controllers.feedback.controller import Feedback
 from agent.controllers.target.controller import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.store import Object
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.turnstile import Turnstile
 from agent.scheduler.writes import Writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
@@ -130,6 +133,47 @@ async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_cam
         await bound(client, namespace, "web", 24)
     assert sorted(sent) == sorted(came)
     assert max(abs(sent.index(name) - place) for place, name in enumerate(came)) < 4
+
+
+async def test_pods_that_can_no_longer_go_to_a_target_hold_up_nobody_in_its_line(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_line: set[str] = set()
+    admits = Turnstile.admits
+
+    def noting(self: Turnstile, pod: Object) -> bool:
+        admitted = admits(self, pod)
+        if not admitted:
+            in_line.add(pod.name)
+        return admitted
+
+    monkeypatch.setattr(Turnstile, "admits", noting)
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL, max_in_flight=2) as deps,
+        connected(deps, client, namespace, far=relay.connection) as targets,
+    ):
+        far = targets["far"]
+        await client.patch(NODES, far.node_name, {"metadata": {"labels": {LINK: "far"}}})
+        relay.freeze(is_post)
+        await create(client, elected("begun", namespace), [far])
+        await until(lambda: any(is_post(*request) for request in relay.requests))
+        barred = [f"barred-{number}" for number in range(8)]
+        for name in barred:
+            await create(client, pinned(name, namespace, "far"), [far])
+        await create(client, elected("free", namespace), [far])
+        await until(lambda: in_line >= {*barred, "free"})
+        await client.patch(NODES, far.node_name, {"metadata": {"labels": {LINK: None}}})
+        for name in barred:
+            await until(functools.partial(_refused, client, namespace, name))
+        relay.mend()
+        relay.break_streams()
+        await pod_where(client, namespace, "free", node=far.node_name)
+
+
+async def _refused(client: Client, namespace: str, name: str) -> bool:
+    pod = await client.get(PODS, name, namespace)
+    return find_condition(pod["status"].get("conditions") or [], "PodScheduled") is not None
 
 
 async def test_the_target_says_that_it_is_slow_and_that_it_is_prompt_again(
