@@ -30,8 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     What tests start and interrupt must not inherit that a job in the background ignores SIGINT.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     if hasattr(config, "workerinput"):
         os.setpgrp()
 
