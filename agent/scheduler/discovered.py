@@ -19,7 +19,10 @@ _REFUSALS = (Forbidden, NotFound)
 
 
 class Discovered:
-    """`store` is None while there is none to believe; `changed` is called as of an informer, `lost` when it went."""
+    """`store` is None while there is none to believe; `changed` is called as of an informer.
+
+    So is `turned` when `store` came or went: of its first list an informer tells before `store` can be believed.
+    """
 
     def __init__(
         self,
@@ -28,15 +31,16 @@ class Discovered:
         namespace: str | None,
         interval: float,
         changed: Subscriber,
-        lost: Callable[[], None],
+        turned: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._kind = kind
         self._namespace = namespace
         self._interval = interval
         self._changed = changed
-        self._lost = lost
+        self._turned = turned
         self._informer: Informer | None = None
+        self._listed = False
         self._refusal = ""
         self._again = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -45,8 +49,7 @@ class Discovered:
     @property
     def store(self) -> Store | None:
         """All objects of the kind, once they have been read."""
-        informer = self._informer
-        return informer.store if informer is not None and informer.synced.is_set() else None
+        return self._informer.store if self._informer is not None and self._listed else None
 
     def look(self) -> None:
         """It may be served by now: find out at once, unless that is known."""
@@ -62,7 +65,7 @@ class Discovered:
         while True:
             if self._informer is not None and isinstance(self._informer.error, _REFUSALS):
                 self._drop()
-                self._lost()
+                self._turned()
             pause = self._interval
             if self._informer is None:
                 try:
@@ -77,10 +80,18 @@ class Discovered:
                     self._unsubscribe = self._informer.subscribe(self._changed)
             try:
                 async with asyncio.timeout(pause):
-                    await self._again.wait()
+                    await self._news()
             except TimeoutError:
                 pass
             self._again.clear()
+
+    async def _news(self) -> None:
+        if self._informer is None or self._listed:
+            await self._again.wait()
+            return
+        await self._informer.synced.wait()
+        self._listed = True
+        self._turned()
 
     async def _read(self) -> None:
         path = self._kind.path(self._namespace)
@@ -97,3 +108,4 @@ class Discovered:
             self._unsubscribe()
             self._cluster.informers.drop(self._informer)
             self._informer = None
+            self._listed = False

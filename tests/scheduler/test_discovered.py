@@ -40,6 +40,29 @@ async def watched(answer: Callable[[int], web.Response | None], probe: Callable[
     return count
 
 
+async def test_who_asks_again_when_told_knows_what_the_first_list_has() -> None:
+    quota = {"metadata": {"name": "team-a", "namespace": "shop", "resourceVersion": "1", "uid": "1"}}
+    seen: set[tuple[str, str]] = set()
+
+    def look() -> None:
+        if found.store is not None:
+            seen.update(found.store.keys())
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            await asyncio.sleep(LATER)
+        return web.json_response(LIST | {"items": [quota]})
+
+    async with serving(handle) as server:
+        cluster = Cluster(Connection(server=server), "far")
+        found = Discovered(cluster, RESOURCE_QUOTAS, None, LATER, lambda old, new: look(), look)
+        try:
+            await until(lambda: seen == {("shop", "team-a")})
+        finally:
+            found.stop()
+            await cluster.close()
+
+
 @pytest.mark.parametrize("status", [500, 503, 504])
 async def test_a_server_that_fails_once_is_asked_again_soon(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovered, "_NO_ANSWER_SECONDS", 0.05)

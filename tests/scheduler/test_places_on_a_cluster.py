@@ -67,6 +67,8 @@ async def test_a_quota_of_the_target_is_seen_and_its_loosening_wakes_who_waits(
 ) -> None:
     async with running(cluster) as deps, connected(deps, client, namespace, eu=None):
         watched = Watched(deps, namespace)
+        # Kubernetes gives a new node a taint for a moment.
+        await until(lambda: len(watched.place.taints) == 1)
         await client.create(RESOURCE_QUOTAS, quota(namespace, pods="2"))
         await allow(client, namespace, "2")
         await until(lambda: watched.place.quotas.get(namespace))
