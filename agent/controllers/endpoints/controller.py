@@ -27,6 +27,8 @@ At = tuple[str, str, str]
 WRITE_SECONDS = 0.25
 """A Service's slices are written at most this often in a cluster, however fast its pods come and go."""
 FORBIDDEN_SECONDS = 60.0
+UNREAD_SECONDS = 10.0
+"""When to look again at a cluster whose stores are not known yet: of one that turns out to be empty no event tells."""
 UNSHARED_SECONDS = 3.0
 """How long endpoints stay after a Service ceased to be shared: who replaces one brings it without our annotations."""
 
@@ -61,8 +63,10 @@ class EndpointsRoom(Controller[At]):
         target = self._deps.targets.by_node(node) if node else None
         if self._sharing.services.store.get(service) is None:
             self._unshared.pop(service, None)
-        if place is None or (node and (target is None or not target.ready)) or not self._sharing.is_synced(node):
+        if place is None or (node and (target is None or not target.ready)):
             return None
+        if not self._sharing.is_synced(node):
+            return UNREAD_SECONDS
         if node not in self._sharing.nodes_of(service):
             return None
         now = asyncio.get_running_loop().time()
