@@ -101,16 +101,18 @@ class Fleet:
         """
         source = source or self.names[0]
         name = name or f"e2e-{secrets.token_hex(3)}"
-        for cluster, client in self.clients.items():
-            with contextlib.suppress(KubeError):
-                await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled and cluster == source))
-        for client in self.clients.values():
-            probe = functools.partial(client.get, SERVICE_ACCOUNTS, "default", name)
-            await self.until(f"{client.name} is ready for pods", probe)
-        for target in targets:
-            await self.join(name, target, source=source)
-        yield name
-        await self.leave(name, source)
+        try:
+            for cluster, client in self.clients.items():
+                with contextlib.suppress(KubeError):
+                    await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled and cluster == source))
+            for client in self.clients.values():
+                probe = functools.partial(client.get, SERVICE_ACCOUNTS, "default", name)
+                await self.until(f"{client.name} is ready for pods", probe)
+            for target in targets:
+                await self.join(name, target, source=source)
+            yield name
+        finally:
+            await self.leave(name, source)
 
     async def leave(self, namespace: str, source: str) -> None:
         """Delete a namespace of a source, which `all_gone` waits for."""

@@ -114,7 +114,11 @@ async def test_a_quota_of_the_targets_namespace_counts_before_anything_is_sent(f
         await fleet.until("the quota counts", counted, about=namespace)
         await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 4), namespace)
         pods = await waiting(fleet, namespace, "web", 2, "us: exceeded quota few: pods (2 of 2)")
-        assert len(await fleet.clients["us"].list(CHAPERONS, namespace)) == 2
+
+        async def sent() -> bool:
+            return len(await fleet.clients["us"].list(CHAPERONS, namespace)) == 2
+
+        await fleet.until("the others are sent", sent, about=namespace)
         assert not any(names.ANNOTATION_ATTEMPTS in pod["metadata"]["annotations"] for pod in pods)
         await fleet.clients["us"].patch(RESOURCE_QUOTAS, "few", {"spec": {"hard": {"pods": "4"}}}, namespace)
         await fleet.running(namespace, "web", 4)

@@ -261,11 +261,13 @@ async def volumes(fleet: Fleet, name: str) -> AsyncIterator[None]:
                 "hostPath": {"path": "/none"},
             }
             await client.create(VOLUMES, {"metadata": {"name": f"{name}-{number}"}, "spec": spec})
-    yield
-    for cluster in ("us", "eu"):
-        await fleet.clients[cluster].delete(STORAGE, name)
-        for number in range(VOLUMES_EACH):
-            await fleet.clients[cluster].delete(VOLUMES, f"{name}-{number}")
+    try:
+        yield
+    finally:
+        for cluster in ("us", "eu"):
+            await fleet.clients[cluster].delete(STORAGE, name)
+            for number in range(VOLUMES_EACH):
+                await fleet.clients[cluster].delete(VOLUMES, f"{name}-{number}")
 
 
 async def where(fleet: Fleet, namespace: str, count: int) -> dict[str, str]:

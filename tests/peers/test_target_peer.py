@@ -41,15 +41,16 @@ async def namespace(fleet: Fleet) -> AsyncIterator[str]:
 async def shared(fleet: Fleet, *sources: str) -> AsyncIterator[str]:
     """A namespace from which some sources may use t, and which is empty in the end."""
     async with fleet.namespace((), source=sources[0]) as name:
-        for source in sources:
-            await fleet.clients[source].patch(
-                NAMESPACES, name, {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
-            )
-            await join(fleet, name, source)
-        yield name
-        for source in sources[1:]:
-            await fleet.leave(name, source)
-        await fleet.leave(name, sources[0])
+        try:
+            for source in sources:
+                await fleet.clients[source].patch(
+                    NAMESPACES, name, {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
+                )
+                await join(fleet, name, source)
+            yield name
+        finally:
+            for source in (*sources[1:], sources[0]):
+                await fleet.leave(name, source)
         await fleet.all_gone()
 
 
