@@ -29,6 +29,8 @@ SUMMARY_FIELDS = f"metadata.name={names.SUMMARY_NAME}"
 _LEASE_FIELDS = f"metadata.name={names.LEASE_CONTROLLERS}"
 _UNDECIDED_SECONDS = 3.0
 """Pause between readings of the agent's lease while it is not known to be alive; a live one changes every 2 s."""
+_SLOW_SECONDS = 1.0
+"""Pause between probes of a slow target: with few pods sent there, little else tells that it is prompt again."""
 
 
 class State(StrEnum):
@@ -195,6 +197,8 @@ class Target:
     def _pause(self) -> float:
         if self.record.state is State.CONNECTING or (self.ready and self.record.failures):
             return min(0.25, self._probing.interval)
+        if self.slow:
+            return min(_SLOW_SECONDS, self._probing.interval)
         return self._probing.interval
 
     async def _probe(self) -> KubeError | None:

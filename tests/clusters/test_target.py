@@ -116,6 +116,21 @@ async def test_a_target_that_answers_late_is_slow_and_prompt_again_afterwards(
 
 
 @pytest.mark.cluster
+async def test_that_a_slow_target_is_prompt_again_is_found_out_before_the_next_probe_of_a_prompt_one(
+    connection: Connection, namespace: str
+) -> None:
+    probing = Probing(interval=60, timeout=5, agent_interval=3600, slow=0.7)
+    async with Relay.started(connection) as relay, registry(connection, probing) as targets:
+        target = await targets.connect((namespace, "eu"), relay.connection, "1")
+        await until(lambda: target.ready)
+        relay.delay(2)
+        target.doubt()
+        await until(lambda: target.slow)
+        relay.delay(0)
+        await until(lambda: not target.slow)
+
+
+@pytest.mark.cluster
 async def test_a_wrong_token_and_a_missing_right_have_states_of_their_own_and_disturb_no_other(
     connection: Connection, namespace: str
 ) -> None:
