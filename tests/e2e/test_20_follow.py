@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from agent.api.kinds import (
     SERVICES,
     Kind,
 )
-from agent.api.names import ANNOTATION_VOLUME_IN, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID
+from agent.api.names import ANNOTATION_VOLUME_IN, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, PREFIX, PROXY_CONSTRAINTS
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from tests.e2e import manifests, shared
@@ -295,6 +296,11 @@ async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_i
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim["storageClassName"] = namespace
         db["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+        # Also when one of the targets is slow, as on a busy machine.
+        in_both = {"maxSkew": 3, "topologyKey": manifests.REGION, "whenUnsatisfiable": "DoNotSchedule"}
+        in_both["labelSelector"] = db["spec"]["selector"]
+        constraints = json.dumps({"topologySpreadConstraints": [in_both]})
+        db["spec"]["template"]["metadata"]["annotations"][PREFIX + PROXY_CONSTRAINTS] = constraints
         await fleet.source.create(SERVICES, shared.service("db", clusterIP="None"), namespace)
         await fleet.source.create(manifests.STATEFULSETS, db, namespace)
         before = await where(fleet, namespace, 4)
