@@ -55,6 +55,19 @@ async def waiting(fleet: Fleet, namespace: str, app: str, count: int, *words: st
     return await fleet.until(f"{count} pods of {app} say {words}", told, about=namespace)
 
 
+async def sent(fleet: Fleet, namespace: str, count: int) -> None:
+    """Wait until so many pods have been sent to us; it must not be more."""
+
+    async def found() -> int:
+        return len(await fleet.clients["us"].list(CHAPERONS, namespace))
+
+    async def enough() -> bool:
+        return await found() >= count
+
+    await fleet.until(f"{count} pods are sent", enough, about=namespace)
+    assert await found() == count
+
+
 async def places(fleet: Fleet, namespace: str, app: str) -> dict[str, int]:
     """How many pods of an app are bound to which target."""
     targets = {names.virtual_node(namespace, target): target for target in fleet.names}
@@ -83,7 +96,7 @@ async def test_a_limit_of_a_target_refuses_what_is_beyond_until_it_is_raised(fle
         await bound(fleet, namespace, "us", pods="3")
         await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 5), namespace)
         await waiting(fleet, namespace, "web", 2, "us: limit pods of the target reached (3 of 3)")
-        assert len(await fleet.clients["us"].list(CHAPERONS, namespace)) == 3
+        await sent(fleet, namespace, 3)
         await bound(fleet, namespace, "us", pods="5")
         await fleet.running(namespace, "web", 5)
         fleet.census.check(namespace, at_most=5)
@@ -114,11 +127,7 @@ async def test_a_quota_of_the_targets_namespace_counts_before_anything_is_sent(f
         await fleet.until("the quota counts", counted, about=namespace)
         await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 4), namespace)
         pods = await waiting(fleet, namespace, "web", 2, "us: exceeded quota few: pods (2 of 2)")
-
-        async def sent() -> bool:
-            return len(await fleet.clients["us"].list(CHAPERONS, namespace)) == 2
-
-        await fleet.until("the others are sent", sent, about=namespace)
+        await sent(fleet, namespace, 2)
         assert not any(names.ANNOTATION_ATTEMPTS in pod["metadata"]["annotations"] for pod in pods)
         await fleet.clients["us"].patch(RESOURCE_QUOTAS, "few", {"spec": {"hard": {"pods": "4"}}}, namespace)
         await fleet.running(namespace, "web", 4)
