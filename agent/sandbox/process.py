@@ -46,6 +46,7 @@ def start(
 ) -> int:
     """Start a process in a session of its own, in a network namespace if one is named; its output goes to `log`.
 
+    Of what its starter has open it gets nothing: it would hold a lock of theirs, or the end of a pipe, for good.
     With `mounts`, a process id, it sees that process's mounts, for which it must be in a network namespace.
 
     Raises SandboxError when the program is missing, OSError when the log or the pid file cannot be written.
@@ -59,15 +60,15 @@ def start(
         entered = [f"--net=/var/run/netns/{namespace}", *([f"--mount=/proc/{mounts}/ns/mnt"] if mounts else [])]
         command = ["/usr/bin/env", "nsenter", *entered, "--", *argv]
     log.touch(mode=0o600)
-    output = os.O_WRONLY | os.O_APPEND
     pid = os.posix_spawn(
         command[0],
         command,
         env,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
         ],
         setsid=True,
         setsigmask=[],
@@ -173,6 +174,17 @@ def last_lines(log: Path) -> str:
     except OSError as error:
         return f"  (its log cannot be read: {error})"
     return "\n".join(f"  {line[:400]}" for line in lines) or "  (its log is empty)"
+
+
+def _inheritable() -> list[int]:
+    """Descriptors that whoever started us left open for children, standard ones apart; none is opened by ourselves."""
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        # The one that this is read by is gone by now.
+        with contextlib.suppress(OSError):
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return found
 
 
 def _mark(pid: int) -> str:

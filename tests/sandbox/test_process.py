@@ -1,5 +1,6 @@
 """Processes that outlive their starter, with real ones."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -105,6 +106,21 @@ def test_a_process_that_is_just_being_started_is_found(start: Starter) -> None:
         assert process.find(start.pid_file, MARK) == pid
         assert process.send(pid, MARK, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_what_its_starter_left_open_for_children_is_not_open_in_a_process(start: Starter, tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)
+    os.set_inheritable(descriptor, True)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    pid = start(FOREVER)
+    while "hello" not in process.last_lines(start.log):
+        assert process.is_alive(pid)
+    assert {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()} == {os.devnull, str(start.log)}
+    assert os.get_inheritable(descriptor)
+    os.close(descriptor)
+    with lock.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_settings_of_the_surroundings_do_not_reach_a_process() -> None:
