@@ -1,11 +1,9 @@
 """What tests of every room share: real clusters, started when the first test asks for one."""
 
 import asyncio
-import inspect
 import os
 import secrets
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -16,20 +14,19 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
+from tests.examples import EXAMPLES
 from tests.waiting import until
 
-pytest_plugins = ["tests.workers"]
+pytest_plugins = ["tests.e2e.fleets", "tests.e2e.verdict", "tests.workers", "tests.costs", "tests.second_look"]
 
-settings.register_profile("same", derandomize=True)
-settings.register_profile("search", print_blob=True)
-
-_HERE = Path(__file__).parent
-_ON_FLEETS = (_HERE / "e2e", _HERE / "peers")
-_ON_FLEETS_SECONDS, _ON_CHARTS_SECONDS = 240, 480
+settings.register_profile("some", derandomize=True, max_examples=EXAMPLES // 5)
+settings.register_profile("all", derandomize=True, max_examples=EXAMPLES)
+settings.register_profile("search", max_examples=EXAMPLES, print_blob=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How the agents of tests/e2e come into their clusters."""
+    """What is run, and how the agents of tests/e2e come into their clusters."""
+    parser.addoption("--all", action="store_true", help="also what is marked `seldom`, with all examples")
     parser.addoption(
         "--installed-by",
         choices=("sandbox", "chart"),
@@ -38,26 +35,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Every run tries the same examples, but with HYPOTHESIS_PROFILE=search, which tries others each time.
 
     There is no event loop yet: else looptime has asyncio make one that nobody closes.
     """
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+    usual = "all" if config.getoption("--all") else "some"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+    # Go programs collect garbage less often: a tenth of all that tests cost, for memory that is there.
+    os.environ.setdefault("GOGC", "400")
     asyncio.set_event_loop(None)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests on a fleet share one event loop, because they share its clients and a watch over everything."""
-    seconds = _ON_FLEETS_SECONDS if config.getoption("--installed-by") == "sandbox" else _ON_CHARTS_SECONDS
-    for item in items:
-        if item.path.parent not in _ON_FLEETS:
-            continue
-        item.add_marker(pytest.mark.e2e)
-        item.add_marker(pytest.mark.timeout(seconds))
-        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    """Leave out what is marked `seldom`, unless all is asked for, or one test by its name."""
+    if config.getoption("--all") or any("::" in each for each in config.args):
+        return
+    seldom = [item for item in items if item.get_closest_marker("seldom")]
+    items[:] = [item for item in items if item not in seldom]
+    if seldom:
+        config.hook.pytest_deselected(items=seldom)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -1,22 +1,67 @@
 """Waiting for what must become true, on the test's own event loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
+
+from agent.kube.errors import KubeError, NotFound
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 30.0
+_FIRST_SECONDS, _LONGEST_SECONDS, _SLOWER = 0.02, 0.15, 1.25
 
-async def until(probe: Callable[[], T | Awaitable[T | None] | None], seconds: float = 20.0) -> T:
-    """What `probe` gives as soon as it is true; TimeoutError names the probe if that takes too long."""
+
+async def until(
+    probe: Callable[[], T | Awaitable[T | None] | None],
+    seconds: float = PATIENCE_SECONDS,
+    *,
+    what: str = "",
+    forgiven: type[KubeError] = NotFound,
+) -> T:
+    """What `probe` gives as soon as it is true; what does not exist yet, or an API server that errs, is not true yet.
+
+    Looks often at first and then less and less. Raises AssertionError that says what was waited for.
+    """
+    last: object = None
+    pause = _FIRST_SECONDS
     try:
         async with asyncio.timeout(seconds):
             while True:
-                value = probe()
-                if isinstance(value, Awaitable):
-                    value = await value
-                if value:
-                    return value
-                await asyncio.sleep(0.02)
+                try:
+                    found = probe()
+                    value = await found if isinstance(found, Awaitable) else found
+                    if value:
+                        return value
+                    last = value
+                except forgiven as error:
+                    last = error
+                await asyncio.sleep(pause)
+                pause = min(pause * _SLOWER, _LONGEST_SECONDS)
     except TimeoutError as error:
-        raise AssertionError(f"not true within {seconds:g} s: {getattr(probe, '__qualname__', probe)}") from error
+        waited = what or f"not true: {getattr(probe, '__qualname__', probe)}"
+        raise AssertionError(f"{waited}: not within {seconds:g} s ({last})") from error
+
+
+async def gone(
+    read: Callable[[], Awaitable[object]],
+    seconds: float = PATIENCE_SECONDS,
+    *,
+    what: str = "",
+    forgiven: type[KubeError] = NotFound,
+) -> None:
+    """Wait until reading an object says that it does not exist."""
+
+    async def missing() -> bool:
+        try:
+            await read()
+        except NotFound:
+            return True
+        return False
+
+    await until(missing, seconds, what=what or f"{getattr(read, '__qualname__', read)} is gone", forgiven=forgiven)
+
+
+async def empty(found: Awaitable[Collection[object]]) -> bool:
+    """Whether a list that is being read has nothing in it."""
+    return not await found

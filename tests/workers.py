@@ -9,20 +9,32 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests.e2e.fleets import fleet_of
+
 _TEARDOWN_SECONDS = 90.0
 _workers: list[WorkerController] = []
 
 
-class _ByFolder(LoadScopeScheduling):
-    """Tests of a folder stay with one worker, because they share clusters."""
+_ALONE = ("tests/chart/test_on_a_real_node.py", "tests/chart/test_promises.py", "tests/sandbox/test_sandbox.py")
+"""Files that share no cluster with others of their folder."""
+
+
+class _ByClusters(LoadScopeScheduling):
+    """Tests that share clusters stay with one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "/".join(nodeid.partition("::")[0].split("/")[:2])
+        return scope_of(nodeid)
+
+
+def scope_of(nodeid: str) -> str:
+    """What stays with one worker: a fleet, a file, or a folder. Pure."""
+    file = nodeid.partition("::")[0]
+    return fleet_of(nodeid) or (file if file in _ALONE else "/".join(file.split("/")[:2]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """How tests are dealt out where several workers run them."""
-    return _ByFolder(config, log)
+    return _ByClusters(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -98,7 +98,11 @@ async def running(folder: Path, jobs: Mapping[str, Sequence[str]]) -> AsyncItera
     (folder / "prometheus.yml").write_text(json.dumps(config))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    flags = (f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data")
+    flags = (
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        "--scrape.discovery-reload-interval=100ms",
+    )
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             programs()["prometheus"], *flags, f"--web.listen-address={address}", stdout=log, stderr=log

@@ -27,7 +27,7 @@ from agent.sandbox import Cluster
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE
 from tests.chart.test_chart import CANDIDATES, EVERY
-from tests.controllers.rooms import gone
+from tests.waiting import gone
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

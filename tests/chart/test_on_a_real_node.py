@@ -9,7 +9,6 @@ import functools
 import os
 import re
 import shlex
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from agent.sandbox.realnode.images import BUSYBOX_IMAGE
 from tests.chart import helm, previous
 from tests.chart.conftest import clear
 from tests.chart.helm import NAMESPACE, Raw
-from tests.cli.test_operator import typed
+from tests.cli import command
 from tests.docs.pages import DOCS
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
@@ -174,7 +173,7 @@ async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
 async def flotilla(fleet: Fleet, *arguments: str) -> str:
     """What the command says to somebody with contexts of both clusters."""
     files = os.pathsep.join(str(cluster.kubeconfig) for cluster in fleet.sandbox.clusters)
-    code, output, errors = await typed(sys.executable, "-m", "agent.cli", *arguments, KUBECONFIG=files)
+    code, output, errors = await command.flotilla(*arguments, KUBECONFIG=files)
     assert code == 0, errors or output
     return output
 
@@ -222,8 +221,8 @@ async def test_pods_of_either_are_debugged_through_the_other(fleet: Fleet) -> No
     for namespace in ("there", "back"):
         source, _ = PLACES[namespace]
         pod = (await proxies(fleet.clients[source], namespace))[0]["metadata"]["name"]
-        for command in (("logs", pod), ("exec", pod, "--", "echo", "hello")):
-            await until(functools.partial(says_hello, fleet.sandbox[source], "-n", namespace, *command), 60)
+        for words in (("logs", pod), ("exec", pod, "--", "echo", "hello")):
+            await until(functools.partial(says_hello, fleet.sandbox[source], "-n", namespace, *words), 60)
 
 
 async def test_who_looks_sees_pods_and_targets_and_that_all_is_well(fleet: Fleet) -> None:

@@ -10,7 +10,7 @@ from agent.sandbox import process
 from agent.sandbox.objects import REPOSITORY
 from tests.sandbox.realnode.conftest import why_not
 
-pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(480), pytest.mark.asyncio]
+pytestmark = [pytest.mark.seldom, pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(480), pytest.mark.asyncio]
 
 SOME = ("test_01_proxy_pods.py", "test_06_killed_agents.py::test_an_agent_killed_while_a_namespace_goes[0]")
 

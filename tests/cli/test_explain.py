@@ -1,9 +1,7 @@
 """`flotilla explain pod`, as it is typed, on a real cluster that is source and target, with rooms at work."""
 
-import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,11 @@ from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from agent.scheduler.controller import ProxyScheduler
+from tests.cli.command import allowed, flotilla
 from tests.controllers.proxies import elected, pod_where
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
+from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -57,13 +57,8 @@ class Command:
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
         """Exit status, output and errors."""
-        pipe = asyncio.subprocess.PIPE
-        base = (sys.executable, "-m", "agent.cli", "explain", "pod", "-n", self.namespace)
-        where = ("--kubeconfig", str(self.kubeconfig))
-        process = await asyncio.create_subprocess_exec(*base, *where, *arguments, stdout=pipe, stderr=pipe)
-        output, errors = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, output.decode(), errors.decode()
+        where = ("-n", self.namespace, "--kubeconfig", str(self.kubeconfig))
+        return await flotilla("explain", "pod", *where, *arguments)
 
     async def read(self, name: str) -> Raw:
         """The account of a pod."""
@@ -95,7 +90,7 @@ async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterat
             await add(client, namespace, "far", kubeconfig(cluster))
             for name in ("me", "far"):
                 await condition(client, namespace, name, "Ready", "True")
-                await eventually(lambda name=name: _has_room(client, names.virtual_node(namespace, name)))
+                await until(lambda name=name: _has_room(client, names.virtual_node(namespace, name)))
             yield Command(cluster.kubeconfig, namespace)
         finally:
             await tear_away(client, namespace)
@@ -127,7 +122,7 @@ async def waits(client: Client, namespace: str, name: str) -> None:
         conditions = (await client.get(PODS, name, namespace))["status"].get("conditions", [])
         return any("nodes are available" in each.get("message", "") for each in conditions)
 
-    await eventually(probe)
+    await until(probe)
 
 
 async def test_pods_in_every_state_are_explained(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -230,6 +225,7 @@ async def test_a_user_who_may_not_read_secrets_is_told_what_that_leaves_out(
         command.kubeconfig = tmp_path / "kubeconfig"
         command.kubeconfig.write_text(kubeconfig(cluster, user=user))
         try:
+            await allowed(command.kubeconfig)
             account = await command.read("huge")
         finally:
             for kind in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):

@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -41,6 +40,7 @@ from agent.kube.errors import NotFound
 from agent.model.token import claims
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import apply, connect, token
+from tests.cli.command import flotilla
 from tests.e2e import manifests
 from tests.waiting import until
 
@@ -66,16 +66,7 @@ class Lab:
 
     async def type(self, *arguments: str, kubeconfig: str = "") -> tuple[int, str, str]:
         """Exit status, output and errors of a command."""
-        environment = {**os.environ, "KUBECONFIG": kubeconfig or self.files}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "agent.cli", *arguments),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-        )
-        output, errors = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, output.decode(), errors.decode()
+        return await flotilla(*arguments, KUBECONFIG=kubeconfig or self.files)
 
     async def join(self, *arguments: str, namespace: str = NAMESPACE) -> Raw:
         """What came of one pair, which went well."""
@@ -105,12 +96,15 @@ class Lab:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    async with Sandbox(tmp_path_factory.mktemp("join") / "two", ["cd", "us"], "kwok:1") as sandbox:
-        lab = Lab(sandbox)
+async def lab(two: Sandbox) -> AsyncIterator[Lab]:
+    lab = Lab(two)
+    try:
         for client, labels in ((lab.cd, {names.LABEL_ENABLED: names.ENABLED_VALUE}), (lab.us, {})):
             await apply(client, NAMESPACES, {**head(NAMESPACES), "metadata": {"name": NAMESPACE, "labels": labels}})
+            # The agent that has just been started leads.
+            await until(lambda client=client: exists(client, CLUSTER_SUMMARIES, names.SUMMARY_NAME, None), 60)
         yield lab
+    finally:
         await lab.close()
 
 
@@ -127,6 +121,13 @@ async def exists(client: Client, kind: Kind, name: str, namespace: str | None = 
 
 async def gone(client: Client, kind: Kind, name: str, namespace: str | None = NAMESPACE) -> bool:
     return not await exists(client, kind, name, namespace)
+
+
+async def let_go(client: Client, name: str, namespace: str = NAMESPACE) -> None:
+    """Wait until a Secret is gone that has been deleted: the agent holds it as long as its Target is there."""
+    with contextlib.suppress(NotFound):
+        assert "deletionTimestamp" in (await client.get(SECRETS, name, namespace))["metadata"]
+    await until(lambda: gone(client, SECRETS, name, namespace))
 
 
 async def config_of(client: Client, name: str = "us", namespace: str = NAMESPACE) -> kubeconfig.Entry:
@@ -196,7 +197,7 @@ async def test_both_ways_in_all_namespaces(lab: Lab) -> None:
     assert code == 0, errors
     for client, name in ((lab.cd, "us"), (lab.us, "cd")):
         assert await gone(client, CLUSTER_TARGETS, name, None)
-        assert await gone(client, SECRETS, name, "kube-system")
+        await let_go(client, name, "kube-system")
         assert await gone(client, CLUSTER_SOURCES, name, None)
 
 
@@ -243,7 +244,7 @@ async def test_an_exported_secret_joins_clusters_of_which_nobody_has_both_contex
     assert code == 0, errors
     assert "Source team/north stays in the target" in errors
     assert await gone(lab.cd, TARGETS, "far")
-    assert await gone(lab.cd, SECRETS, "far")
+    await let_go(lab.cd, "far")
     assert await exists(lab.us, SOURCES, "north")
 
 
@@ -345,8 +346,8 @@ async def test_leaving_drains_the_target_and_takes_away_what_was_made(lab: Lab) 
     assert [change.split()[0] for change in report["changes"]] == ["Target", "Secret", "Source"]
     assert await gone(lab.cd, PODS, "web")
     assert not await lab.us.list(CHAPERONS, NAMESPACE)
-    for kind in (TARGETS, SECRETS):
-        assert await gone(lab.cd, kind, "us")
+    assert await gone(lab.cd, TARGETS, "us")
+    await let_go(lab.cd, "us")
     for kind in (SERVICE_ACCOUNTS, ROLES):
         name = "cd" if kind == SERVICE_ACCOUNTS else names.source_renewal("cd")
         await until(lambda kind=kind, name=name: gone(lab.us, kind, name), 60)
@@ -370,6 +371,7 @@ async def test_leaving_a_target_that_is_out_of_reach_says_what_remains(lab: Lab)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_cluster_without_the_chart_is_told_from_one_that_has_it(lab: Lab) -> None:
     await lab.us.delete(CRDS, str(SOURCES))
+    await until(lambda: gone(lab.us, CRDS, str(SOURCES), None), 30)
     base = ("join", "--context", "cd", "--target-context", "us", "-n", NAMESPACE, "--allow-loopback")
 
     async def told() -> str:
@@ -384,14 +386,10 @@ async def test_where_only_admiralty_is_installed_nothing_is_joined(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async def refused() -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "agent.cli", "join", "--kubeconfig", str(cluster.kubeconfig)),
-            *("--target-context", cluster.name, "--target-name", "other", "-n", namespace),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, errors = await process.communicate()
-        assert process.returncode == 1
-        return errors.decode()
+        where = ("--kubeconfig", str(cluster.kubeconfig), "--target-context", cluster.name)
+        code, _, errors = await flotilla("join", *where, "--target-name", "other", "-n", namespace)
+        assert code == 1
+        return errors
 
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)

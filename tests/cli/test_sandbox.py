@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from agent.sandbox import Sandbox, process
 from agent.sandbox.plan import identity
+from tests.cli.command import call
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -17,45 +19,35 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 COMMAND = (sys.executable, "-m", "agent.cli", "sandbox")
 
 
-async def start(*arguments: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=pipe, stderr=pipe)
-
-
-async def run(*arguments: str) -> tuple[int, str, str]:
-    command = await start(*arguments)
-    output, errors = await command.communicate()
-    assert command.returncode is not None
-    return command.returncode, output.decode(), errors.decode()
-
-
-async def test_up_status_up_again_and_down(tmp_path: Path) -> None:
+def test_up_status_up_again_and_down(tmp_path: Path) -> None:
     directory = ("--dir", str(tmp_path / "sandbox"))
     up = ("up", *directory, "--clusters", "one", "--nodes", "kwok:1", "--no-agents", "--candidate-scheduler")
     try:
-        code, output, errors = await run(*up)
-        assert (code, output) == (0, f"one: export KUBECONFIG={tmp_path}/sandbox/one/kubeconfig\n")
-        assert "cluster one: ready at https://" in errors
-        code, output, _ = await run("status", *directory)
+        # What it starts outlives the process.
+        ended = subprocess.run((*COMMAND, *up), capture_output=True, text=True)
+        wrote = f"one: export KUBECONFIG={tmp_path}/sandbox/one/kubeconfig\n"
+        assert (ended.returncode, ended.stdout) == (0, wrote)
+        assert "cluster one: ready at https://" in ended.stderr
+        code, output, _ = call("sandbox", "status", *directory)
         assert code == 0
         assert "candidate-scheduler" in output
-        sandbox = Sandbox.open(tmp_path / "sandbox")
-        await sandbox.kill("one", "kwok")
-        code, output, _ = await run("status", *directory, "-o", "json")
+        asyncio.run(Sandbox.open(tmp_path / "sandbox").kill("one", "kwok"))
+        code, output, _ = call("sandbox", "status", *directory, "-o", "json")
         assert code == 1
         assert {line["process"] for line in json.loads(output) if line["state"] == "dead"} == {"kwok"}
-        assert (await run(*up))[1].startswith("already up; started again: one/kwok\n")
-        assert (await run(*up))[1].startswith("already up; everything runs\n")
+        assert call("sandbox", *up)[1].startswith("already up; started again: one/kwok\n")
+        assert call("sandbox", *up)[1].startswith("already up; everything runs\n")
     finally:
-        code, output, _ = await run("down", *directory)
+        code, output, _ = call("sandbox", "down", *directory)
     assert (code, output) == (0, "down\n")
     assert os.listdir(tmp_path) == []
-    assert (await run("down", *directory))[:2] == (0, f"there is no sandbox in {tmp_path}/sandbox\n")
+    assert call("sandbox", "down", *directory)[:2] == (0, f"there is no sandbox in {tmp_path}/sandbox\n")
 
 
 async def test_an_interrupt_takes_down_what_was_started(tmp_path: Path) -> None:
     directory = tmp_path / "sandbox"
-    command = await start("up", "--dir", str(directory), "--no-agents")
+    words, pipe = ("up", "--dir", str(directory), "--no-agents"), asyncio.subprocess.PIPE
+    command = await asyncio.create_subprocess_exec(*COMMAND, *words, stdout=pipe, stderr=pipe)
     await until(lambda: len(process.find_all(identity(directory))) >= 3)
     command.terminate()
     _, errors = await command.communicate()
@@ -73,8 +65,8 @@ async def test_an_interrupt_takes_down_what_was_started(tmp_path: Path) -> None:
         (("status",), "there is no sandbox in"),
     ],
 )
-async def test_mistakes_get_one_clear_line(tmp_path: Path, arguments: tuple[str, ...], want_message: str) -> None:
-    code, _, errors = await run(*arguments, "--dir", str(tmp_path / "sandbox"))
+def test_mistakes_get_one_clear_line(tmp_path: Path, arguments: tuple[str, ...], want_message: str) -> None:
+    code, _, errors = call("sandbox", *arguments, "--dir", str(tmp_path / "sandbox"))
     assert code == 1
     assert want_message in errors
     assert len(errors.splitlines()) == 1

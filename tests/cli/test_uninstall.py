@@ -1,8 +1,8 @@
 """What is taken away, and what is refused, on a real API server; the namespace is the test's own."""
 
 import asyncio
-import functools
-import sys
+import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -35,12 +35,14 @@ from agent.kube.errors import NotFound
 from agent.model.service import rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
-from tests.controllers.rooms import gone
+from tests.cli.command import flotilla
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 Raw = dict[str, Any]
 OURS = names.finalizer("", "us")
+MADE = (PODS, TARGETS, SECRETS, CHAPERONS, SERVICES, ENDPOINT_SLICES, INGRESSES, CONFIGMAPS, ROLE_BINDINGS)
+"""What these tests make in their namespace."""
 
 
 @pytest_asyncio.fixture
@@ -68,17 +70,18 @@ async def admin(cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def namespace(admin: Client) -> AsyncIterator[str]:
-    """A namespace that elects by default."""
-    name = "uninstall"
+    """A namespace that elects by default, and in the end is left empty: an uninstallation sees all namespaces."""
+    name = f"uninstall-{secrets.token_hex(4)}"
     labels = {names.LABEL_ELECT_BY_DEFAULT: "true"}
     await admin.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
     await account(admin, name)
     yield name
-    for kind in (PODS, TARGETS, SECRETS):
+    for kind in MADE:
         for obj in await admin.list(kind, name):
-            await admin.patch(kind, obj["metadata"]["name"], {"metadata": {"finalizers": None}}, name)
+            with contextlib.suppress(NotFound):
+                await admin.patch(kind, obj["metadata"]["name"], {"metadata": {"finalizers": None}}, name)
+                await admin.delete(kind, obj["metadata"]["name"], name, grace=0 if kind == PODS else None)
     await admin.delete(NAMESPACES, name)
-    await gone(functools.partial(admin.get, NAMESPACES, name))
 
 
 async def account(admin: Client, namespace: str) -> None:
@@ -135,7 +138,7 @@ async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
     await furnish(admin, namespace)
     await proxy(admin, namespace, "web")
     with pytest.raises(
-        Refused, match=r"1 proxy pod of this cluster \(uninstall/web\).*multicluster/uninstall-policy=delete"
+        Refused, match=rf"1 proxy pod of this cluster \({namespace}/web\).*multicluster/uninstall-policy=delete"
     ):
         await uninstaller(client, Policy.REFUSE, namespace).run()
     assert (await admin.get(TARGETS, "us", namespace))["metadata"]["finalizers"] == [names.FINALIZER_DRAIN]
@@ -209,7 +212,7 @@ async def test_pods_of_other_clusters_are_a_reason_too(admin: Client, client: Cl
     metadata = {"name": "web-1", "labels": {names.LABEL_PARENT_CLUSTER_NAME: "cd"}}
     chaperon = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": metadata}
     await admin.create(CHAPERONS, chaperon, namespace)
-    with pytest.raises(Refused, match=r"1 pod of cd \(uninstall/web-1\)"):
+    with pytest.raises(Refused, match=rf"1 pod of cd \({namespace}/web-1\)"):
         await uninstaller(client, Policy.REFUSE, namespace).run()
     await uninstaller(client, Policy.DELETE, namespace).run()
     assert not await exists(admin, CHAPERONS, "web-1", namespace)
@@ -220,7 +223,7 @@ async def test_policy_delete_ends_election_first_and_waits_for_the_agent(
 ) -> None:
     await admin.create(MUTATING_WEBHOOKS, {"metadata": {"name": CONFIGURATION}})
     await proxy(admin, namespace, "web")
-    with pytest.raises(Refused, match=r"proxy pods are still there after 0\.5 s: uninstall/web.*force-remove"):
+    with pytest.raises(Refused, match=rf"proxy pods are still there after 0\.5 s: {namespace}/web.*force-remove"):
         await uninstaller(client, Policy.DELETE, namespace, seconds=0.5).run()
     assert not await exists(admin, MUTATING_WEBHOOKS, CONFIGURATION)
     assert "deletionTimestamp" in (await admin.get(PODS, "web", namespace))["metadata"]
@@ -236,10 +239,6 @@ async def test_policy_delete_ends_election_first_and_waits_for_the_agent(
 async def test_the_command_says_why_it_refuses(admin: Client, cluster: Cluster, namespace: str) -> None:
     await proxy(admin, namespace, "web")
     flags = (f"--kubeconfig={cluster.kubeconfig}", "--namespace=kube-system")
-    pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-m", "agent.cli", "uninstall", *flags)
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
-    output, errors = await process.communicate()
-    assert process.returncode == 1
-    assert output == b""
-    assert errors.startswith(b"flotilla: nothing was changed: 1 proxy pod of this cluster")
+    code, output, errors = await flotilla("uninstall", *flags)
+    assert (code, output) == (1, "")
+    assert errors.startswith("flotilla: nothing was changed: 1 proxy pod of this cluster")

@@ -18,7 +18,7 @@ from agent.model.proxypod import proxy_pod
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import tear_away
 from tests.waiting import until
 
@@ -88,7 +88,7 @@ class Pair:
             found = await self.there.get(kind, name, self.namespace)
             return found if fits(found) else None
 
-        return await eventually(probe) or {}
+        return await until(probe) or {}
 
     async def no_copy(self, kind: Kind, name: str) -> bool:
         """Whether the target has no such object now."""
@@ -100,7 +100,7 @@ class Pair:
 
     async def gone(self, kind: Kind, name: str) -> None:
         """Wait until the target has no such object."""
-        await eventually(lambda: self.no_copy(kind, name))
+        await until(lambda: self.no_copy(kind, name))
 
 
 @contextlib.asynccontextmanager
@@ -109,7 +109,7 @@ async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterato
     name = f"test-{secrets.token_hex(4)}"
     for client in (here, there):
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        await eventually(functools.partial(client.get, SERVICE_ACCOUNTS, "default", name))
+        await until(functools.partial(client.get, SERVICE_ACCOUNTS, "default", name))
     try:
         yield Pair(here, there, (sandbox["here"], sandbox["there"]), name)
     finally:

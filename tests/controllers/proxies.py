@@ -12,7 +12,6 @@ from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
-from tests.controllers.rooms import eventually
 from tests.controllers.targets import tear_away
 from tests.waiting import until
 
@@ -71,7 +70,7 @@ async def pod_where(client: Client, namespace: str, name: str, **wanted: Any) ->
         fits = (bool(found[key]) if value is True else found[key] == value for key, value in wanted.items())
         return pod if all(fits) else None
 
-    pod = await eventually(probe)
+    pod = await until(probe)
     assert pod is not None
     return pod
 

@@ -1,10 +1,9 @@
 """Runs rooms of the agent against a real API server, as the composition root does, with short times."""
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from agent.api.kinds import NAMESPACES
 from agent.base.clock import SystemClock
@@ -15,17 +14,11 @@ from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
 from agent.kube.config import load
-from agent.kube.errors import NotFound
 from agent.kube.events import Recorder
 from agent.runtime.controller import Controller
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
 from agent.settings import Settings
-
-T = TypeVar("T")
-
-PATIENCE_SECONDS = 30.0
-_POLL_SECONDS = 0.05
 
 
 class _Errors(logging.Handler):
@@ -82,30 +75,3 @@ async def _deps(
         recorder=Recorder(local.client, clock),
     )
     return deps, supervisor
-
-
-async def eventually(probe: Callable[[], Awaitable[T | None]]) -> T:
-    """What the probe gives as soon as it gives something true; NotFound counts as false."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            with contextlib.suppress(NotFound):
-                value = await probe()
-                if value:
-                    return value
-            await asyncio.sleep(_POLL_SECONDS)
-
-
-async def gone(probe: Callable[[], Awaitable[object]]) -> None:
-    """Wait until reading an object says that it does not exist."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            try:
-                await probe()
-            except NotFound:
-                return
-            await asyncio.sleep(_POLL_SECONDS)
-
-
-async def empty(found: Awaitable[Collection[object]]) -> bool:
-    """Whether a list that is being read has nothing in it."""
-    return not await found

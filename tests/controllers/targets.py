@@ -12,7 +12,7 @@ from agent.api.kinds import PODS, SECRETS, TARGETS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually
+from tests.waiting import until
 
 Raw = dict[str, Any]
 
@@ -59,7 +59,7 @@ async def condition(client: Client, namespace: str, name: str, type: str, status
         one = find_condition(found.get("status", {}).get("conditions"), type)
         return dict(one) if one and one["status"] == status and reason in ("", one["reason"]) else None
 
-    found = await eventually(probe)
+    found = await until(probe)
     return found
 
 

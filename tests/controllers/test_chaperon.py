@@ -11,7 +11,8 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -30,7 +31,7 @@ async def status(client: Client, namespace: str, name: str, **wanted: Any) -> di
         found = await client.get(CHAPERONS, name, namespace)
         return found if wanted.items() <= found.get("status", {}).items() else None
 
-    return await eventually(probe)
+    return await until(probe)
 
 
 async def test_a_chaperon_gets_its_pod_and_shows_how_it_fares(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -56,7 +57,7 @@ async def test_what_the_targets_pod_is_annotated_with_comes_to_the_chaperon(
             annotations = (await client.get(CHAPERONS, "web", namespace))["metadata"].get("annotations", {})
             return annotations.get("cni") == "ip" and "team" not in annotations
 
-        await eventually(carried)
+        await until(carried)
 
 
 async def test_a_lost_pod_is_noted_and_after_its_time_made_again(
@@ -72,17 +73,17 @@ async def test_a_lost_pod_is_noted_and_after_its_time_made_again(
             found = await client.get(CHAPERONS, "web", namespace)
             return names.ANNOTATION_POD_MISSING_SINCE in found["metadata"]["annotations"]
 
-        await eventually(noted)
+        await until(noted)
 
         async def made_again() -> bool:
             return bool((await client.get(PODS, "web", namespace))["metadata"]["uid"] != first["metadata"]["uid"])
 
-        await eventually(made_again)
+        await until(made_again)
 
         async def forgotten() -> bool:
             return not await noted()
 
-        await eventually(forgotten)
+        await until(forgotten)
 
 
 async def test_a_foreign_pod_in_the_way_is_left_alone_and_reported(
@@ -97,12 +98,12 @@ async def test_a_foreign_pod_in_the_way_is_left_alone_and_reported(
             conditions = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions", [])
             return next((each["message"] for each in conditions if each["reason"] == "Refused"), None)
 
-        assert await eventually(refusal) == 'resource "web" already exists and is not managed by PodChaperon'
+        assert await until(refusal) == 'resource "web" already exists and is not managed by PodChaperon'
 
         async def told() -> bool:
             return any(event["reason"] == "ErrResourceExists" for event in await client.list(EVENTS, namespace))
 
-        await eventually(told)
+        await until(told)
         after = await client.get(PODS, "web", namespace)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert "ownerReferences" not in after["metadata"]
@@ -119,7 +120,7 @@ async def test_a_pod_that_the_server_refuses_is_told_and_made_once_it_is_let(
             conditions = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions", [])
             return next((each["message"] for each in conditions if each["reason"] == "Refused"), None)
 
-        assert "later" in (await eventually(refusal) or "")
+        assert "later" in (await until(refusal) or "")
         with pytest.raises(NotFound):
             await client.get(PODS, "web", namespace)
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "later"}}, namespace)
@@ -142,7 +143,7 @@ async def test_a_change_that_the_server_refuses_is_told_on_the_pod_and_its_statu
             events = await client.list(EVENTS, namespace, fields=about)
             return any("targetContainerName" in event["message"] for event in events)
 
-        await eventually(told)
+        await until(told)
         await client.patch(PODS, "web", {"status": {"message": "still here"}}, namespace, sub="status")
         await status(client, namespace, "web", message="still here")
 
@@ -160,7 +161,7 @@ async def test_a_chaperon_deleted_in_the_foreground_outlives_its_pod(
         async def ending() -> bool:
             return "deletionTimestamp" in (await client.get(PODS, "web", namespace))["metadata"]
 
-        await eventually(ending)
+        await until(ending)
         assert "deletionTimestamp" in (await client.get(CHAPERONS, "web", namespace))["metadata"]
         await client.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
         await gone(lambda: client.get(CHAPERONS, "web", namespace))
@@ -173,7 +174,7 @@ async def test_the_node_of_a_delegate_is_told_though_its_kubelet_says_nothing(
 ) -> None:
     async with running(cluster, Chaperon):
         await client.create(CHAPERONS, chaperon("web", schedulerName="nobody"), namespace)
-        await eventually(lambda: client.get(PODS, "web", namespace))
+        await until(lambda: client.get(PODS, "web", namespace))
         binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "without-kubelet"}}
         await client.create(PODS, binding, namespace, sub="binding")
         told = await status(client, namespace, "web", phase="Pending")

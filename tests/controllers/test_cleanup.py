@@ -7,7 +7,8 @@ from agent.api.names import FINALIZER_V010, finalizer
 from agent.controllers.cleanup import CleanupRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
+from tests.waiting import until
 
 
 def proxy(name: str, namespace: str, *finalizers: str) -> dict[str, Any]:
@@ -39,12 +40,12 @@ async def test_only_finalizers_that_belong_to_no_target_are_removed(
     await client.create(PODS, {**proxy("alien", namespace, ours[1]), "spec": alien_spec()})
     await client.create(PODS, proxy("old", namespace, FINALIZER_V010))
     async with running(cluster, CleanupRoom):
-        await eventually(lambda: carries(client, namespace, [ours[0], "example.com/other"]))
+        await until(lambda: carries(client, namespace, [ours[0], "example.com/other"]))
         old = await client.get(PODS, "old", namespace)
         assert old["metadata"]["finalizers"] == [FINALIZER_V010], "c1 may have a delegate of it"
         await client.delete(TARGETS, "c1", namespace)
-        await eventually(lambda: carries(client, namespace, ["example.com/other"]))
-        await eventually(lambda: carries(client, namespace, None, "old"))
+        await until(lambda: carries(client, namespace, ["example.com/other"]))
+        await until(lambda: carries(client, namespace, None, "old"))
         assert (await client.get(PODS, "alien", namespace))["metadata"]["finalizers"] == [ours[1]]
     for name in ("mixed", "alien"):
         await client.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace)
@@ -66,7 +67,7 @@ async def test_a_target_being_removed_gives_up_its_pods_when_it_cannot_be_reache
     async with running(cluster, CleanupRoom, release_after=2.0) as deps:
         await client.delete(TARGETS, "c1", namespace)
         deleted = await client.get(TARGETS, "c1", namespace)
-        await eventually(lambda: carries(client, namespace, ["example.com/other"]))
+        await until(lambda: carries(client, namespace, ["example.com/other"]))
         since = deleted["metadata"]["deletionTimestamp"]
         assert since <= deps.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     await client.patch(PODS, "mixed", {"metadata": {"finalizers": None}}, namespace)

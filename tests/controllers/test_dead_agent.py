@@ -23,7 +23,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import create, elected, pod_where
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
@@ -92,15 +92,15 @@ async def test_a_target_with_a_dead_agent_says_so_gets_no_new_pods_and_keeps_tho
         assert "see that its agent runs" in found["message"]
         await condition(client, namespace, "c1", "Reachable", "True")
         await condition(client, namespace, "c1", "Ready", "False", "AgentSilent")
-        await eventually(lambda: has_taint(client, namespace, True))
+        await until(lambda: has_taint(client, namespace, True))
         assert "AgentSilent" in {event["reason"] for event in await client.list(EVENTS, namespace)}
         await send(deps, client, namespace, "after")
-        await eventually(lambda: refusal(client, namespace, "after", "see that its agent runs"))
+        await until(lambda: refusal(client, namespace, "after", "see that its agent runs"))
         assert (await client.get(PODS, "before", namespace))["metadata"]["uid"] == before["metadata"]["uid"]
 
         async with agent(client, namespace):
             await condition(client, namespace, "c1", "AgentReady", "True")
-            await eventually(lambda: has_taint(client, namespace, False))
+            await until(lambda: has_taint(client, namespace, False))
             await pod_where(client, namespace, "after", phase="Running", node=True)
         after = await client.get(PODS, "before", namespace)
         assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")
@@ -114,9 +114,9 @@ async def test_a_restarted_source_says_nothing_new_of_a_dead_agent(
     async with running(cluster, TargetRoom, VirtualNodeRoom, agent_interval=0.3):
         await add(client, namespace, "c1", kubeconfig(cluster))
         before = await condition(client, namespace, "c1", "Ready", "False", "AgentSilent")
-        await eventually(lambda: has_taint(client, namespace, True))
+        await until(lambda: has_taint(client, namespace, True))
     async with running(cluster, TargetRoom, VirtualNodeRoom, agent_interval=0.3) as deps:
-        await eventually(lambda: judged(deps, (namespace, "c1")))
+        await until(lambda: judged(deps, (namespace, "c1")))
         assert await condition(client, namespace, "c1", "Ready", "False", "AgentSilent") == before
         assert await has_taint(client, namespace, True)
 
@@ -141,17 +141,17 @@ async def test_a_target_whose_agent_is_too_old_says_which_is_needed(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async with running(cluster, SummaryRoom):
-        summary: Any = await eventually(lambda: client.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
+        summary: Any = await until(lambda: client.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
         assert summary["metadata"]["annotations"][names.ANNOTATION_AGENT_VERSION].startswith("0.1")
     await tell_version(client, "0.0.9")
     async with running(cluster, TargetRoom, VirtualNodeRoom, agent_interval=0.3):
         await add(client, namespace, "c1", kubeconfig(cluster))
         found = await condition(client, namespace, "c1", "AgentReady", "False", "AgentTooOld")
         assert "0.0.9" in found["message"]
-        await eventually(lambda: has_taint(client, namespace, True))
+        await until(lambda: has_taint(client, namespace, True))
         await tell_version(client, "0.1.7")
         await condition(client, namespace, "c1", "Ready", "True")
-        await eventually(lambda: has_taint(client, namespace, False))
+        await until(lambda: has_taint(client, namespace, False))
 
 
 async def tell_version(client: Client, version: str) -> None:

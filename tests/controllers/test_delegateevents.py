@@ -13,7 +13,7 @@ from agent.kube.config import Connection, StaticAuth, load
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.e2e.fleet import token_of
 from tests.kube.relay import trusting
 from tests.peers.contract import grant
@@ -78,7 +78,7 @@ async def test_a_warning_is_told_once_with_target_and_node_also_by_the_next_agen
         async def one() -> list[Raw]:
             return [event for event in await told(client, proxy) if event["message"] != "cannot mount mine"]
 
-        (event,) = await eventually(one)
+        (event,) = await until(one)
         assert event["message"] == "[me/n] cannot mount first"
         assert event["type"] == "Warning"
         # The next agent knows nothing of what the first one has told.
@@ -89,7 +89,7 @@ async def test_a_warning_is_told_once_with_target_and_node_also_by_the_next_agen
             async def both() -> bool:
                 return len(await one()) == 2
 
-            await eventually(both)
+            await until(both)
         messages = sorted(event["message"] for event in await one())
         assert messages == ["[me/n] cannot mount first", "[me/n] cannot mount second"]
         assert [event["count"] for event in await one()] == [1, 1]
@@ -113,7 +113,7 @@ async def test_a_warning_from_before_the_agent_knew_whose_delegate_it_is_about_i
             async def one() -> bool:
                 return [event["message"] for event in await told(client, proxy)] == ["[me/n] cannot mount early"]
 
-            await eventually(one)
+            await until(one)
 
 
 async def let(client: Client, namespace: str, account: str, rule: Raw) -> None:
@@ -143,7 +143,7 @@ async def test_a_target_that_keeps_its_events_to_itself_disturbs_nothing(
         async def empty() -> bool:
             return not await client.list(PODS, namespace)
 
-        await eventually(empty)
+        await until(empty)
 
 
 async def limited(cluster: Cluster, client: Client, namespace: str) -> Connection:

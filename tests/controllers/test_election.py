@@ -8,7 +8,8 @@ from agent.api.kinds import EVENTS, NAMESPACES
 from agent.controllers.election import ElectionRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +25,7 @@ async def labelled(client: Client, namespace: str, want: str | None) -> None:
         labels = (await client.get(NAMESPACES, namespace))["metadata"]["labels"]
         return bool(labels.get(KEY) == want)
 
-    await eventually(probe)
+    await until(probe)
 
 
 async def test_the_label_follows_the_annotation(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -67,6 +68,6 @@ async def test_a_value_that_means_nothing_is_told_in_an_event(cluster: Cluster, 
         return [event for event in events if event["involvedObject"]["name"] == namespace]
 
     async with running(cluster, ElectionRoom):
-        (event,) = await eventually(told)
+        (event,) = await until(told)
     assert event["reason"] == "InvalidAnnotation"
     assert "'yes'" in event["message"]

@@ -15,8 +15,9 @@ from agent.kube.config import load
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.kube.relay import Relay
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -47,7 +48,7 @@ async def test_a_proxy_pod_shows_what_its_delegate_does_until_both_are_gone(
         async def carried() -> bool:
             return (await client.get(PODS, "web", namespace))["metadata"]["annotations"].get("cni") == "x"
 
-        await eventually(carried)
+        await until(carried)
         await client.delete(PODS, "web", namespace)
         await gone(lambda: client.get(PODS, "web", namespace))
         assert await chaperons(client, namespace) == []
@@ -99,14 +100,14 @@ async def test_a_candidate_that_waits_for_a_node_and_is_deleted_in_the_target_is
                     return str(pod["metadata"]["uid"])
             return ""
 
-        first = await eventually(pending)
+        first = await until(pending)
         (chaperon,) = await chaperons(client, namespace)
         await client.delete(PODS, chaperon["metadata"]["name"], namespace, grace=0)
 
         async def another() -> bool:
             return await pending() not in ("", first)
 
-        await eventually(another)
+        await until(another)
 
 
 async def test_a_delegate_that_takes_long_to_end_does_not_keep_its_proxy_pod_from_being_replaced(
@@ -122,7 +123,7 @@ async def test_a_delegate_that_takes_long_to_end_does_not_keep_its_proxy_pod_fro
         async def terminating() -> bool:
             return "deletionTimestamp" in (await client.get(PODS, "web", namespace))["metadata"]
 
-        await eventually(terminating)
+        await until(terminating)
         await client.get(PODS, name, namespace)
         await client.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace)
         await gone(lambda: client.get(PODS, "web", namespace))
@@ -177,7 +178,7 @@ async def test_while_a_target_is_away_its_pods_stay_as_they_are_and_a_deleted_on
         for name in ("stays", "goes"):
             await pod_where(client, namespace, name, phase="Running")
         relay.cut()
-        await eventually(lambda: _is(not targets["eu"].ready))
+        await until(lambda: _is(not targets["eu"].ready))
         await client.delete(PODS, "goes", namespace)
         of = {
             chaperon["metadata"]["annotations"][names.ANNOTATION_PARENT_NAME]: chaperon["metadata"]["name"]
@@ -193,7 +194,7 @@ async def test_while_a_target_is_away_its_pods_stay_as_they_are_and_a_deleted_on
         async def caught_up() -> bool:
             return "while" in (await client.get(PODS, "stays", namespace))["metadata"]["annotations"]
 
-        await eventually(caught_up)
+        await until(caught_up)
         assert len(await chaperons(client, namespace)) == 1
 
 

@@ -12,7 +12,6 @@ from agent.controllers.follow import FollowRoom
 from agent.kube.config import load
 from agent.model.delegatepod import chaperon
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import eventually
 from tests.kube.relay import Relay
 from tests.waiting import until
 
@@ -45,7 +44,7 @@ async def told(pair: Pair, kind: str, name: str, word: str) -> str:
         found = [each for each in about if each["involvedObject"]["name"] == name and word in each["message"]]
         return found[0]["message"] if found else None
 
-    return await eventually(probe) or ""
+    return await until(probe) or ""
 
 
 async def versions(pair: Pair, kind: Any) -> list[str]:
@@ -279,7 +278,7 @@ async def test_a_token_of_the_sources_service_account_stays_at_home(pair: Pair) 
 async def test_a_namespace_that_the_target_does_not_have_is_named(pair: Pair) -> None:
     await pair.create(CONFIGMAPS, "files", data={})
     await pair.there.delete(NAMESPACES, pair.namespace)
-    await eventually(lambda: _has_no_namespace(pair))
+    await until(lambda: _has_no_namespace(pair))
     async with pair.at_work(FollowRoom) as target:
         pod = await pair.pod("web", volumes=[volume("files")])
         assert pair.deps is not None

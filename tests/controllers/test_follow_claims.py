@@ -15,10 +15,10 @@ from agent.controllers.target import TargetRoom
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig
 from tests.controllers.test_follow import STILL_SECONDS, told
-from tests.waiting import until
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -46,7 +46,7 @@ async def marked(pair: Pair, target: str | None) -> None:
     async def probe() -> bool:
         return await mark(pair) == node
 
-    await eventually(probe)
+    await until(probe)
 
 
 async def bind(pair: Pair) -> None:

@@ -13,12 +13,12 @@ from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.config import Connection, parse
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig
 from tests.controllers.test_follow import STILL_SECONDS, told, volume
 from tests.e2e.fleet import token_of
 from tests.kube.relay import Relay
-from tests.waiting import until
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -195,6 +195,6 @@ async def test_finalizers_of_others_and_of_targets_that_are_away_stay(pair: Pair
             found = await pair.here.get(CONFIGMAPS, "files", pair.namespace)
             return bool(found["metadata"]["finalizers"] == ["example.com/theirs"])
 
-        await eventually(only_theirs)
+        await until(only_theirs)
         await pair.there.get(CONFIGMAPS, "files", pair.namespace)
         await pair.here.patch(CONFIGMAPS, "files", {"metadata": {"finalizers": None}}, pair.namespace)

@@ -8,7 +8,7 @@ import pytest
 from agent.api.kinds import SERVICES
 from agent.controllers.globalsvc import GlobalServices
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import gone
+from tests.waiting import gone
 
 pytestmark = pytest.mark.cluster
 

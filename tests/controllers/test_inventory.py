@@ -21,9 +21,10 @@ from agent.controllers.inventory import InventoryRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, secret, target, tear_away
 from tests.e2e.fleet import token_of
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -56,7 +57,7 @@ async def published(client: Client, namespace: str, want: Raw) -> None:
         status = (await client.get(TARGETS, "c2", namespace)).get("status", {})
         return bool(status.get("namespaces") == [{"name": namespace, **want}])
 
-    await eventually(probe)
+    await until(probe)
 
 
 async def test_what_a_target_has_is_in_its_status(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -90,7 +91,7 @@ async def test_a_cluster_target_describes_every_namespace_whose_pods_may_be_elec
         return want in found
 
     async with running(cluster, *ROOMS):
-        await eventually(described)
+        await until(described)
         await client.delete(CLUSTER_TARGETS, namespace)
         await gone(lambda: client.get(CLUSTER_TARGETS, namespace))
 

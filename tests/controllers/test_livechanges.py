@@ -18,7 +18,8 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -66,7 +67,7 @@ class Pair:
         async def probe() -> bool:
             return wanted(await self.delegate())
 
-        await eventually(probe)
+        await until(probe)
 
     async def says_that_it_can_be_resized(self) -> None:
         """What API servers ask for before they resize a pod: room on its node, and resources of containers that run.
@@ -83,7 +84,7 @@ class Pair:
         async def home() -> bool:
             return "resources" in (await self.proxy())["status"]["containerStatuses"][0]
 
-        await eventually(home)
+        await until(home)
 
     async def comes_to_rest(self) -> None:
         """Wait until nobody writes for some seconds: a quarrel would go on for ever."""
@@ -93,7 +94,7 @@ class Pair:
             await asyncio.sleep(IDLE_SECONDS)
             return await self._versions() == before
 
-        await eventually(probe)
+        await until(probe)
 
     async def _versions(self) -> list[str]:
         (chaperon,) = await chaperons(self.client, self.namespace)
@@ -196,7 +197,7 @@ async def test_a_container_to_debug_it_with_follows_and_its_status_comes_home(
             found = (await both.proxy())["status"].get("ephemeralContainerStatuses") or ()
             return ["running" in each["state"] for each in found] == [True]
 
-        await eventually(home)
+        await until(home)
         await both.comes_to_rest()
 
 
@@ -209,7 +210,7 @@ async def test_an_annotation_of_the_target_comes_home_and_stays_beside_changes_h
         async def home() -> bool:
             return bool((await both.proxy())["metadata"]["annotations"].get("cni") == "10.0.0.1")
 
-        await eventually(home)
+        await until(home)
         await both.change({"metadata": {"annotations": {"note": "1"}}})
         await both.becomes(lambda pod: pod["metadata"]["annotations"].get("note") == "1")
         await both.comes_to_rest()
@@ -229,7 +230,7 @@ async def test_a_change_that_the_target_refuses_is_told_on_the_pod_and_the_next_
             events = await client.list(EVENTS, namespace, fields=about)
             return any("me: what was changed does not reach the delegate" in event["message"] for event in events)
 
-        await eventually(told)
+        await until(told)
         await both.change({"metadata": {"annotations": {"note": "short"}}})
         await both.becomes(lambda pod: pod["metadata"]["annotations"].get("note") == "short")
 

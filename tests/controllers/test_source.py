@@ -17,7 +17,8 @@ from agent.api.names import cluster_source_binding, cluster_source_viewer_bindin
 from agent.controllers.source import SourceRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import empty, eventually, gone, running
+from tests.controllers.rooms import running
+from tests.waiting import empty, gone, until
 
 
 def source(namespace: str, **spec: Any) -> dict[str, Any]:
@@ -37,7 +38,7 @@ async def ready(client: Client, kind: Kind, name: str, namespace: str | None, st
         condition = find_condition(found.get("status", {}).get("conditions"), "Ready")
         return dict(condition) if condition and condition["status"] == status else None
 
-    condition = await eventually(probe)
+    condition = await until(probe)
     return condition
 
 
@@ -59,7 +60,7 @@ async def test_a_source_gets_its_rights_and_loses_them(cluster: Cluster, client:
 
         await client.delete(SOURCES, "cd", namespace)
         await gone(lambda: client.get(ROLE_BINDINGS, "admiralty-source-cd", namespace))
-        await eventually(lambda: empty(viewers(client, namespace)))
+        await until(lambda: empty(viewers(client, namespace)))
 
 
 async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -67,15 +68,15 @@ async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, 
         await client.create(SOURCES, source(namespace, userName="cd", serviceAccountName="cd"))
         await ready(client, SOURCES, "cd", namespace, "True")
         await client.patch(ROLE_BINDINGS, "admiralty-source-cd", {"subjects": None}, namespace)
-        await eventually(lambda: subjects(client, namespace))
+        await until(lambda: subjects(client, namespace))
         await client.patch(ROLE_BINDINGS, "admiralty-source-cd", {"metadata": {"labels": None}}, namespace)
-        await eventually(lambda: labels(client, namespace))
+        await until(lambda: labels(client, namespace))
         (binding,) = await viewers(client, namespace)
         await client.delete(CLUSTER_ROLE_BINDINGS, binding["metadata"]["name"])
-        await eventually(lambda: viewers(client, namespace))
+        await until(lambda: viewers(client, namespace))
         before = (await client.get(SERVICE_ACCOUNTS, "cd", namespace))["metadata"]["uid"]
         await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
-        await eventually(lambda: another(client, namespace, before))
+        await until(lambda: another(client, namespace, before))
 
 
 async def another(client: Client, namespace: str, uid: str) -> bool:
@@ -93,9 +94,9 @@ async def test_a_service_account_made_by_hand_stays_as_it_is_and_is_made_again_w
         kept = await client.get(SERVICE_ACCOUNTS, "cd", namespace)
         assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
         await client.delete(SERVICE_ACCOUNTS, "cd", namespace)
-        await eventually(lambda: another(client, namespace, made["metadata"]["uid"]))
+        await until(lambda: another(client, namespace, made["metadata"]["uid"]))
         await client.patch(SOURCES, "cd", {"spec": {"serviceAccountName": "other"}}, namespace)
-        await eventually(lambda: client.get(SERVICE_ACCOUNTS, "other", namespace))
+        await until(lambda: client.get(SERVICE_ACCOUNTS, "other", namespace))
         watched = [
             each for each in deps.local.informers if (each.kind, each.namespace) == (SERVICE_ACCOUNTS, namespace)
         ]
@@ -135,12 +136,12 @@ async def test_drift_of_a_cluster_source_is_repaired_and_all_goes_with_it(
         for name in bindings:
             assert (await client.get(CLUSTER_ROLE_BINDINGS, name))["subjects"] == granted
             await client.patch(CLUSTER_ROLE_BINDINGS, name, {"subjects": [{"kind": "User", "name": "intruder"}]})
-            await eventually(partial(grants, client, name, granted))
+            await until(partial(grants, client, name, granted))
             await client.delete(CLUSTER_ROLE_BINDINGS, name)
-            await eventually(partial(grants, client, name, granted))
+            await until(partial(grants, client, name, granted))
         await client.patch(CLUSTER_SOURCES, namespace, {"spec": {"userName": None}})
         for name in bindings:
-            await eventually(partial(grants, client, name, granted[:1]))
+            await until(partial(grants, client, name, granted[:1]))
         await client.delete(CLUSTER_SOURCES, namespace)
         for name in bindings:
             await gone(partial(client.get, CLUSTER_ROLE_BINDINGS, name))
@@ -168,7 +169,7 @@ async def test_rights_go_when_the_source_went_while_no_agent_ran(
     await client.delete(SOURCES, "cd", namespace)
     assert await viewers(client, namespace)
     async with running(cluster, SourceRoom):
-        await eventually(lambda: empty(viewers(client, namespace)))
+        await until(lambda: empty(viewers(client, namespace)))
 
 
 async def test_a_binding_that_an_older_agent_made_is_taken_over(

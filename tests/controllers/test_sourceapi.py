@@ -14,8 +14,8 @@ from agent.kube.config import parse
 from agent.kube.session import Session
 from agent.model.sourceapi import secret_name
 from tests.controllers.pair import Pair
-from tests.controllers.rooms import eventually
 from tests.controllers.targets import kubeconfig
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -70,7 +70,7 @@ async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair
             events = await pair.here.list(EVENTS, pair.namespace, fields="reason=SourceApiBlocked")
             return any("not ours" in each["message"] and name in each["message"] for each in events)
 
-        await eventually(told)
+        await until(told)
         await pair.deps.provisions.ensure(await pair.here.get(PODS, "later", pair.namespace), target)
         assert content(await pair.there.get(SECRETS, name, pair.namespace), "a") == "b"
 
@@ -85,6 +85,6 @@ async def test_without_an_address_a_pod_that_asks_is_told_what_is_missing(pair: 
         async def told() -> list[Raw]:
             return await pair.here.list(EVENTS, pair.namespace, fields="reason=SourceApiBlocked")
 
-        (event,) = await eventually(told)
+        (event,) = await until(told)
         assert event["involvedObject"]["name"] == "asks"
         assert "start it with --source-api HOST:PORT" in event["message"]

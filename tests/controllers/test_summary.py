@@ -10,7 +10,8 @@ from agent.controllers.summary import SummaryRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
+from tests.waiting import until
 
 
 def node(name: str, cpu: str, **labels: str) -> dict[str, Any]:
@@ -28,26 +29,26 @@ async def test_the_summary_follows_the_nodes(cluster: Cluster, client: Client, n
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, "singleton")
     async with running(cluster, SummaryRoom):
-        base = await eventually(lambda: cpu(client))
+        base = await until(lambda: cpu(client))
         virtual = {"virtual-kubelet.io/provider": "admiralty"}
         await client.create(NODES, node(f"{namespace}-virtual", "1000", **virtual))
         await client.create(NODES, node(f"{namespace}-real", "3"))
-        await eventually(lambda: total(client, base + 3))
+        await until(lambda: total(client, base + 3))
 
         version = (await client.get(CLUSTER_SUMMARIES, "singleton"))["metadata"]["resourceVersion"]
         heartbeat = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "beat"}]}}
         await client.patch(NODES, f"{namespace}-real", heartbeat, sub="status")
         await client.patch(CLUSTER_SUMMARIES, "singleton", {"capacity": {"cpu": "1"}})
-        await eventually(lambda: total(client, base + 3))
+        await until(lambda: total(client, base + 3))
         again = await client.get(CLUSTER_SUMMARIES, "singleton")
         assert int(again["metadata"]["generation"]) >= 2
         assert again["metadata"]["resourceVersion"] != version
 
         await client.delete(CLUSTER_SUMMARIES, "singleton")
-        await eventually(lambda: total(client, base + 3))
+        await until(lambda: total(client, base + 3))
         for name in ("virtual", "real"):
             await client.delete(NODES, f"{namespace}-{name}")
-        await eventually(lambda: total(client, base))
+        await until(lambda: total(client, base))
 
 
 async def total(client: Client, want: int) -> bool:
@@ -60,17 +61,17 @@ async def test_heartbeats_are_not_written_home(cluster: Cluster, client: Client,
     async with running(cluster, SummaryRoom) as deps:
         informer = deps.local.informer(NODES, labels="virtual-kubelet.io/provider!=admiralty")
         await client.patch(NODES, name, {"metadata": {"labels": {f"{namespace}-first": "x"}}})
-        await eventually(lambda: labelled(client, f"{namespace}-first"))
+        await until(lambda: labelled(client, f"{namespace}-first"))
         before = writes()
         version = ""
         for beat in range(5):
             conditions = [{"type": "Ready", "status": "True", "reason": f"beat{beat}"}]
             patched = await client.patch(NODES, name, {"status": {"conditions": conditions}}, sub="status")
             version = patched["metadata"]["resourceVersion"]
-        await eventually(lambda: seen(informer, name, version))
+        await until(lambda: seen(informer, name, version))
         # A change that matters, made afterwards, is the next and only write.
         await client.patch(NODES, name, {"metadata": {"labels": {f"{namespace}-second": "x"}}})
-        await eventually(lambda: labelled(client, f"{namespace}-second"))
+        await until(lambda: labelled(client, f"{namespace}-second"))
         assert writes() == before + 1
     await client.delete(NODES, name)
 
@@ -131,7 +132,7 @@ async def test_cluster_properties_of_every_version_and_claims_are_told_while_the
 ) -> None:
     settings = {"cluster_property": ("tier=gold", "example.com/site=7"), "discovery_interval": 0.3}
     async with running(cluster, SummaryRoom, **settings) as deps:
-        await eventually(lambda: property_label(client, "tier"))
+        await until(lambda: property_label(client, "tier"))
         watched = {str(informer.kind) for informer in deps.local.informers}
         assert not watched & {str(CLUSTER_PROPERTIES), str(CLUSTER_CLAIMS)}, "nothing is watched that is not served"
         for kind, name, value in (
@@ -139,24 +140,24 @@ async def test_cluster_properties_of_every_version_and_claims_are_told_while_the
             (CLUSTER_CLAIMS, "platform.open-cluster-management.io", "AWS"),
         ):
             await client.create(CRDS, definition(kind))
-            await eventually(lambda kind=kind, name=name, value=value: client.create(kind, fact(kind, name, value)))
-            await eventually(lambda name=name: property_label(client, name))
+            await until(lambda kind=kind, name=name, value=value: client.create(kind, fact(kind, name, value)))
+            await until(lambda name=name: property_label(client, name))
         await client.create(CLUSTER_CLAIMS, fact(CLUSTER_CLAIMS, "tier", "silver"))
         body = {"spec": {"value": "c2"}}
         await client.patch(CLUSTER_PROPERTIES, "cluster.clusterset.k8s.io", body)
-        await eventually(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c2"))
+        await until(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c2"))
         assert await property_label(client, "tier") == "gold", "settings win"
         assert await property_label(client, "example.com/site") == "7"
         await client.patch(CRDS, str(CLUSTER_PROPERTIES), definition(CLUSTER_PROPERTIES, stored="v1beta1"))
         newer = replace(CLUSTER_PROPERTIES, version="v1beta1")
         body = {"spec": {"value": "c3"}}
-        await eventually(lambda: client.patch(newer, "cluster.clusterset.k8s.io", body))
-        await eventually(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c3"))
+        await until(lambda: client.patch(newer, "cluster.clusterset.k8s.io", body))
+        await until(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c3"))
         await client.patch(newer, "cluster.clusterset.k8s.io", {"spec": {"value": "no label"}})
-        await eventually(lambda: without(client, "cluster.clusterset.k8s.io"))
+        await until(lambda: without(client, "cluster.clusterset.k8s.io"))
         for kind in (CLUSTER_PROPERTIES, CLUSTER_CLAIMS):
             await client.delete(CRDS, str(kind))
-        await eventually(lambda: without(client, "platform.open-cluster-management.io"))
+        await until(lambda: without(client, "platform.open-cluster-management.io"))
 
 
 async def labelled_with(client: Client, key: str, value: str) -> bool:
@@ -165,12 +166,12 @@ async def labelled_with(client: Client, key: str, value: str) -> bool:
 
 async def test_an_administrator_may_tell_less(cluster: Cluster, client: Client, namespace: str) -> None:
     async with running(cluster, SummaryRoom):
-        await eventually(lambda: shaped(client, True))
+        await until(lambda: shaped(client, True))
     async with running(cluster, SummaryRoom, summary_detail="minimal"):
-        await eventually(lambda: shaped(client, False))
+        await until(lambda: shaped(client, False))
         assert await property_label(client, "kubernetes.io/os") == "linux"
     async with running(cluster, SummaryRoom, summary_detail="sums"):
-        await eventually(lambda: without(client, "kubernetes.io/os"))
+        await until(lambda: without(client, "kubernetes.io/os"))
         assert await cpu(client) > 0
 
 

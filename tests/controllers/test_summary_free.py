@@ -19,11 +19,12 @@ from agent.kube import informer as module
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig
 from tests.controllers.test_summary import node, writes
 from tests.e2e.fleet import token_of
 from tests.kube.watching import running as following
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -77,7 +78,7 @@ def free(client: Client, namespace: str, *want: Raw) -> Any:
     async def probe() -> bool:
         return await told(client, namespace) == list(want)
 
-    return eventually(probe)
+    return until(probe)
 
 
 async def test_what_is_free_follows_pods_and_nodes(cluster: Cluster, client: Client, namespace: str) -> None:
@@ -140,7 +141,7 @@ async def test_a_pod_that_leaves_the_selection_leaves_the_watch(client: Client, 
         async def probe() -> bool:
             return seen == [("done", True), ("done", False), ("failed", True), ("failed", False)]
 
-        await eventually(probe)
+        await until(probe)
         assert len(informer.store) == 0
 
 
@@ -160,7 +161,7 @@ async def test_what_does_not_change_what_is_free_is_not_written(
         for phase in ("Running", "Pending", "Running"):
             await finish(client, namespace, "p", phase)
             version = (await client.get(PODS, "p", namespace))["metadata"]["resourceVersion"]
-        await eventually(lambda: seen(deps, (namespace, "p"), version))
+        await until(lambda: seen(deps, (namespace, "p"), version))
         # A change that matters, made afterwards, is the next and only write.
         await client.create(PODS, pod("q", name), namespace)
         await free(client, namespace, with_less(cpu="2", pods="108"))
@@ -192,12 +193,12 @@ async def test_shapes_that_would_be_too_long_are_not_told(cluster: Cluster, clie
 
     async with running(cluster, SummaryRoom):
         await add(0, 1, 2, 3)
-        await eventually(lambda: says(client, lambda shapes: shapes is not None and shapes.count(namespace) == 4))
+        await until(lambda: says(client, lambda shapes: shapes is not None and shapes.count(namespace) == 4))
         await add(4, 5, 6, 7)
-        await eventually(lambda: says(client, lambda shapes: shapes is None))
+        await until(lambda: says(client, lambda shapes: shapes is None))
         for number in range(4, 8):
             await client.delete(NODES, f"{namespace}-n{number}")
-        await eventually(lambda: says(client, lambda shapes: shapes is not None and '"free"' in shapes))
+        await until(lambda: says(client, lambda shapes: shapes is not None and '"free"' in shapes))
 
 
 async def says(client: Client, check: Callable[[str | None], bool]) -> bool:
@@ -240,14 +241,14 @@ async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_on
     await client.create(PODS, pod("p", name), namespace)
     caplog.set_level(logging.INFO)
     async with running(weak, SummaryRoom, discovery_interval=0.2) as deps:
-        await eventually(lambda: says(client, lambda shapes: shapes is not None and namespace in shapes))
+        await until(lambda: says(client, lambda shapes: shapes is not None and namespace in shapes))
         assert await told(client, namespace) is None
         assert PODS not in {informer.kind for informer in deps.local.informers}
         await client.patch(CLUSTER_ROLES, namespace, {"rules": rules(pods=True)})
         await free(client, namespace, with_less(cpu="3", pods="109"))
         assert len([record for record in caplog.records if "what is free" in record.message]) == 1
         await client.patch(CLUSTER_ROLES, namespace, {"rules": rules(pods=False)})
-        await eventually(lambda: says(client, lambda shapes: shapes is not None and '"free"' not in shapes))
+        await until(lambda: says(client, lambda shapes: shapes is not None and '"free"' not in shapes))
         assert PODS not in {informer.kind for informer in deps.local.informers}
     await client.delete(CLUSTER_ROLE_BINDINGS, namespace)
     await client.delete(CLUSTER_ROLES, namespace)
@@ -256,5 +257,5 @@ async def test_an_agent_that_may_not_read_pods_tells_shapes_alone_and_says_so_on
 @pytest.mark.parametrize("detail", ["minimal", "sums"])
 async def test_pods_are_not_watched_where_less_is_told(cluster: Cluster, client: Client, detail: str) -> None:
     async with running(cluster, SummaryRoom, summary_detail=detail) as deps:
-        await eventually(lambda: says(client, lambda shapes: shapes is None))
+        await until(lambda: says(client, lambda shapes: shapes is None))
         assert PODS not in {informer.kind for informer in deps.local.informers}

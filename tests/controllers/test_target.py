@@ -19,8 +19,9 @@ from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import empty, eventually, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, rewrite, secret, target, tear_away
+from tests.waiting import empty, gone, until
 
 ROOMS = (TargetRoom, TargetSecretRoom)
 CLOSED = "https://127.0.0.1:1"
@@ -56,11 +57,11 @@ async def test_a_target_is_connected_and_kept_until_it_is_removed(
         for kind in ("Reachable", "Authorized", "Ready"):
             await condition(client, namespace, "c1", kind, "True", "Connected")
         assert await held(client, TARGETS, namespace, "c1")
-        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await until(lambda: held(client, SECRETS, namespace, "c1"))
         await client.delete(TARGETS, "c1", namespace)
         await gone(lambda: client.get(TARGETS, "c1", namespace))
-        await eventually(lambda: unheld(client, namespace, "c1"))
-        await eventually(lambda: disconnected(deps, (namespace, "c1")))
+        await until(lambda: unheld(client, namespace, "c1"))
+        await until(lambda: disconnected(deps, (namespace, "c1")))
         assert await events(client, namespace, "c1") == []
 
 
@@ -97,7 +98,7 @@ async def test_a_target_without_usable_credentials_says_so_and_others_work(
         await add(client, namespace, "good", kubeconfig(cluster))
         found = await condition(client, namespace, "bad", "Ready", "False", want_reason)
         assert want_words in found["message"]
-        (event,) = await eventually(lambda: events(client, namespace, "bad"))
+        (event,) = await until(lambda: events(client, namespace, "bad"))
         assert (event["type"], event["reason"]) == ("Warning", want_reason)
         await condition(client, namespace, "good", "Ready", "True")
         # What was missing appears.
@@ -153,12 +154,12 @@ async def test_new_credentials_are_taken_up_and_a_lost_target_says_so(
 async def test_another_secret_takes_the_place_of_the_first(cluster: Cluster, client: Client, namespace: str) -> None:
     async with running(cluster, *ROOMS) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
-        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await until(lambda: held(client, SECRETS, namespace, "c1"))
         await client.create(SECRETS, secret("c2", namespace, other=kubeconfig(cluster)))
         spec = {"kubeconfigSecret": {"name": "c2", "key": "other"}}
         await client.patch(TARGETS, "c1", {"spec": spec}, namespace)
-        await eventually(lambda: held(client, SECRETS, namespace, "c2"))
-        await eventually(lambda: unheld(client, namespace, "c1"))
+        await until(lambda: held(client, SECRETS, namespace, "c2"))
+        await until(lambda: unheld(client, namespace, "c1"))
         watched = [one for one in deps.local.informers if (one.kind, one.namespace) == (SECRETS, namespace)]
         assert len(watched) == 1
 
@@ -168,7 +169,7 @@ async def test_this_cluster_can_be_its_own_target(cluster: Cluster, client: Clie
     manifest["kind"] = "ClusterTarget"
     async with running(cluster, *ROOMS) as deps:
         await client.create(CLUSTER_TARGETS, {**manifest, "metadata": {"name": namespace}})
-        await eventually(lambda: ready(deps, ("", namespace)))
+        await until(lambda: ready(deps, ("", namespace)))
         await client.delete(CLUSTER_TARGETS, namespace)
         await gone(lambda: client.get(CLUSTER_TARGETS, namespace))
 
@@ -182,10 +183,10 @@ async def test_a_restarted_agent_writes_nothing(cluster: Cluster, client: Client
     async with running(cluster, *ROOMS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
-        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await until(lambda: held(client, SECRETS, namespace, "c1"))
     before = await versions(client, namespace)
     async with running(cluster, *ROOMS) as deps:
-        await eventually(lambda: ready(deps, (namespace, "c1")))
+        await until(lambda: ready(deps, (namespace, "c1")))
         await add(client, namespace, "c2", kubeconfig(cluster))
         await condition(client, namespace, "c2", "Ready", "True")
         assert await versions(client, namespace) == before
@@ -217,8 +218,8 @@ async def test_a_target_being_removed_waits_until_it_is_drained(
         await client.delete(TARGETS, "c1", namespace)
         await client.delete(SECRETS, "c1", namespace)
 
-        await eventually(lambda: terminating(client, namespace, "there"))
-        await eventually(lambda: freed(client, namespace, "waiting", "c2"))
+        await until(lambda: terminating(client, namespace, "there"))
+        await until(lambda: freed(client, namespace, "waiting", "c2"))
         await condition(client, namespace, "c1", "Drained", "False", "Draining")
         # What feedback does once the delegate is gone.
         await client.patch(PODS, "there", {"metadata": {"finalizers": None}}, namespace)
@@ -281,7 +282,7 @@ async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced
         annotation = {"metadata": {"annotations": {"multicluster/force-remove": "true"}}}
         await client.patch(TARGETS, "c1", annotation, namespace)
         await gone(lambda: client.get(TARGETS, "c1", namespace))
-        await eventually(lambda: unheld(client, namespace, "c1"))
+        await until(lambda: unheld(client, namespace, "c1"))
 
 
 async def test_a_target_does_not_wait_for_pods_of_another_target_of_the_same_cluster(
@@ -305,17 +306,17 @@ async def test_a_secret_is_released_when_its_target_was_torn_away_while_no_agent
 ) -> None:
     async with running(cluster, *ROOMS):
         await add(client, namespace, "c1", kubeconfig(cluster))
-        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await until(lambda: held(client, SECRETS, namespace, "c1"))
     await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(TARGETS, "c1", namespace)
     async with running(cluster, *ROOMS):
-        await eventually(lambda: unheld(client, namespace, "c1"))
+        await until(lambda: unheld(client, namespace, "c1"))
 
 
 async def test_a_deleted_secret_goes_when_nothing_needs_it(cluster: Cluster, client: Client, namespace: str) -> None:
     async with running(cluster, *ROOMS):
         await add(client, namespace, "c1", kubeconfig(cluster))
-        await eventually(lambda: held(client, SECRETS, namespace, "c1"))
+        await until(lambda: held(client, SECRETS, namespace, "c1"))
         await client.delete(SECRETS, "c1", namespace)
         await gone(lambda: client.get(SECRETS, "c1", namespace))
         await condition(client, namespace, "c1", "Ready", "False", "SecretNotFound")

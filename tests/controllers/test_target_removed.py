@@ -11,10 +11,11 @@ from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
-from tests.controllers.rooms import PATIENCE_SECONDS, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
 from tests.controllers.test_target import proxy
 from tests.kube.relay import Relay
+from tests.waiting import PATIENCE_SECONDS, gone
 
 
 @pytest.fixture(autouse=True)

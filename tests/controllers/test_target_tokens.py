@@ -15,8 +15,9 @@ from agent.kube import kubeconfig as documents
 from agent.kube.client import Client
 from agent.model.token import Claims, claims
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.waiting import until
 
 ROOMS = (TargetRoom, TargetSecretRoom, TargetTokenRoom)
 SECONDS = 600
@@ -78,7 +79,7 @@ async def test_a_token_is_renewed_before_it_ends_and_the_connection_stays(
         async def renewed() -> bool:
             return (await told(client, namespace)).issued > began.issued
 
-        await eventually(renewed)
+        await until(renewed)
         assert (await told(client, namespace)).seconds == SECONDS
         assert deps.targets.get((namespace, "us")) is target
         assert target is not None
@@ -89,14 +90,14 @@ async def test_a_token_is_renewed_before_it_ends_and_the_connection_stays(
             found = claims(header.removeprefix("Bearer "))
             return found is not None and found.issued > began.issued
 
-        await eventually(used)
+        await until(used)
         assert target.ready
 
         async def measured() -> bool:
             later = await told(client, namespace)
             return metric("expiry_timestamp_seconds", namespace) == later.expires.timestamp()
 
-        await eventually(measured)
+        await until(measured)
         assert metric("lifetime_seconds", namespace) == SECONDS
 
 
@@ -115,7 +116,7 @@ async def test_a_token_that_cannot_be_renewed_says_so_until_it_can(
             found = await client.list(EVENTS, namespace, fields="involvedObject.name=us")
             return [each for each in found if each["reason"] == "TokenRenewalFailed"]
 
-        assert len(await eventually(warned)) == 1
+        assert len(await until(warned)) == 1
         await allow(client, namespace)
         # It would be tried again after a minute, or when something changes.
         await client.patch(TARGETS, "us", {"metadata": {"annotations": {"a": "b"}}}, namespace)

@@ -19,8 +19,9 @@ from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, VirtualNo
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, kubeconfig, rewrite, tear_away
+from tests.waiting import gone, until
 
 
 def leases(deps: Deps) -> NodeLeaseRoom:
@@ -45,7 +46,7 @@ async def node_where(client: Client, name: str, holds: Callable[[Node], object])
         node = await client.get(NODES, name)
         return node if holds(node) else None
 
-    node = await eventually(probe)
+    node = await until(probe)
     return node
 
 
@@ -78,9 +79,9 @@ async def test_a_target_gets_a_node_with_what_its_cluster_has(cluster: Cluster, 
         assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
         assert node["metadata"]["labels"]["multicluster.admiralty.io/target-name"] == "c1"
 
-        lease = await eventually(lambda: client.get(LEASES, name, "kube-node-lease"))
+        lease = await until(lambda: client.get(LEASES, name, "kube-node-lease"))
         assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
-        await eventually(lambda: renewed(client, name, lease["spec"]["renewTime"]))
+        await until(lambda: renewed(client, name, lease["spec"]["renewTime"]))
         # Renewals are the only writes.
         assert (await client.get(NODES, name))["metadata"]["resourceVersion"] == node["metadata"]["resourceVersion"]
 
@@ -101,7 +102,7 @@ async def test_a_target_gets_a_node_with_what_its_cluster_has(cluster: Cluster, 
         await client.delete(NODES, name)
         again = await node_where(client, name, usable)
         assert again["metadata"]["uid"] != node["metadata"]["uid"]
-        await eventually(lambda: owned(client, name, again["metadata"]["uid"]))
+        await until(lambda: owned(client, name, again["metadata"]["uid"]))
 
 
 def role(node: Node) -> object:
@@ -142,7 +143,7 @@ async def test_a_restarted_agent_leaves_nodes_alone(cluster: Cluster, client: Cl
         await add(client, namespace, "c1", kubeconfig(cluster))
         before = await node_where(client, name, usable)
     async with running(cluster, *ROOMS) as deps:
-        await eventually(lambda: ready(deps, (namespace, "c1")))
+        await until(lambda: ready(deps, (namespace, "c1")))
         await add(client, namespace, "c2", kubeconfig(cluster))
         await node_where(client, virtual_node(namespace, "c2"), usable)
         after = await client.get(NODES, name)
@@ -204,7 +205,7 @@ async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(
         async with running(cluster, *ROOMS, node_lease_renew=0.5):
             await add(client, namespace, "c1", kubeconfig(cluster))
             await node_where(client, name, usable)
-            await eventually(lambda: client.get(LEASES, name, "kube-node-lease"))
+            await until(lambda: client.get(LEASES, name, "kube-node-lease"))
             await renewals(client, name, 2)
             before = refused()
             await renewals(client, name, 6)
@@ -216,7 +217,7 @@ async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(
 async def renewals(client: Client, name: str, count: int) -> None:
     for _ in range(count):
         before = (await client.get(LEASES, name, "kube-node-lease"))["spec"]["renewTime"]
-        await eventually(partial(renewed, client, name, before))
+        await until(partial(renewed, client, name, before))
 
 
 def refused() -> float:

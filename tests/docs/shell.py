@@ -1,10 +1,12 @@
 """A shell as a reader has it: what one block exports, the next one finds."""
 
 import asyncio
+import os
 from pathlib import Path
 
 _SECONDS = 150
-_PASSED = ("KUBEBUILDER_ASSETS", "TMPDIR")
+_PASSED = ("KUBEBUILDER_ASSETS", "TMPDIR", "GOGC", "FLEET_TESTS_OF")
+"""Where the programs of clusters are, what they may take, and whose they are (tests/costs.py)."""
 
 
 class Shell:
@@ -12,11 +14,13 @@ class Shell:
 
     def __init__(self, folder: Path, programs: Path, **environment: str) -> None:
         self.folder = folder
-        # Nothing of whoever runs the tests is read or changed.
+        # Nothing else of whoever runs the tests is read or changed.
         self._environment = {
             "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(Path.home()),
-        } | environment
+            **{name: os.environ[name] for name in _PASSED if name in os.environ},
+            **environment,
+        }
         self._kept = programs / "environment"
         self._kept.touch()
 

@@ -5,7 +5,6 @@ import contextlib
 import functools
 import json
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -35,12 +34,12 @@ from tests.e2e import manifests
 from tests.e2e.census import Census
 from tests.e2e.installed import Installed
 from tests.e2e.report import report
+from tests.waiting import gone, until
 
 Raw = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
-_POLL_SECONDS = 0.1
 
 
 class Fleet:
@@ -64,32 +63,19 @@ class Fleet:
         self, what: str, probe: Callable[[], Awaitable[T]], *, about: str = "", seconds: float = PATIENCE_SECONDS
     ) -> T:
         """What the probe gives as soon as it is true. `about` is a namespace to describe if that never happens."""
-        deadline = time.monotonic() + seconds
-        while True:
-            last: object
-            try:
-                value = await probe()
-                if value:
-                    return value
-                last = value
-            except KubeError as error:
-                last = error
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what}: not within {seconds:g} s ({last})\n{await report(self, about)}")
-            await asyncio.sleep(_POLL_SECONDS)
+        try:
+            return await until(probe, seconds, what=what, forgiven=KubeError)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{await report(self, about)}") from error
 
     async def gone(self, kind: Kind, name: str, namespace: str | None = None, *, source: str = "") -> None:
         """Wait until an object does not exist any more."""
         client = self.clients[source] if source else self.source
-
-        async def missing() -> bool:
-            try:
-                await client.get(kind, name, namespace)
-            except NotFound:
-                return True
-            return False
-
-        await self.until(f"{kind.name} {name} is gone", missing, about=namespace or name)
+        read = functools.partial(client.get, kind, name, namespace)
+        try:
+            await gone(read, PATIENCE_SECONDS, what=f"{kind.name} {name} is gone", forgiven=KubeError)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{await report(self, namespace or name)}") from error
 
     @contextlib.asynccontextmanager
     async def namespace(
@@ -102,17 +88,20 @@ class Fleet:
         source = source or self.names[0]
         name = name or f"e2e-{secrets.token_hex(3)}"
         try:
-            for cluster, client in self.clients.items():
-                with contextlib.suppress(KubeError):
-                    await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled and cluster == source))
-            for client in self.clients.values():
-                probe = functools.partial(client.get, SERVICE_ACCOUNTS, "default", name)
-                await self.until(f"{client.name} is ready for pods", probe)
-            for target in targets:
-                await self.join(name, target, source=source)
+            homes = (self._home(name, cluster, enabled=enabled and cluster == source) for cluster in self.clients)
+            await asyncio.gather(*homes)
+            await asyncio.gather(*(self.join(name, target, source=source) for target in targets))
             yield name
         finally:
             await self.leave(name, source)
+
+    async def _home(self, name: str, cluster: str, *, enabled: bool) -> None:
+        """A namespace of a cluster, ready for pods."""
+        client = self.clients[cluster]
+        with contextlib.suppress(KubeError):
+            await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled))
+        probe = functools.partial(client.get, SERVICE_ACCOUNTS, "default", name)
+        await self.until(f"{cluster} is ready for pods", probe)
 
     async def leave(self, namespace: str, source: str) -> None:
         """Delete a namespace of a source, which `all_gone` waits for."""

@@ -112,8 +112,6 @@ class Ledger:
     """What roles have too much: grants that no request of any fleet of this run has needed."""
 
     def __init__(self) -> None:
-        self.fleets: set[Path] = set()
-        """Directories of sandboxes that are up."""
         self._waiting = [
             (account, scope, grant)
             for account, scope, grant in _granted(AGENT, WEBHOOK, SOURCES)
@@ -132,8 +130,6 @@ class Ledger:
 
     def unused(self) -> list[str]:
         """What is left, after all that was asked until now."""
-        for directory in self.fleets:
-            self.read(directory)
         return sorted(
             {
                 f"{account.name}{f' ({scope})' if scope else ''}: {grant.verb} {grant.resource}"

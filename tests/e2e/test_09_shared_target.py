@@ -2,33 +2,33 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
-from agent.api.kinds import NAMESPACES, PODS, TARGETS
-from agent.api.names import virtual_node
+from agent.api.kinds import NAMESPACES, PODS
 from tests.e2e import manifests
-from tests.e2e.conftest import AGENT_FLAGS, NewSandbox, fleet_of
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 
 SHARED = "shared"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def two_sources(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def joined(fleet: Fleet) -> AsyncIterator[None]:
     """Sources a and b, both called `same`, and their target t, in the same namespace."""
-    sandbox = new_sandbox(("a", "b", "t"), "kwok:2", agent_flags=(*AGENT_FLAGS, "--cluster-name=same"))
-    async with fleet_of(sandbox) as fleet, fleet.namespace(("t",), source="a", name=SHARED):
+    async with fleet.namespace(("t",), source="a", name=SHARED):
         await fleet.clients["b"].patch(
             NAMESPACES, SHARED, {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
         )
         await fleet.join(SHARED, "t", source="b")
-        yield fleet
+        yield
         await fleet.leave(SHARED, "b")
+    # The next file stops the agent of b.
+    await fleet.all_gone()
 
 
-async def test_what_one_source_deletes_leaves_the_other_alone(two_sources: Fleet) -> None:
-    fleet = two_sources
+@pytest.mark.usefixtures("joined")
+async def test_what_one_source_deletes_leaves_the_other_alone(fleet: Fleet) -> None:
     for source in ("a", "b"):
         client = fleet.clients[source]
         await client.create(STATEFULSETS, manifests.stateful_set("db", 3), SHARED)
@@ -65,29 +65,3 @@ async def test_what_one_source_deletes_leaves_the_other_alone(two_sources: Fleet
     ended = fleet.census.of(SHARED, fleet.census.gone.values())
     assert not of_b & {delegate.parent_uid for delegate in ended}
     assert len(ended) == 10
-
-
-async def test_two_targets_that_lead_to_one_cluster_leave_each_others_pods_alone(fleet: Fleet) -> None:
-    async with fleet.namespace(targets=("eu",)) as namespace:
-        await fleet.join(namespace, "eu", name="twin")
-        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
-        pods = await fleet.running(namespace, "web", 12)
-        assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, each) for each in ("eu", "twin")}
-        await fleet.sandbox.restart("cd", "agent")
-        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 14}}, namespace)
-        await fleet.running(namespace, "web", 14)
-        await fleet.agree(namespace)
-        fleet.census.check(namespace, at_most=14)
-
-
-async def test_removing_one_of_two_targets_of_a_cluster_leaves_the_others_pods_alone(fleet: Fleet) -> None:
-    async with fleet.namespace(targets=("eu",)) as namespace:
-        await fleet.join(namespace, "eu", name="twin")
-        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
-        pods = await fleet.running(namespace, "web", 12)
-        kept = {pod["metadata"]["uid"] for pod in pods if pod["spec"]["nodeName"] == virtual_node(namespace, "eu")}
-        assert kept
-        await fleet.source.delete(TARGETS, "twin", namespace)
-        await fleet.gone(TARGETS, "twin", namespace)
-        after = await fleet.running(namespace, "web", 12)
-        assert kept <= {pod["metadata"]["uid"] for pod in after}

@@ -31,21 +31,21 @@ from tests.e2e.reservations import (
     without,
 )
 
-MANY = 16
+MANY, FEW, BURST = 16, 6, 30
 CLAIM_UID = names.ANNOTATION_CLAIM_UID
 BIG = {"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "2"}}}]}
 """Fits on an empty node, not beside ballast of 3 CPUs."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def fleet(reserving_fleet: Fleet) -> Fleet:
+async def fleet(fleet: Fleet) -> Fleet:
     """Source cd, targets us and eu, in mode `reserve`; each has reserved before, or the first would get all pods."""
-    async with reserving_fleet.namespace() as name:
+    async with fleet.namespace() as name:
         for target in CLUSTERS:
             pinned = manifests.pod(target, nodeSelector={manifests.REGION: target})
-            await reserving_fleet.source.create(PODS, pinned, name)
-        await settled(reserving_fleet, name, len(CLUSTERS))
-    return reserving_fleet
+            await fleet.source.create(PODS, pinned, name)
+        await settled(fleet, name, len(CLUSTERS))
+    return fleet
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -106,21 +106,21 @@ async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says
 @pytest.mark.parametrize(
     ("step", "lost"),
     [
-        pytest.param(is_candidate_post, True, id="before the first candidate"),
+        pytest.param(is_candidate_post, True, id="before the first candidate", marks=pytest.mark.seldom),
         pytest.param(is_candidate_post, False, id="after the first candidate"),
         pytest.param(is_allow, True, id="between claim and leave"),
         pytest.param(is_allow, False, id="after the first leave"),
         pytest.param(is_delete, True, id="before the first loser is deleted"),
-        pytest.param(is_delete, False, id="after the first loser is deleted"),
+        pytest.param(is_delete, False, id="after the first loser is deleted", marks=pytest.mark.seldom),
     ],
 )
 async def test_a_source_killed_at_any_step_goes_on_where_it_was(fleet: Fleet, step: Drop, lost: bool) -> None:
     killer = Killer(fleet, step, lost=lost)
     async with between(fleet, killer) as namespace:
-        await deploy(fleet, namespace)
+        await deploy(fleet, namespace, FEW)
         await killer.revive()
-        await settled(fleet, namespace, MANY)
-        fleet.census.check(namespace, at_most=MANY)
+        await settled(fleet, namespace, FEW)
+        fleet.census.check(namespace, at_most=FEW)
 
 
 async def test_a_source_that_is_away_for_longer_than_a_hold_asks_for_another(fleet: Fleet, namespace: str) -> None:
@@ -218,13 +218,13 @@ async def test_a_link_cut_between_claim_and_leave(fleet: Fleet) -> None:
 
 
 async def test_a_link_cut_in_the_middle_of_a_burst(fleet: Fleet, namespace: str) -> None:
-    await deploy(fleet, namespace, 60)
+    await deploy(fleet, namespace, BURST)
     await asyncio.sleep(1.5)
     await fleet.sandbox.set_link("us", up=False)
     await asyncio.sleep(8)
     await fleet.sandbox.set_link("us", up=True)
-    await settled(fleet, namespace, 60)
-    fleet.census.check(namespace, at_most=60)
+    await settled(fleet, namespace, BURST)
+    fleet.census.check(namespace, at_most=BURST)
 
 
 @pytest.mark.parametrize("step", [is_candidate_post, is_allow, is_delete], ids=["candidate", "leave", "delete"])
@@ -241,10 +241,10 @@ async def test_what_a_target_was_asked_gets_lost_on_the_way(fleet: Fleet, step: 
         return first
 
     async with between(fleet, Killer(fleet, first_of_each, lost=lost, kill=False)) as namespace:
-        await deploy(fleet, namespace)
-        await settled(fleet, namespace, MANY)
+        await deploy(fleet, namespace, FEW)
+        await settled(fleet, namespace, FEW)
         assert seen
-        fleet.census.check(namespace, at_most=MANY)
+        fleet.census.check(namespace, at_most=FEW)
 
 
 async def test_a_pod_deleted_while_candidates_are_reserved_leaves_nothing(fleet: Fleet, namespace: str) -> None:

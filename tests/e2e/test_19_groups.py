@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from agent.api import names
 from agent.api.kinds import PODS
@@ -30,12 +29,6 @@ Raw = dict[str, Any]
 
 ROOMY = 3
 """Nodes of a target, each with room for one member."""
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def fleet(reserving_fleet: Fleet) -> Fleet:
-    """Source cd, targets us and eu with three nodes of 4 CPUs each; groups give up after 8 s."""
-    return reserving_fleet
 
 
 def marks(group: str, size: int | str, policy: str = "") -> dict[str, str]:

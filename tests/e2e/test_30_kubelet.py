@@ -18,7 +18,6 @@ from agent.api.names import virtual_node
 from agent.api.roles import SOURCE_ROLE, source_cluster_role
 from agent.sandbox import SandboxError, binaries
 from agent.sandbox.progress import Silent
-from tests.e2e.conftest import AGENT_FLAGS, NewSandbox, fleet_of
 from tests.e2e.debugging import (
     IMAGE,
     USED_MIB,
@@ -37,7 +36,6 @@ from tests.e2e.debugging import (
 from tests.e2e.fleet import Fleet
 from tests.e2e.metricsserver import metrics_server
 from tests.runtime.test_health import free_port
-from tests.sandbox.realnode.conftest import why_not
 
 pytestmark = [pytest.mark.realnodes]
 
@@ -46,34 +44,25 @@ FILE_BYTES = 100 << 20
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def real(new_sandbox: NewSandbox) -> AsyncIterator[Fleet]:
-    """Source cd and target us, each with a real node."""
-    if reason := why_not():
-        pytest.skip(reason)
-    async with fleet_of(new_sandbox(("cd", "us"), "real:1", agent_flags=AGENT_FLAGS)) as fleet:
-        yield fleet
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def place(real: Fleet) -> AsyncIterator[str]:
+async def place(fleet: Fleet) -> AsyncIterator[str]:
     """A namespace with a pod `web` that runs in the target; metrics-servers, if there are any, learn what it uses."""
-    async with real.namespace(("us",)) as name:
-        await real.source.create(PODS, web(), name)
-        await real.until("web is ready", lambda: is_ready(real, name), about=name, seconds=120)
+    async with fleet.namespace(("us",)) as name:
+        await fleet.source.create(PODS, web(), name)
+        await fleet.until("web is ready", lambda: is_ready(fleet, name), about=name, seconds=120)
         async with contextlib.AsyncExitStack() as stack:
             try:
                 program = await binaries.metrics_server(Silent(), compile=False)
             except SandboxError:
                 program = ""
-            for cluster in real.names if program else ():
-                await stack.enter_async_context(metrics_server(real, cluster, name, program))
+            for cluster in ("cd", "us") if program else ():
+                await stack.enter_async_context(metrics_server(fleet, cluster, name, program))
             yield name
 
 
 @pytest.fixture
-def one(real: Fleet, place: str) -> Kubectl:
+def one(fleet: Fleet, place: str) -> Kubectl:
     """The sandbox's kubectl, of the version of its API servers."""
-    return Kubectl(real.sandbox.plan.programs["kubectl"], real.sandbox["cd"].kubeconfig, place)
+    return Kubectl(fleet.sandbox.plan.programs["kubectl"], fleet.sandbox["cd"].kubeconfig, place)
 
 
 @pytest.fixture(params=["of the sandbox", "of the machine"])
@@ -187,7 +176,7 @@ async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path
     await kubectl("exec", "web", "-c", "side", "--", "rm", "/tmp/file")
 
 
-async def test_top_shows_what_delegates_use(kubectl: Kubectl, real: Fleet, place: str) -> None:
+async def test_top_shows_what_delegates_use(kubectl: Kubectl, fleet: Fleet, place: str) -> None:
     try:
         await binaries.metrics_server(Silent(), compile=False)
     except SandboxError as error:
@@ -197,7 +186,7 @@ async def test_top_shows_what_delegates_use(kubectl: Kubectl, real: Fleet, place
         code, output, _ = await kubectl.run("top", "pod", "web", "--containers", "--no-headers")
         return {line.split()[1]: line.split()[2:] for line in output.splitlines()} if code == 0 else {}
 
-    containers = await real.until("its usage is shown", shown, about=place, seconds=90)
+    containers = await fleet.until("its usage is shown", shown, about=place, seconds=90)
     assert {"web", "side", "restarted"} <= containers.keys()
     assert all(cpu.endswith("m") and memory.endswith("Mi") for cpu, memory in containers.values())
     # Or more: files that were copied into it count, too.
@@ -224,19 +213,20 @@ async def test_a_container_to_debug_it_with_runs_in_the_target(kubectl: Kubectl)
     assert all(part in log for part in ("while true; do date; sleep 1; done", "typed", "wrong"))
 
 
-async def test_a_container_to_debug_it_with_takes_commands_and_tells_how_it_ended(one: Kubectl, real: Fleet) -> None:
+async def test_a_container_to_debug_it_with_takes_commands_and_tells_how_it_ended(one: Kubectl, fleet: Fleet) -> None:
     script = "echo started; while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 5"
     await one("debug", "web", f"--image={IMAGE}", "-c", "helper", "--", "sh", "-c", script)
 
     async def state(wanted: str) -> Raw | None:
-        statuses = (await real.source.get(PODS, "web", one.namespace))["status"].get("ephemeralContainerStatuses") or ()
+        status = (await fleet.source.get(PODS, "web", one.namespace))["status"]
+        statuses = status.get("ephemeralContainerStatuses") or ()
         return next((each["state"].get(wanted) for each in statuses if each["name"] == "helper"), None)
 
-    await real.until("it runs", lambda: state("running"), about=one.namespace)
+    await fleet.until("it runs", lambda: state("running"), about=one.namespace)
     assert await one("logs", "web", "-c", "helper") == "started\n"
     assert await one("exec", "web", "-c", "helper", "--", "echo", "inside") == "inside\n"
     await one("exec", "web", "-c", "helper", "--", "touch", "/tmp/end")
-    ended = await real.until("it has ended", lambda: state("terminated"), about=one.namespace)
+    ended = await fleet.until("it has ended", lambda: state("terminated"), about=one.namespace)
     assert ended["exitCode"] == 5
 
 
@@ -246,7 +236,7 @@ async def test_a_container_to_debug_it_with_may_have_a_terminal(one: Kubectl) ->
         await process.wait()
 
 
-async def test_a_copy_to_debug_it_with_runs_in_a_target_as_the_pod_does(kubectl: Kubectl, real: Fleet) -> None:
+async def test_a_copy_to_debug_it_with_runs_in_a_target_as_the_pod_does(kubectl: Kubectl, fleet: Fleet) -> None:
     """kubectl 1.36 leaves annotations out, older ones copy them."""
     namespace, name = kubectl.namespace, f"web-{secrets.token_hex(2)}"
     changed = ("--share-processes", "--set-image=restarted=flotilla.local/none:1")
@@ -258,33 +248,33 @@ async def test_a_copy_to_debug_it_with_runs_in_a_target_as_the_pod_does(kubectl:
         return code == 0 and "httpd -p 8081" in output
 
     try:
-        await real.until("its container sees the processes of the others", seen, about=namespace)
-        uid = (await real.source.get(PODS, name, namespace))["metadata"]["uid"]
-        cluster, delegate = (await real.delegates(namespace))[uid]
+        await fleet.until("its container sees the processes of the others", seen, about=namespace)
+        uid = (await fleet.source.get(PODS, name, namespace))["metadata"]["uid"]
+        cluster, delegate = (await fleet.delegates(namespace))[uid]
         assert cluster == "us"
         images = {each["name"]: each["image"] for each in delegate["spec"]["containers"]}
         assert images["restarted"] == "flotilla.local/none:1"
     finally:
-        await real.source.delete(PODS, name, namespace)
-        await real.gone(PODS, name, namespace)
+        await fleet.source.delete(PODS, name, namespace)
+        await fleet.gone(PODS, name, namespace)
 
 
-async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, real: Fleet) -> None:
+async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, fleet: Fleet) -> None:
     pod = chatty(1024)
     pod["spec"]["nodeSelector"] = {"nobody": "has"}
-    await real.source.create(PODS, pod, one.namespace)
+    await fleet.source.create(PODS, pod, one.namespace)
     code, _, errors = await one.run("exec", "chatty", "--", "true")
     assert (code, "does not have a host assigned" in errors) == (1, True)
-    await real.source.delete(PODS, "chatty", one.namespace)
-    await real.gone(PODS, "chatty", one.namespace)
+    await fleet.source.delete(PODS, "chatty", one.namespace)
+    await fleet.gone(PODS, "chatty", one.namespace)
 
 
-async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, real: Fleet) -> None:
+async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, fleet: Fleet) -> None:
     """Of 1 GiB with FLOTILLA_LOG_MIB=1024."""
     size = int(os.environ.get("FLOTILLA_LOG_MIB", "128")) << 20
-    await real.source.create(PODS, chatty(size), one.namespace)
-    await real.until("it has said all", lambda: is_said(real, one.namespace), about=one.namespace, seconds=200)
-    agent = real.sandbox["cd"].pid("agent")
+    await fleet.source.create(PODS, chatty(size), one.namespace)
+    await fleet.until("it has said all", lambda: is_said(fleet, one.namespace), about=one.namespace, seconds=200)
+    agent = fleet.sandbox["cd"].pid("agent")
     assert agent is not None
     before = most = resident(agent)
     process = await one.start("logs", "chatty")
@@ -296,16 +286,16 @@ async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, real: Fl
     assert (await process.wait(), taken) == (0, size)
     print(f"agent: {before >> 20} MiB before, {most >> 20} MiB at most")
     assert most - before < 20 << 20
-    await real.source.delete(PODS, "chatty", one.namespace)
-    await real.gone(PODS, "chatty", one.namespace)
+    await fleet.source.delete(PODS, "chatty", one.namespace)
+    await fleet.gone(PODS, "chatty", one.namespace)
 
 
 async def is_said(fleet: Fleet, namespace: str) -> bool:
     return bool((await fleet.source.get(PODS, "chatty", namespace))["status"]["phase"] == "Succeeded")
 
 
-async def test_a_client_that_is_killed_ends_what_it_ran(kubectl: Kubectl, real: Fleet) -> None:
-    before = connections(real)
+async def test_a_client_that_is_killed_ends_what_it_ran(kubectl: Kubectl, fleet: Fleet) -> None:
+    before = connections(fleet)
     script = "echo started; cat > /dev/null; echo gone > /tmp/gone"
     process = await kubectl.start("exec", "-i", "web", "-c", "side", "--", "sh", "-c", script)
     assert process.stdout is not None
@@ -316,17 +306,17 @@ async def test_a_client_that_is_killed_ends_what_it_ran(kubectl: Kubectl, real: 
     async def noticed() -> bool:
         return (await kubectl.run("exec", "web", "-c", "side", "--", "rm", "/tmp/gone"))[0] == 0
 
-    await real.until("the far side has noticed", noticed)
+    await fleet.until("the far side has noticed", noticed)
 
     async def closed() -> bool:
-        return connections(real) <= before + 2
+        return connections(fleet) <= before + 2
 
-    await real.until("its connections are closed", closed)
+    await fleet.until("its connections are closed", closed)
 
 
-def connections(real: Fleet) -> int:
+def connections(fleet: Fleet) -> int:
     """Open files of the source's agent."""
-    return len(os.listdir(f"/proc/{real.sandbox['cd'].pid('agent')}/fd"))
+    return len(os.listdir(f"/proc/{fleet.sandbox['cd'].pid('agent')}/fd"))
 
 
 async def test_a_node_tells_of_its_pods(kubectl: Kubectl, place: str) -> None:
@@ -336,10 +326,10 @@ async def test_a_node_tells_of_its_pods(kubectl: Kubectl, place: str) -> None:
     assert [pod["metadata"]["name"] for pod in pods["items"]] == ["web"]
 
 
-async def test_a_verb_that_the_target_does_not_grant_is_named(kubectl: Kubectl, real: Fleet, place: str) -> None:
+async def test_a_verb_that_the_target_does_not_grant_is_named(kubectl: Kubectl, fleet: Fleet, place: str) -> None:
     role = source_cluster_role()
     reduced = [rule for rule in role["rules"] if not {"pods/exec", "pods/log"} & set(rule["resources"])]
-    us = real.clients["us"]
+    us = fleet.clients["us"]
     await us.patch(CLUSTER_ROLES, SOURCE_ROLE, {"rules": reduced})
     try:
 
@@ -347,7 +337,7 @@ async def test_a_verb_that_the_target_does_not_grant_is_named(kubectl: Kubectl, 
             _, _, errors = await kubectl.run("exec", "web", "-c", "side", "--", "true")
             return 'may not "create" pods/exec' in errors and "target us" in errors
 
-        await real.until("exec names the verb", refused)
+        await fleet.until("exec names the verb", refused)
         _, _, errors = await kubectl.run("logs", "web", "-c", "side", "--tail=1")
         assert 'may not "get" pods/log' in errors
     finally:
@@ -356,11 +346,11 @@ async def test_a_verb_that_the_target_does_not_grant_is_named(kubectl: Kubectl, 
     async def allowed() -> bool:
         return (await kubectl.run("exec", "web", "-c", "side", "--", "true"))[0] == 0
 
-    await real.until("exec is allowed again", allowed)
+    await fleet.until("exec is allowed again", allowed)
 
 
-async def test_a_target_that_is_away_is_named(kubectl: Kubectl, real: Fleet) -> None:
-    await real.sandbox.set_link("us", up=False)
+async def test_a_target_that_is_away_is_named(kubectl: Kubectl, fleet: Fleet) -> None:
+    await fleet.sandbox.set_link("us", up=False)
     try:
         _, _, errors = await kubectl.run("logs", "web", "-c", "side", "--tail=1")
         assert "target us does not answer" in errors
@@ -368,20 +358,20 @@ async def test_a_target_that_is_away_is_named(kubectl: Kubectl, real: Fleet) -> 
         assert code == 1
         assert "target us does not answer" in errors
     finally:
-        await real.sandbox.set_link("us", up=True)
+        await fleet.sandbox.set_link("us", up=True)
 
     async def back() -> bool:
         return (await kubectl.run("exec", "web", "-c", "side", "--", "true"))[0] == 0
 
-    await real.until("exec works again", back)
+    await fleet.until("exec works again", back)
 
 
 @pytest.mark.usefixtures("processes_only")
 async def test_another_replica_takes_over_with_an_address_and_a_certificate_of_its_own(
-    one: Kubectl, real: Fleet, place: str
+    one: Kubectl, fleet: Fleet, place: str
 ) -> None:
     async def where() -> str:
-        status = (await real.source.get(NODES, virtual_node(place, "us")))["status"]
+        status = (await fleet.source.get(NODES, virtual_node(place, "us")))["status"]
         return next(each["address"] for each in status["addresses"] if each["type"] == "InternalIP")
 
     async def follows(address: str) -> bool:
@@ -392,9 +382,9 @@ async def test_another_replica_takes_over_with_an_address_and_a_certificate_of_i
         return logs[0] == 0 and (await one.run("exec", "web", "-c", "side", "--", "true"))[0] == 0
 
     first = await where()
-    async with another_agent(real, "cd") as second:
-        await real.sandbox.kill("cd", "agent")
-        await real.until("the node has the address of who leads", lambda: follows(second))
-        await real.until("logs and exec work again", works)
-    await real.until("the node has the address of who leads", lambda: follows(first))
-    await real.until("logs and exec work again", works)
+    async with another_agent(fleet, "cd") as second:
+        await fleet.sandbox.kill("cd", "agent")
+        await fleet.until("the node has the address of who leads", lambda: follows(second))
+        await fleet.until("logs and exec work again", works)
+    await fleet.until("the node has the address of who leads", lambda: follows(first))
+    await fleet.until("logs and exec work again", works)

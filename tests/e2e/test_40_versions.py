@@ -1,59 +1,35 @@
 """Promise 40: clusters of the oldest Kubernetes that is supported and of the newest run each other's pods."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from agent.api.kinds import CONFIGMAPS, PODS, SERVICES
 from agent.api.names import PREFIX, virtual_node
-from agent.sandbox import Sandbox, SandboxError, older
 from agent.sandbox.plan import OLDEST
-from agent.sandbox.progress import Silent
 from tests.e2e import manifests, shared
-from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 
 RESERVED = {"multicluster/scheduling": "reserve"}
+pytestmark = pytest.mark.usefixtures("processes_only")
+
 SETTINGS = {"volumes": [{"name": "settings", "configMap": {"name": "settings"}}]}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def two_versions(processes_only: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    """Clusters `old` and `new`, each with a candidate scheduler of its version."""
-    try:
-        # A build takes too long for a test.
-        await older.find(OLDEST, Silent(), compile=False)
-    except SandboxError as error:
-        pytest.skip(str(error))
-    sandbox = Sandbox(
-        tmp_path_factory.mktemp("fleet") / "versions",
-        ("old", "new"),
-        "kwok:2",
-        agent_flags=AGENT_FLAGS,
-        candidate_scheduler=True,
-        audit=True,
-        kubernetes=[f"old={OLDEST}"],
-    )
-    async with fleet_of(sandbox) as fleet:
-        yield fleet
-
-
-async def test_the_clusters_are_of_these_versions(two_versions: Fleet) -> None:
+async def test_the_clusters_are_of_these_versions(fleet: Fleet) -> None:
     answers = {
         name: json.loads(await client.session.request("GET", "/version"))["gitVersion"]
-        for name, client in two_versions.clients.items()
+        for name, client in fleet.clients.items()
     }
     assert answers["old"] == OLDEST
-    assert answers["new"].startswith(f"v{two_versions.sandbox.plan.kubernetes}.")
+    assert answers["new"].startswith(f"v{fleet.sandbox.plan.kubernetes}.")
     assert answers["new"] != OLDEST
 
 
 @pytest.mark.parametrize(("source", "target"), [("old", "new"), ("new", "old")])
-async def test_either_runs_pods_of_the_other(two_versions: Fleet, source: str, target: str) -> None:
-    fleet, client = two_versions, two_versions.clients[source]
+async def test_either_runs_pods_of_the_other(fleet: Fleet, source: str, target: str) -> None:
+    client = fleet.clients[source]
     async with fleet.namespace((target,), source=source) as namespace:
         await client.create(CONFIGMAPS, {"metadata": {"name": "settings"}, "data": {"a": "1"}}, namespace)
         await client.create(SERVICES, shared.service("web"), namespace)

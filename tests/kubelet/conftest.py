@@ -8,11 +8,12 @@ from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from agent.api.names import virtual_node
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, host_facing, place, real_node, remove
 from tests.kubelet.scenes import ROOMS, Scene, ready, served
 from tests.runtime.test_health import free_port
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ async def scene(cluster: Cluster, client: Client, namespace: str, kubelet: Kubel
         for name in ("c1", "c2"):
             await add(client, namespace, name, kubeconfig(cluster))
             await served(client, virtual_node(namespace, name))
-        await eventually(lambda: ready(deps, (namespace, "c1"), (namespace, "c2")))
+        await until(lambda: ready(deps, (namespace, "c1"), (namespace, "c2")))
         web = await place(client, deps, namespace, "web", virtual_node(namespace, "c1"), kubelet)
         try:
             yield Scene(client, deps, namespace, address, kubelet, web)

@@ -20,9 +20,9 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.kube.streams import Answer, ask, connect
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually
 from tests.kube.channels import server_tls
 from tests.kubelet.serving import anybody, say
+from tests.waiting import until
 
 Raw = dict[str, Any]
 
@@ -133,7 +133,7 @@ async def place(client: Client, deps: Deps, namespace: str, name: str, node: str
     head = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}
     chaperon = await client.create(CHAPERONS, {**head, "metadata": metadata, "spec": {"containers": CONTAINERS}})
     delegate = await make_delegate(client, chaperon, kubelet)
-    await eventually(lambda: _known(deps, (namespace, name)))
+    await until(lambda: _known(deps, (namespace, name)))
     return Placed(proxy, chaperon, delegate)
 
 

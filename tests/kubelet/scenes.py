@@ -13,8 +13,8 @@ from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kubelet.controller import KubeletRoom
 from agent.sandbox.objects import token
-from tests.controllers.rooms import eventually
 from tests.kubelet.places import Kubelet, Placed, directly
+from tests.waiting import until
 
 Raw = dict[str, Any]
 ROOMS = (TargetRoom, VirtualNodeRoom, KubeletRoom)
@@ -80,7 +80,7 @@ async def condition(client: Client, node: str, status: str) -> Raw:
         found = find_condition(conditions, "KubeletServing")
         return dict(found) if found and found["status"] == status else None
 
-    return await eventually(probe)  # type: ignore[return-value]
+    return await until(probe)  # type: ignore[return-value]
 
 
 async def served(client: Client, node: str) -> Raw:

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, SUBJECT_ACCESS_REVIEWS
-from tests.controllers.rooms import eventually
 from tests.kubelet.scenes import Scene
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster]
 
@@ -64,7 +64,7 @@ async def test_a_verdict_counts_for_a_while(scene: Scene) -> None:
         answer = await scene.client.session.request("POST", SUBJECT_ACCESS_REVIEWS.path(), body=body)
         return not json.loads(answer)["status"]["allowed"]
 
-    await eventually(taken_back)
+    await until(taken_back)
     assert (await scene.ask("/pods", who))[0] == 200
     assert (await scene.ask("/pods", who, target="c2"))[0] == 403
 

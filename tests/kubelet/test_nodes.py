@@ -16,7 +16,7 @@ from agent.kube.client import Client
 from agent.kubelet import certificate
 from agent.kubelet.controller import KubeletRoom
 from agent.sandbox import Cluster
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded
 from tests.kubelet.scenes import ROOMS, Scene, condition, ready, served
@@ -115,12 +115,12 @@ async def test_nodes_are_served_again_after_a_failure(cluster: Cluster, client: 
                 return (await directly(address, port, "/healthz"))[0] == 401
             return False
 
-        await eventually(answers)
+        await until(answers)
         rooms[0].fails.set()
         await rooms[0].failed.wait()
         assert not await answers()
         rooms[0].goes_on.set()
-        await eventually(answers)
+        await until(answers)
     await tear_away(client, namespace)
 
 
@@ -142,8 +142,8 @@ async def test_where_nobody_signs_a_condition_and_an_event_say_so_and_the_rest_w
         found = await condition(client, node, "False")
         assert found["reason"] == "NoCertificate"
         assert "signer example.com/nobody has not signed" in found["message"]
-        await eventually(lambda: warned(client, node))
-        await eventually(lambda: ready(deps, (namespace, "c1")))
+        await until(lambda: warned(client, node))
+        await until(lambda: ready(deps, (namespace, "c1")))
         await place(client, deps, namespace, "web", node, kubelet)
         log = await client.session.request("GET", PODS.path(namespace, "web", "log"), params={"container": "main"})
         assert log == kubelet.log

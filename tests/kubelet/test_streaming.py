@@ -10,7 +10,6 @@ from agent.kube.errors import BadRequest, Forbidden, ServerError
 from agent.kube.streams import ask, connect
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
-from tests.controllers.rooms import eventually
 from tests.controllers.targets import kubeconfig, rewrite
 from tests.kubelet.places import make_delegate, refusal, upgraded
 from tests.kubelet.scenes import Scene
@@ -115,7 +114,7 @@ async def test_what_keeps_a_request_from_its_pod_is_told(scene: Scene) -> None:
 async def test_a_target_that_does_not_answer_is_named(scene: Scene, cluster: Cluster) -> None:
     closed = kubeconfig(cluster, server="https://127.0.0.1:1")
     await rewrite(scene.client, scene.namespace, "c1", closed)
-    await eventually(lambda: unready(scene.deps, (scene.namespace, "c1")))
+    await until(lambda: unready(scene.deps, (scene.namespace, "c1")))
     with pytest.raises(ServerError, match="target c1 does not answer"):
         await scene.logs()
     assert "target c1 does not answer" in await refusal(scene.client, scene.path("exec"))
@@ -140,7 +139,7 @@ async def test_a_verb_that_the_target_does_not_grant_is_named(scene: Scene, clus
     await scene.client.create(CLUSTER_ROLE_BINDINGS, binding)
     user = {"token": await token(scene.client, scene.namespace, name)}
     await rewrite(scene.client, scene.namespace, "c1", kubeconfig(cluster, user=user))
-    await eventually(lambda: reconnected(scene.deps, (scene.namespace, "c1")))
+    await until(lambda: reconnected(scene.deps, (scene.namespace, "c1")))
     with pytest.raises(Forbidden, match=r'may not "get" pods/log in namespace .* of target c1: grant it there'):
         await scene.logs()
     assert 'may not "create" pods/exec' in await refusal(scene.client, scene.path("exec"))

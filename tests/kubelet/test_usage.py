@@ -10,8 +10,8 @@ import pytest
 from agent.api.kinds import CRDS, POD_METRICS
 from agent.api.names import LABEL_PARENT_CLUSTER_UID
 from agent.kube.client import Client
-from tests.controllers.rooms import eventually
 from tests.kubelet.scenes import Scene
+from tests.waiting import until
 
 Raw = dict[str, Any]
 
@@ -24,7 +24,7 @@ async def test_usage_is_that_of_the_delegates_under_the_names_of_the_pods(scene:
     assert (status, json.loads(text)["pods"]) == (200, [])
     async with metrics_served(scene.client):
         await measured(scene, cpu="250m")
-        summary = await eventually(lambda: summarised(scene, who))
+        summary = await until(lambda: summarised(scene, who))
         (pod,) = summary["pods"]
         assert pod["podRef"]["name"] == "web"
         assert pod["podRef"]["uid"] == scene.web.proxy["metadata"]["uid"]
@@ -63,7 +63,7 @@ async def metrics_served(client: Client) -> AsyncIterator[None]:
     }
     await client.create(CRDS, {"apiVersion": CRDS.api_version, "kind": CRDS.name, **crd})
     try:
-        await eventually(lambda: listable(client))
+        await until(lambda: listable(client))
         yield
     finally:
         await client.delete(CRDS, "pods.metrics.k8s.io")

@@ -13,6 +13,7 @@ from agent.api.kinds import CHAPERONS, PODS, Kind
 from agent.kube.client import Client
 from agent.model.delegatepod import chaperon, delegate
 from agent.model.proxypod import proxy_pod
+from tests.examples import examples
 from tests.model.pods import UID, P
 from tests.model.podspecs import TOKEN_MOUNT, admitted, pods
 
@@ -102,7 +103,9 @@ def plain(spec: Raw) -> Raw:
     return result
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(1000), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(pods())
 def test_a_pod_arrives_as_it_was_written_but_for_what_the_contract_lists(pod: Raw) -> None:
     source = admitted(pod)

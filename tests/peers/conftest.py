@@ -4,26 +4,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from agent.api.kinds import LEASES
 from agent.api.names import LEASE_CONTROLLERS
-from agent.sandbox import Sandbox
-from tests.e2e.conftest import AGENT_FLAGS, fleet_of
 from tests.e2e.fleet import Fleet
 
 
-@pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    """Clusters a, b and t, all of them called `same`; their candidate schedulers run while a test wants them."""
-    flags = (*AGENT_FLAGS, "--cluster-name=same", "--agent-interval=1", "--hold=5")
-    directory = tmp_path_factory.mktemp("peers") / "three"
-    sandbox = Sandbox(directory, ("a", "b", "t"), "kwok:2", agent_flags=flags, candidate_scheduler=True)
-    async with fleet_of(sandbox) as fleet:
-        for name in fleet.names:
-            await sandbox.stop(name, "candidate-scheduler")
-        yield fleet
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def no_candidate_schedulers(fleet: Fleet) -> None:
+    """They run while a test wants them."""
+    await asyncio.gather(*(fleet.sandbox.stop(name, "candidate-scheduler") for name in fleet.names))
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ from tests.peers.writes import while_idle
 
 Raw = dict[str, Any]
 
-IDLE_SECONDS = 4.0
+IDLE_SECONDS = 3.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)

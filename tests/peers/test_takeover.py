@@ -17,7 +17,7 @@ from tests.peers.writes import while_idle
 
 Raw = dict[str, Any]
 
-IDLE_SECONDS = 5.0
+IDLE_SECONDS = 3.0
 OTHER_CLUSTER = P + "another-target-0123456789"
 """A finalizer of a target that is no more: Admiralty's webhook put all on every pod."""
 

@@ -10,7 +10,7 @@ from tests.e2e.fleet import Fleet
 RESOURCES = ("pods", "podchaperons", "events", "clustersummaries", "targets", "clustertargets")
 _METRIC = re.compile(rb"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
 _LABEL = re.compile(rb'(\w+)="([^"]*)"')
-_QUIET_SECONDS = 7.0
+_QUIET_SECONDS = 6.0
 _WRITES = (b"POST", b"PUT", b"PATCH", b"APPLY", b"DELETE", b"DELETECOLLECTION")
 
 

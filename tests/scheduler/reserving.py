@@ -19,9 +19,10 @@ from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import connected, create, elected
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.kube.relay import Relay
 from tests.scheduler.test_controller import waiting
+from tests.waiting import until
 
 Raw = dict[str, Any]
 
@@ -82,7 +83,7 @@ class Stage:
             right = len(pods) == count and all(pod["status"].get("phase") == "Running" for pod in pods)
             return {pod["metadata"]["name"]: self._target(pod) for pod in pods} if right else {}
 
-        return await eventually(probe)
+        return await until(probe)
 
     async def settled(self, count: int) -> dict[str, str]:
         """Wait until so many pods run with one delegate each and nothing else is anywhere."""
@@ -94,7 +95,7 @@ class Stage:
             parents = {chaperon["metadata"]["annotations"][names.ANNOTATION_PARENT_NAME]: at for at, chaperon in found}
             return len(found) == len(pods) == count and parents == where
 
-        await eventually(probe)
+        await until(probe)
         return where
 
     async def empty(self) -> None:
@@ -103,7 +104,7 @@ class Stage:
         async def probe() -> bool:
             return not await self.proxies() and not await self.chaperons()
 
-        await eventually(probe)
+        await until(probe)
 
     async def waits(self, name: str, word: str) -> str:
         """Why a pod waits, once it says so with this word."""
@@ -121,7 +122,7 @@ class Stage:
             )
             return [*found, ("", {})] if right else None
 
-        return (await eventually(probe) or [])[:-1]
+        return (await until(probe) or [])[:-1]
 
     def _target(self, pod: Raw) -> str:
         node = pod["spec"].get("nodeName", "")
@@ -168,7 +169,7 @@ async def stage(
 async def add_namespace(client: Client, namespace: str) -> None:
     """A namespace that is ready for pods."""
     await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-    await eventually(lambda: client.get(SERVICE_ACCOUNTS, "default", namespace))
+    await until(lambda: client.get(SERVICE_ACCOUNTS, "default", namespace))
 
 
 def _kubeconfig(directory: Path, server: str) -> Path:

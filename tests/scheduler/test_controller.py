@@ -18,7 +18,7 @@ from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.writes import Writes
 from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
-from tests.controllers.rooms import eventually, running
+from tests.controllers.rooms import running
 from tests.controllers.targets import target as of_itself
 from tests.kube.relay import Relay
 from tests.waiting import until
@@ -36,7 +36,7 @@ async def waiting(client: Client, namespace: str, name: str, word: str = "") -> 
         told = [c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
         return next((message for message in told if word in message), None)
 
-    return await eventually(probe) or ""
+    return await until(probe) or ""
 
 
 def is_post(method: str, path: str) -> bool:

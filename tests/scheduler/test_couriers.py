@@ -5,7 +5,6 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
 from agent.scheduler import couriers
-from tests.controllers.rooms import eventually
 from tests.scheduler.reserving import Open, Stage, add_namespace
 from tests.waiting import until
 
@@ -56,7 +55,7 @@ async def test_a_chaperon_of_another_pod_is_left_alone_and_named(opened: Open) -
             found = [each["metadata"]["labels"][names.LABEL_PARENT_UID] for _, each in await at.chaperons()]
             return not await at.proxies() and found == ["another", "another"]
 
-        await eventually(only_foreign)
+        await until(only_foreign)
 
 
 async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Open) -> None:
@@ -96,7 +95,7 @@ async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -
         async def chaperon_is_gone() -> bool:
             return not await at.chaperons(loser)
 
-        await eventually(chaperon_is_gone)
+        await until(chaperon_is_gone)
         (left,) = await at.far[loser].list(PODS, at.namespace)
         assert "nodeName" not in left["spec"]
         await finalizers(at)

@@ -7,8 +7,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import PODS
-from tests.controllers.rooms import eventually
 from tests.scheduler.reserving import Open, Stage
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -47,7 +47,7 @@ async def test_none_gets_leave_before_all_are_claimed(opened: Open) -> None:
         async def two() -> bool:
             return await claimed(at, "team") == 2
 
-        await eventually(two)
+        await until(two)
         await asyncio.sleep(1.0)
         assert allowed(await at.chaperons()) == 0
         at.near.mend()
@@ -66,8 +66,8 @@ async def test_claims_are_given_back_when_the_last_one_cannot_be_had(opened: Ope
         async def none() -> bool:
             return await claimed(at, "team") == 0 and allowed(await at.chaperons()) == 0
 
-        await eventually(two)
-        await eventually(none)
+        await until(two)
+        await until(none)
         at.near.mend()
         at.near.break_streams()
         await at.settled(3)
@@ -112,12 +112,12 @@ async def test_two_groups_for_half_and_more_run_one_after_the_other(opened: Open
         async def first() -> str:
             return "left" if await running("left") else "right" if await running("right") else ""
 
-        winner = await eventually(first)
+        winner = await until(first)
         other = "right" if winner == "left" else "left"
         await at.waits(f"{other}-0", f"group {other}")
         assert await claimed(at, other) == 0
         await at.delete(*(f"{winner}-{number}" for number in range(size)))
-        await eventually(lambda: running(other))
+        await until(lambda: running(other))
         await at.settled(size)
 
 
@@ -152,7 +152,7 @@ async def test_a_pod_without_a_group_runs_beside_a_group_that_cannot(opened: Ope
         async def runs() -> bool:
             return bool((await at.client.get(PODS, "lone", at.namespace))["status"].get("phase") == "Running")
 
-        await eventually(runs)
+        await until(runs)
         assert await claimed(at, "team") == 0
         await at.delete(*(f"team-{number}" for number in range(2 * ROOMY + 1)))
         await at.settled(1)

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.examples import examples
 from tests.scheduler.agent_model import Agent
 from tests.scheduler.mutants import (
     AllowsBeforeItClaims,
@@ -225,7 +226,7 @@ class TwoSources(Both):
 
 
 USUAL = settings(
-    max_examples=50,
+    max_examples=examples(50),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -235,7 +236,8 @@ USUAL = settings(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("machine", [Pods, Groups, Both, TwoSources], ids=["pods", "groups", "both", "two sources"])
 def test_nothing_runs_twice_and_everything_that_can_run_runs_whatever_goes_wrong(machine: Any) -> None:
-    run_state_machine_as_test(machine, settings=settings(USUAL, max_examples=150) if machine is Pods else USUAL)
+    usual = settings(USUAL, max_examples=examples(150)) if machine is Pods else USUAL
+    run_state_machine_as_test(machine, settings=usual)
 
 
 MUTANTS = {

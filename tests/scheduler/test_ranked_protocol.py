@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agent.scheduler.attempts import Attempt
 from agent.scheduler.decide import Claim, GiveUp, View, decide
 from agent.scheduling.ranking import Ranking
+from tests.examples import examples
 from tests.scheduling.places import place
 
 PLACES = [place("eu"), place("us")]
@@ -147,7 +148,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestRanked = Machine.TestCase
-TestRanked.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestRanked.settings = settings(max_examples=examples(300), stateful_step_count=40, deadline=None)
 
 
 class Careless(Replica):

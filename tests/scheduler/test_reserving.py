@@ -4,8 +4,8 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
-from tests.controllers.rooms import eventually
 from tests.scheduler.reserving import Open, Stage, first_of_each
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -79,7 +79,7 @@ async def test_a_target_that_falls_silent_at_a_step_holds_only_the_pods_it_was_p
             # Where a busy machine makes eu slow, us may have been promised all of them.
             return len(pods) == len(PODS_AT_ONCE) and all(claim == us for claim in claims)
 
-        await eventually(others_run)
+        await until(others_run)
         at.relays["us"].mend()
         await at.settled(len(PODS_AT_ONCE))
 
@@ -100,7 +100,7 @@ async def test_a_target_that_takes_long_for_each_answer_gets_none_of_the_pods_on
 ) -> None:
     async with opened() as at:
         at.relays["us"].delay(1.5)
-        await eventually(lambda: _slow(at))
+        await until(lambda: _slow(at))
         await at.pods(*PODS_AT_ONCE)
         where = await at.run(len(PODS_AT_ONCE))
         assert set(where.values()) == {"eu"}
@@ -128,7 +128,7 @@ async def test_leave_that_hangs_in_one_target_does_not_keep_workers_from_pods_of
             ran = all(pod["status"].get("phase") == "Running" for pod in elsewhere)
             return len(pods) == len(many) and ran
 
-        await eventually(others_run)
+        await until(others_run)
         assert at.targets["us"].ready
         at.relays["us"].mend()
         await at.settled(len(many))
@@ -152,7 +152,7 @@ async def test_a_pod_deleted_while_its_candidates_are_on_their_way_leaves_none(o
         async def asked() -> bool:
             return any(method == "POST" for method, _ in at.relays["us"].requests)
 
-        await eventually(asked)
+        await until(asked)
         await at.delete(*PODS_AT_ONCE)
         for relay in at.relays.values():
             relay.mend()

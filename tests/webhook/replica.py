@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from agent.kube.config import load
 from agent.kube.errors import AlreadyExists, NotFound, from_status
 from agent.kube.session import Session
 from agent.sandbox import Cluster
+from tests.waiting import until
 from webhook.app import Webhook
 from webhook.settings import parse
 
@@ -46,16 +47,6 @@ def free_port(host: str) -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
-
-
-async def until(holds: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until something holds; the test's own timeout is the limit."""
-    try:
-        while not await holds():  # noqa: ASYNC110  (what is awaited is in another process)
-            await asyncio.sleep(0.05)
-    except asyncio.CancelledError:
-        print(f"waited in vain: {what}")
-        raise
 
 
 @dataclass
@@ -89,10 +80,10 @@ class Place:
             task = asyncio.create_task(webhook.run())
             try:
                 if ready:
-                    await until(lambda: self.is_ready(webhook), "replica ready")
-                    await until(self.mutates, "API server calls the webhook")
+                    await until(lambda: self.is_ready(webhook), what="replica ready")
+                    await until(self.mutates, what="API server calls the webhook")
                 if ready and settings.register:
-                    await until(self.has_validation, "ValidatingWebhookConfiguration made")
+                    await until(self.has_validation, what="ValidatingWebhookConfiguration made")
                 yield webhook
             finally:
                 task.cancel()

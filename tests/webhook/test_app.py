@@ -6,7 +6,8 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, MUTATING_WEBHOOKS, NAMESPACES, PODS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.kube.errors import Invalid, StatusError
 from agent.model.proxypod import is_proxy, source_pod
-from tests.webhook.replica import Place, Raw, elected, pod, until
+from tests.waiting import until
+from tests.webhook.replica import Place, Raw, elected, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -52,7 +53,7 @@ async def test_pods_of_namespaces_without_the_label_stay_as_they_are(place: Plac
     async with place.replica():
         unlabelled = {"metadata": {"labels": {"multicluster-scheduler": None}}}
         await place.client.patch(NAMESPACES, place.namespace, unlabelled)
-        await until(lambda: not_mutated(place), "API server sees the namespace without label")
+        await until(lambda: not_mutated(place), what="API server sees the namespace without label")
 
 
 async def not_mutated(place: Place) -> bool:
@@ -133,26 +134,26 @@ async def test_targets_made_and_deleted_count_at_once(place: Place) -> None:
         await place.client.create(TARGETS, target(TARGETS, "c2", place.namespace))
         await place.client.create(CLUSTER_TARGETS, target(CLUSTER_TARGETS, place.namespace))
         try:
-            await until(lambda: put(both), "finalizers of new targets")
+            await until(lambda: put(both), what="finalizers of new targets")
         finally:
             await place.client.delete(TARGETS, "c2", place.namespace)
             await place.client.delete(CLUSTER_TARGETS, place.namespace)
-        await until(lambda: put([]), "no finalizers of deleted targets")
+        await until(lambda: put([]), what="no finalizers of deleted targets")
 
 
 async def test_a_foreign_configuration_gets_our_trust_and_nothing_else(place: Place) -> None:
     settings = ("--register=false",)
     async with place.replica(*settings, ready=False) as webhook:
-        await until(lambda: not_found(webhook.keeper.registration_problem()), "complaint about the registration")
+        await until(lambda: not_found(webhook.keeper.registration_problem()), what="complaint about the registration")
         assert await place.secret()
         assert not await place.is_ready(webhook)
         made = configuration_of(place, f"https://{webhook.settings.bind}/mutate--v1-pod")
         await place.client.create(MUTATING_WEBHOOKS, made)
-        await until(lambda: place.is_ready(webhook), "replica ready")
+        await until(lambda: place.is_ready(webhook), what="replica ready")
         found = await place.configuration()
         assert found["webhooks"][0]["timeoutSeconds"] == 7
         assert await place.trusted() == (await place.secret())["ca.crt"]
-        await until(place.mutates, "API server calls the webhook")
+        await until(place.mutates, what="API server calls the webhook")
 
 
 async def not_found(problem: str | None) -> bool:
@@ -186,7 +187,7 @@ async def elects_by_default(place: Place) -> None:
         made = await place.create(pod("probe"), dry_run=True)
         return bool(made["spec"]["schedulerName"] == names.SCHEDULER_PROXY)
 
-    await until(seen, "API server sees the label of the namespace")
+    await until(seen, what="API server sees the label of the namespace")
 
 
 def owned_by_daemon_set(name: str) -> Raw:

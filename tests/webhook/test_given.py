@@ -18,7 +18,8 @@ from cryptography.x509.oid import NameOID
 from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS
 from agent.api.ownroles import WEBHOOK_SECRET
 from agent.kube.errors import NotFound
-from tests.webhook.replica import Place, elected, until
+from tests.waiting import until
+from tests.webhook.replica import Place, elected
 from webhook import certificates
 from webhook.app import Webhook
 from webhook.certificates import Pair
@@ -53,20 +54,20 @@ async def test_a_given_certificate_is_served_and_changes_are_taken_up(place: Pla
     now = datetime.now(UTC)
     async with place.replica("--register=false", "--certificates=given", ready=False) as webhook:
         problem = webhook.keeper.certificate_problem
-        await until(lambda: asyncio.sleep(0, "does not exist" in (problem() or "")), "said that there is no Secret")
+        await until(lambda: asyncio.sleep(0, "does not exist" in (problem() or "")), what="no Secret: said")
         ca = certificates.authority("test", now, DAY)
         serving = certificates.issue(ca, (webhook.settings.certificate_name,), now, DAY)
         await put(place, {"ca.crt": ca.certificate, "tls.crt": serving.certificate, "tls.key": serving.key})
         registration = webhook.keeper.registration_problem
-        await until(lambda: asyncio.sleep(0, "CA injector" in (registration() or "")), "said that nobody trusts it")
+        await until(lambda: asyncio.sleep(0, "CA injector" in (registration() or "")), what="nobody trusts it: said")
         await trust(place, webhook, ca.certificate)
-        await until(place.mutates, "API server calls the webhook")
-        await until(lambda: place.is_ready(webhook), "ready")
+        await until(place.mutates, what="API server calls the webhook")
+        await until(lambda: place.is_ready(webhook), what="ready")
         before = (await place.configuration())["metadata"]["resourceVersion"]
 
         renewed = own_rsa(webhook.settings.certificate_name, now)
         await put(place, {"ca.crt": renewed.certificate, "tls.crt": renewed.certificate, "tls.key": renewed.key})
-        await until(lambda: serves(webhook, renewed.certificate), "the new certificate is served")
+        await until(lambda: serves(webhook, renewed.certificate), what="the new certificate is served")
         await webhook.keeper.check()
         assert (await place.configuration())["metadata"]["resourceVersion"] == before
 
@@ -78,7 +79,7 @@ async def test_a_certificate_for_another_name_is_not_served(place: Place) -> Non
     await put(place, {"tls.crt": other.certificate, "tls.key": other.key})
     async with place.replica("--register=false", "--certificates=given", ready=False) as webhook:
         problem = webhook.keeper.certificate_problem
-        await until(lambda: asyncio.sleep(0, "is for elsewhere.example" in (problem() or "")), "said whose it is")
+        await until(lambda: asyncio.sleep(0, "is for elsewhere.example" in (problem() or "")), what="said whose it is")
         with pytest.raises(NotFound):
             await place.configuration()
         assert (await place.create(elected(), dry_run=True))["spec"]["schedulerName"] == "default-scheduler"

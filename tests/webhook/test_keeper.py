@@ -9,7 +9,8 @@ import pytest
 
 from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from agent.kube.errors import NotFound
-from tests.webhook.replica import CONFIGURATIONS, Place, Raw, elected, until
+from tests.waiting import until
+from tests.webhook.replica import CONFIGURATIONS, Place, Raw, elected
 from webhook import certificates
 from webhook.app import Webhook
 
@@ -31,14 +32,14 @@ async def serves(webhook: Webhook, ca: bytes) -> bool:
 
 async def test_two_replicas_that_start_at_once_share_one_ca(place: Place) -> None:
     async with place.replica(ready=False) as one, place.replica(ready=False) as other:
-        await until(lambda: place.is_ready(one), "one ready")
-        await until(lambda: place.is_ready(other), "the other ready")
+        await until(lambda: place.is_ready(one), what="one ready")
+        await until(lambda: place.is_ready(other), what="the other ready")
         shared = await place.secret()
         assert len(certificates.split(shared["ca.crt"])) == 1
         assert await place.trusted() == shared["ca.crt"]
         assert await serves(one, shared["ca.crt"])
         assert await serves(other, shared["ca.crt"])
-        await until(place.mutates, "API server calls one of them")
+        await until(place.mutates, what="API server calls one of them")
 
 
 async def test_replicas_that_agree_write_no_more(place: Place) -> None:
@@ -74,14 +75,14 @@ async def test_a_deleted_secret_brings_a_new_ca_without_interruption(place: Plac
             now = await place.secret()
             return bool(now) and now["tls.crt"] != old["tls.crt"] and old["ca.crt"] not in now["ca.crt"]
 
-        await until(moved_on, "the new CA alone")
+        await until(moved_on, what="the new CA alone")
         new = await place.secret()
         assert len(certificates.split(new["ca.crt"])) == 1
 
         async def trusted() -> bool:
             return await place.trusted() == new["ca.crt"]
 
-        await until(trusted, "the new CA trusted alone")
+        await until(trusted, what="the new CA trusted alone")
         await place.create(elected("probe"), dry_run=True)
 
 
@@ -93,7 +94,7 @@ async def test_a_deleted_secret_keeps_the_old_ca_trusted_for_a_while(place: Plac
         async def back() -> bool:
             return bool(await place.secret()) and await place.trusted() == (await place.secret())["ca.crt"]
 
-        await until(back, "a Secret and trust in it")
+        await until(back, what="a Secret and trust in it")
         new = await place.secret()
         assert certificates.split(new["ca.crt"])[1:] == [old["ca.crt"]]
         assert (new["tls.crt"], new["ca.key"] == old["ca.key"]) == (old["tls.crt"], False)
@@ -110,7 +111,7 @@ async def test_a_damaged_secret_is_repaired(place: Place, field: str) -> None:
         async def repaired() -> bool:
             return await place.secret() == good
 
-        await until(repaired, "the Secret as it was")
+        await until(repaired, what="the Secret as it was")
 
 
 async def test_a_secret_with_other_data_is_left_alone_and_reported(place: Place) -> None:
@@ -122,7 +123,7 @@ async def test_a_secret_with_other_data_is_left_alone_and_reported(place: Place)
         async def reported() -> bool:
             return "also holds password" in (webhook.keeper.certificate_problem() or "")
 
-        await until(reported, "the report")
+        await until(reported, what="the report")
         assert not await place.is_ready(webhook)
     assert await place.client.get(SECRETS, SECRET, place.namespace) == made
 
@@ -148,7 +149,7 @@ async def test_a_changed_ca_bundle_is_repaired(place: Place) -> None:
         async def repaired() -> bool:
             return await place.trusted() == good
 
-        await until(repaired, "trust as it was")
+        await until(repaired, what="trust as it was")
         assert (await place.configuration())["webhooks"][0]["timeoutSeconds"] == 3
 
 
@@ -157,8 +158,8 @@ async def test_a_deleted_configuration_is_made_again(place: Place) -> None:
         old = [await place.configuration(), await place.validation()]
         for kind in CONFIGURATIONS:
             await place.client.delete(kind, place.namespace)
-        await until(place.mutates, "API server calls the webhook again")
-        await until(place.has_validation, "the validating configuration is back")
+        await until(place.mutates, what="API server calls the webhook again")
+        await until(place.has_validation, what="the validating configuration is back")
         new = [await place.configuration(), await place.validation()]
     for before, after in zip(old, new, strict=True):
         assert after["webhooks"] == before["webhooks"]
@@ -190,7 +191,7 @@ async def test_a_certificate_near_its_end_is_renewed_under_the_same_ca(place: Pl
             await place.create(elected("probe"), dry_run=True)
             return (await place.secret())["tls.crt"] != old["tls.crt"]
 
-        await until(renewed, "a new certificate")
+        await until(renewed, what="a new certificate")
         assert (await place.secret())["ca.crt"] == old["ca.crt"]
         await place.create(elected("probe"), dry_run=True)
 
@@ -211,4 +212,4 @@ async def test_without_the_task_to_register_a_missing_configuration_is_reported(
         async def reported() -> bool:
             return "start with --register" in (webhook.keeper.registration_problem() or "")
 
-        await until(reported, "the report")
+        await until(reported, what="the report")

@@ -13,7 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.webhook.replica import Place, elected, free_port, until
+from tests.waiting import until
+from tests.webhook.replica import Place, elected, free_port
 
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-X", "importtime")
@@ -61,8 +62,8 @@ async def running(place: Place, log: Path, *extra: str) -> AsyncIterator[Running
 @pytest.mark.cluster
 async def test_the_process_is_small_serves_and_ends_when_asked(place: Place, tmp_path: Path) -> None:
     async with running(place, tmp_path / "log") as webhook:
-        await until(webhook.is_ready, "/readyz")
-        await until(place.mutates, "API server calls the webhook")
+        await until(webhook.is_ready, what="/readyz")
+        await until(place.mutates, what="API server calls the webhook")
         await asyncio.gather(*(place.create(elected(f"web-{number}"), dry_run=True) for number in range(300)))
         status, metrics = await webhook.get("/metrics")
         assert status == 200
@@ -82,14 +83,14 @@ async def test_the_process_is_small_serves_and_ends_when_asked(place: Place, tmp
 @pytest.mark.cluster
 async def test_a_stopping_process_drains_before_it_ends(place: Place, tmp_path: Path) -> None:
     async with running(place, tmp_path / "log", "--drain=5s") as webhook:
-        await until(webhook.is_ready, "/readyz")
-        await until(place.mutates, "API server calls the webhook")
+        await until(webhook.is_ready, what="/readyz")
+        await until(place.mutates, what="API server calls the webhook")
         webhook.process.send_signal(signal.SIGTERM)
 
         async def stopping() -> bool:
             return "process: stopping" in (await webhook.get("/readyz"))[1]
 
-        await until(stopping, "/readyz says stopping")
+        await until(stopping, what="/readyz says stopping")
         assert await place.mutates()
         assert await webhook.process.wait() == 0
 
@@ -108,7 +109,7 @@ async def test_without_an_api_server_the_process_waits_and_says_why(place: Place
                 return all(f"{check}: " in text and "connect" in text.lower() for check in ("certificate", "targets"))
             return False
 
-        await until(says_why, "the reason in /readyz")
+        await until(says_why, what="the reason in /readyz")
         assert webhook.process.returncode is None
 
 

@@ -23,7 +23,8 @@ from agent.kube.errors import NotFound
 from agent.model.proxypod import is_proxy
 from tests.controllers.targets import kubeconfig
 from tests.e2e.fleet import token_of
-from tests.webhook.replica import Place, elected, until
+from tests.waiting import until
+from tests.webhook.replica import Place, elected
 
 pytestmark = pytest.mark.cluster
 
@@ -70,7 +71,7 @@ async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:
         async def warned() -> bool:
             return "does not exist" in "".join(await place.warnings(TARGETS, target))
 
-        await until(warned, "a warning about the Secret")
+        await until(warned, what="a warning about the Secret")
         assert webhook.keeper.registration_problem() is None
 
 
@@ -79,10 +80,10 @@ async def test_without_rights_to_validate_pods_are_mutated_all_the_same(place: P
         account_with(place, rules_of(WITHOUT_VALIDATION), tmp_path / "config") as flag,
         place.replica(flag, ready=False) as webhook,
     ):
-        await until(lambda: place.is_ready(webhook), "replica ready")
-        await until(place.mutates, "API server calls the webhook")
+        await until(lambda: place.is_ready(webhook), what="replica ready")
+        await until(place.mutates, what="API server calls the webhook")
         with pytest.raises(NotFound):
             await place.validation()
         # Trust in us is kept up although each check ends with the refusal.
         await place.client.delete(MUTATING_WEBHOOKS, place.namespace)
-        await until(place.mutates, "API server calls the webhook again")
+        await until(place.mutates, what="API server calls the webhook again")

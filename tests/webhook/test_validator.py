@@ -8,7 +8,8 @@ import pytest
 
 from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, SECRETS, SOURCES, TARGETS, Kind
 from agent.kube.errors import Invalid, NotFound
-from tests.webhook.replica import Place, Raw, until
+from tests.waiting import until
+from tests.webhook.replica import Place, Raw
 
 pytestmark = pytest.mark.cluster
 
@@ -34,7 +35,7 @@ async def validating(place: Place) -> AsyncIterator[None]:
         return False
 
     async with place.replica():
-        await until(asked, "API server asks the webhook about Sources")
+        await until(asked, what="API server asks the webhook about Sources")
         yield
 
 

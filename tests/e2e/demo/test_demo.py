@@ -13,6 +13,8 @@ import pytest
 from agent.sandbox import process
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.plan import identity
+from tests.sandbox.machine import leftovers
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -49,30 +51,24 @@ async def read_until(demo: Process, text: str) -> str:
     pytest.fail(f"{text!r} does not appear in:\n{told}")
 
 
-def left_behind(directory: Path) -> list[str]:
-    name = identity(directory)
-    links = [link.name for link in Path("/sys/class/net").glob(f"flt{name}*")]
-    return [*map(str, process.find_all(name)), *links, *([str(directory)] if directory.exists() else [])]
-
-
 async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory, "--once")
     output, _ = await demo.communicate()
     assert demo.returncode == 0, output.decode()
     assert b"Every step came true" in output
-    assert left_behind(directory) == []
+    assert leftovers(directory) == []
 
 
 @pytest.mark.parametrize(
     ("number", "want"),
     [
-        pytest.param(signal.SIGKILL, "agent of cd has ended", id="an agent that died"),
-        pytest.param(signal.SIGSTOP, "target us is not ready", id="an agent that hangs"),
+        pytest.param(signal.SIGKILL, ["agent of cd has ended", "target us is not ready"], id="an agent that died"),
+        pytest.param(signal.SIGSTOP, ["target us is not ready"], id="an agent that hangs", marks=pytest.mark.seldom),
     ],
 )
 async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
-    start: Start, tmp_path: Path, number: signal.Signals, want: str
+    start: Start, tmp_path: Path, number: signal.Signals, want: list[str]
 ) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory, "--once", "--patience", "5")
@@ -81,25 +77,26 @@ async def test_a_step_that_does_not_come_true_is_named_with_the_reason(
     output, _ = await demo.communicate()
     assert demo.returncode == 1, output.decode()
     assert "did not come true" in output.decode()
-    assert want in output.decode()
-    assert left_behind(directory) == []
+    assert [reason for reason in want if reason not in output.decode()] == []
+    assert leftovers(directory) == []
 
 
 @pytest.mark.parametrize(
     "moment",
     [
         pytest.param("flotilla sandbox down", id="while clusters come up"),
-        pytest.param("kubectl apply -f web.yaml", id="while pods come up"),
+        pytest.param("kubectl apply -f web.yaml", id="while pods come up", marks=pytest.mark.seldom),
     ],
 )
 async def test_sigterm_takes_everything_down(start: Start, tmp_path: Path, moment: str) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory)
     await read_until(demo, moment)
+    await until(lambda: len(process.find_all(identity(directory))) >= 3, 60)
     demo.send_signal(signal.SIGTERM)
     output, _ = await demo.communicate()
     assert demo.returncode == 130, output.decode()
-    assert left_behind(directory) == []
+    assert leftovers(directory) == []
 
 
 async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_printed(
@@ -116,7 +113,7 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
     demo.send_signal(signal.SIGINT)
     output, _ = await demo.communicate()
     assert demo.returncode == 0, output.decode()
-    assert left_behind(directory) == []
+    assert leftovers(directory) == []
 
 
 async def test_a_directory_that_exists_is_refused_and_left_alone(start: Start, tmp_path: Path) -> None:

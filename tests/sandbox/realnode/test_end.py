@@ -1,62 +1,21 @@
-"""Real nodes that go: nothing of them stays on the machine, however they end."""
+"""Real nodes whose start ends early: nothing of them stays on the machine."""
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from agent.sandbox import Cluster, Sandbox, SandboxError, process
+from agent.sandbox import Sandbox, SandboxError, process
 from agent.sandbox.plan import identity
 from agent.sandbox.progress import Silent
-from agent.sandbox.realnode import cgroups, host
+from agent.sandbox.realnode import host
 from tests.sandbox.machine import leftovers
-from tests.sandbox.realnode.conftest import apply, field, ready, run
-from tests.sandbox.realnode.test_nodes import CLIENT
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.realnodes, pytest.mark.timeout(120), pytest.mark.usefixtures("able")]
-
-
-@pytest_asyncio.fixture
-async def directory(tmp_path: Path) -> AsyncIterator[Path]:
-    directory = tmp_path / "sandbox"
-    yield directory
-    await Sandbox(directory).down()
-
-
-async def restarted(cluster: Cluster) -> bool:
-    return int(await field(cluster, ".status.containerStatuses[0].restartCount", "pod", "client")) > 0
-
-
-async def test_a_node_whose_plug_was_pulled_boots_again_and_nothing_outlives_its_end(directory: Path) -> None:
-    sandbox = Sandbox(directory, ["one"], "real:1", agents=False)
-    await sandbox.up()
-    cluster = sandbox["one"]
-    await apply(cluster, CLIENT)
-    await ready(cluster, "client")
-    await sandbox.kill("one", "containerd")
-    await sandbox.kill("one", "kubelet")
-    assert await sandbox.up() == ["one/containerd", "one/kubelet"]
-    assert not await restarted(cluster)
-
-    await sandbox.kill("one", "node")
-    assert await sandbox.up() == ["one/node"]
-    await until(lambda: restarted(cluster), 60)
-    await ready(cluster, "client")
-    assert await run(cluster, "client", "echo back") == "back\n"
-
-    assert {line.state for line in sandbox.status()} == {"running"}
-    assert len(cgroups.members(f"flotilla-{identity(directory)}-one")) >= 3
-    # As after a crash: no record, and what watches over the containers is gone.
-    (directory / "sandbox.json").unlink()
-    await sandbox.kill("one", "containerd")
-    assert await Sandbox(directory).down()
-    assert leftovers(directory) == []
 
 
 async def test_an_up_that_is_killed_half_way_leaves_nothing_after_down(directory: Path) -> None:

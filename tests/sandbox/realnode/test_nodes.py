@@ -1,4 +1,7 @@
-"""Containers that really run: what pods mount, logs, exec, metrics, Services, and pods of other clusters."""
+"""Containers that really run: what pods mount, logs, exec, metrics, Services, and pods of other clusters.
+
+The last test takes the clusters down.
+"""
 
 import json
 import shutil
@@ -6,9 +9,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
-from agent.sandbox import Sandbox, SandboxError
-from agent.sandbox.realnode import images
+from agent.sandbox import Cluster, Sandbox, SandboxError
+from agent.sandbox.plan import identity
+from agent.sandbox.realnode import cgroups, images
+from tests.sandbox.machine import leftovers
 from tests.sandbox.realnode.conftest import apply, field, kubectl, ready, run
 from tests.waiting import until
 
@@ -99,22 +105,17 @@ spec:
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def timing(real: Sandbox) -> None:
-    """Start the clusters within no test's own time."""
-
-
-async def start(sandbox: Sandbox) -> None:
-    """The same pods in both clusters, unless they are there."""
-    for cluster in sandbox.clusters:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def pods(real: Sandbox) -> None:
+    """Start the clusters, and the same pods in both, within no test's own time."""
+    for cluster in real.clusters:
         await apply(cluster, WEB.replace("CLUSTER", cluster.name))
         await apply(cluster, CLIENT)
-    for cluster in sandbox.clusters:
+    for cluster in real.clusters:
         await ready(cluster, "web", "client")
 
 
 async def test_a_pod_of_several_containers_has_its_files_environment_logs_and_exec(real: Sandbox) -> None:
-    await start(real)
     a = real["a"]
     assert await kubectl(a, "logs", "web", "-c", "init") == "prepared\n"
     assert (await kubectl(a, "logs", "web", "-c", "web")).startswith("serving\n")
@@ -129,7 +130,6 @@ async def test_a_pod_of_several_containers_has_its_files_environment_logs_and_ex
 
 
 async def test_a_service_answers_under_its_address_also_to_its_own_backend(real: Sandbox) -> None:
-    await start(real)
     for cluster in real.clusters:
         address = await field(cluster, ".spec.clusterIP", "service", "web")
         for pod, container in (("client", ""), ("web", "side")):
@@ -137,7 +137,6 @@ async def test_a_service_answers_under_its_address_also_to_its_own_backend(real:
 
 
 async def test_pods_reach_pods_of_the_other_cluster_under_their_own_address_and_by_service(real: Sandbox) -> None:
-    await start(real)
     a, b = real.clusters
     there = await field(b, ".status.podIP", "pod", "web")
     here = await field(a, ".status.podIP", "pod", "client")
@@ -157,14 +156,12 @@ async def _logged(sandbox: Sandbox, address: str) -> bool:
 
 
 async def test_the_api_server_is_reached_from_a_pod_under_its_service(real: Sandbox) -> None:
-    await start(real)
     address = await field(real["b"], ".spec.clusterIP", "service", "kubernetes")
     assert address == "10.97.0.1"
     await run(real["b"], "client", f"nc -w 2 {address} 443 </dev/null")
 
 
 async def test_the_kubelet_serves_metrics_through_the_api_server_and_nothing_to_strangers(real: Sandbox) -> None:
-    await start(real)
     a = real["a"]
     proxy = "/api/v1/nodes/a-node-0/proxy"
 
@@ -197,10 +194,35 @@ async def test_an_image_made_of_a_tree_runs_on_every_node(real: Sandbox, tmp_pat
 
 
 async def test_an_edit_of_a_config_map_reaches_the_files_of_a_pod(real: Sandbox) -> None:
-    await start(real)
     await kubectl(real["a"], "patch", "configmap", "words", "-p", '{"data": {"greeting": "changed"}}')
 
     async def arrived() -> bool:
         return await run(real["a"], "web", "cat /words/greeting", "side") == "changed"
 
     await until(arrived, 60)
+
+
+async def restarted(cluster: Cluster) -> bool:
+    return int(await field(cluster, ".status.containerStatuses[0].restartCount", "pod", "client")) > 0
+
+
+async def test_a_node_whose_plug_was_pulled_boots_again_and_nothing_outlives_its_end(real: Sandbox) -> None:
+    a = real["a"]
+    await real.kill("a", "containerd")
+    await real.kill("a", "kubelet")
+    assert await real.up() == ["a/containerd", "a/kubelet"]
+    assert not await restarted(a)
+
+    await real.kill("a", "node")
+    assert await real.up() == ["a/node"]
+    await until(lambda: restarted(a), 60)
+    await ready(a, "client")
+    assert await run(a, "client", "echo back") == "back\n"
+
+    assert {line.state for line in real.status()} == {"running"}
+    assert len(cgroups.members(f"flotilla-{identity(real.directory)}-a")) >= 3
+    # As after a crash: no record, and what watches over the containers is gone.
+    (real.directory / "sandbox.json").unlink()
+    await real.kill("a", "containerd")
+    assert await Sandbox(real.directory).down()
+    assert leftovers(real.directory) == []

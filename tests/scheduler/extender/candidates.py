@@ -19,8 +19,8 @@ from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
 from agent.scheduler.extender.server import Extender
 from agent.settings import Settings
-from tests.controllers.rooms import eventually
 from tests.runtime.test_health import free_port
+from tests.waiting import until
 
 Raw = dict[str, Any]
 
@@ -45,7 +45,7 @@ def chaperon(name: str, *, rounds: bool = True, cpu: str = "1", **spec: Any) -> 
 async def candidate(client: Client, namespace: str, name: str, **more: Any) -> Raw:
     """A candidate, once the agent has made its pod, which is returned."""
     await client.create(CHAPERONS, chaperon(name, **more), namespace)
-    return await eventually(lambda: client.get(PODS, name, namespace))
+    return await until(lambda: client.get(PODS, name, namespace))
 
 
 async def annotations(client: Client, namespace: str, name: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ async def reserved(client: Client, namespace: str, name: str, *, other_than: str
         mark = found.get(HOLD, "")
         return mark if RESERVED in found and mark != other_than else ""
 
-    return await eventually(probe)
+    return await until(probe)
 
 
 async def not_reserved(client: Client, namespace: str, name: str) -> dict[str, str]:
@@ -77,7 +77,7 @@ async def not_reserved(client: Client, namespace: str, name: str) -> dict[str, s
         found = await annotations(client, namespace, name)
         return None if {RESERVED, HOLD} & found.keys() else {"": "", **found}
 
-    return await eventually(probe)
+    return await until(probe)
 
 
 async def bound(client: Client, namespace: str, name: str) -> str:
@@ -86,7 +86,7 @@ async def bound(client: Client, namespace: str, name: str) -> str:
     async def probe() -> str:
         return str((await client.get(PODS, name, namespace))["spec"].get("nodeName", ""))
 
-    return await eventually(probe)
+    return await until(probe)
 
 
 class Asker:

@@ -15,7 +15,6 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
-from tests.controllers.rooms import empty, eventually, gone
 from tests.scheduler.extender.candidates import (
     ALLOWED,
     ENDED,
@@ -30,6 +29,7 @@ from tests.scheduler.extender.candidates import (
     not_reserved,
     reserved,
 )
+from tests.waiting import empty, gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 
@@ -69,13 +69,13 @@ async def room(t: Client) -> AsyncIterator[str]:
     """A namespace; in the end the whole cluster is empty again."""
     name = f"test-{secrets.token_hex(4)}"
     await t.create(NAMESPACES, {"metadata": {"name": name}})
-    await eventually(lambda: t.get(SERVICE_ACCOUNTS, "default", name))
+    await until(lambda: t.get(SERVICE_ACCOUNTS, "default", name))
     yield name
     for kind in (CHAPERONS, PODS):
         for each in await t.list(kind, name):
             with contextlib.suppress(NotFound):
                 await t.delete(kind, each["metadata"]["name"], name, grace=0)
-    await eventually(lambda: empty(t.list(PODS, name)))
+    await until(lambda: empty(t.list(PODS, name)))
     await t.delete(NAMESPACES, name)
 
 
@@ -103,7 +103,7 @@ async def runs(t: Client, room: str, name: str) -> Raw:
         found = await t.get(CHAPERONS, name, room)
         return found if found.get("status", {}).get("phase") == "Running" else None
 
-    return await eventually(probe)
+    return await until(probe)
 
 
 async def says(t: Client, room: str, name: str, reason: str, message: str = "") -> None:
@@ -115,7 +115,7 @@ async def says(t: Client, room: str, name: str, reason: str, message: str = "") 
             for each in (await t.get(CHAPERONS, name, room)).get("status", {}).get("conditions", ())
         )
 
-    await eventually(probe)
+    await until(probe)
 
 
 async def test_four_are_reserved_at_once_three_are_allowed_and_run_and_one_is_refused_in_the_end(
@@ -189,8 +189,8 @@ async def test_a_round_that_is_over_stays_over_in_an_agent_that_starts_anew(one:
     await reserved(t, room, "web")
     await not_reserved(t, room, "web")
     async with killed(one, "agent"):
-        await eventually(lambda: refused(t, room, "connection refused"))
-    await eventually(lambda: refused(t, room, "waiting for its source to ask again"))
+        await until(lambda: refused(t, room, "connection refused"))
+    await until(lambda: refused(t, room, "waiting for its source to ask again"))
     assert RESERVED not in await annotations(t, room, "web")
     await allow(t, room, ["web"])
     await runs(t, room, "web")
@@ -212,7 +212,7 @@ async def test_a_candidate_whose_round_is_over_is_tried_again_and_again_without_
         return await attempts(one) >= before + 2
 
     known = await versions()
-    await eventually(two_more)
+    await until(two_more)
     assert await versions() == known
 
 
@@ -282,7 +282,7 @@ async def test_a_pod_that_is_no_candidate_is_told_what_to_do(t: Client, room: st
         events = await t.list(EVENTS, room)
         return any("is for candidates only, use another schedulerName" in event["message"] for event in events)
 
-    await eventually(told)
+    await until(told)
     assert "nodeName" not in (await t.get(PODS, "stray", room))["spec"]
 
 

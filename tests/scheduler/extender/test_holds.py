@@ -16,7 +16,7 @@ from agent.kube.client import Client
 from agent.sandbox import Cluster
 from agent.scheduler.extender.decide import ENDED as ROUND_IS_OVER
 from agent.scheduler.extender.decide import NOT_ALLOWED, STOPPING
-from tests.controllers.rooms import eventually, gone, running
+from tests.controllers.rooms import running
 from tests.scheduler.extender.candidates import (
     ALLOWED,
     ENDED,
@@ -31,6 +31,7 @@ from tests.scheduler.extender.candidates import (
     reserved,
     serving,
 )
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
@@ -135,7 +136,7 @@ async def test_pods_that_are_not_ours_or_not_waiting_are_refused_and_nothing_is_
             return f"is already bound to node {node}" in await asker.bind(pod, node)
 
         # Until the watch shows it, the API server says so in words of its own.
-        await eventually(known_as_bound)
+        await until(known_as_bound)
     assert "nodeName" not in (await client.get(PODS, "stray", namespace))["spec"]
     await client.delete(PODS, "stray", namespace, grace=0)
 
@@ -158,7 +159,7 @@ async def test_a_pod_that_is_deleted_while_it_is_held_ends_its_hold_and_the_next
             return found if found["metadata"]["uid"] != pod["metadata"]["uid"] else None
 
         # Of a pod that never ran, the room makes another at once.
-        again = await eventually(made_again)
+        again = await until(made_again)
         await annotate(client, namespace, "web", ALLOWED, "true")
         assert "deleted and created again" in await asker.bind(pod, node)
         assert "nodeName" not in (await client.get(PODS, "web", namespace))["spec"]

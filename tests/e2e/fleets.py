@@ -1,0 +1,227 @@
+"""The fleets of these tests: which there are, which file needs which, and the one that is up."""
+
+import asyncio
+import contextlib
+import inspect
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.sandbox import Sandbox, SandboxError, older
+from agent.sandbox.plan import OLDEST
+from agent.sandbox.progress import Silent
+from tests.e2e.fleet import Fleet
+from tests.e2e.installed import Installed
+from tests.e2e.rights import LEDGER, refused
+from tests.sandbox.realnode.conftest import why_not
+
+NewSandbox = Callable[..., Sandbox]
+
+AGENT_FLAGS = (
+    "--lease-duration=5",
+    "--lease-renew=4",
+    "--lease-retry=0.5",
+    "--probe-interval=1",
+    "--probe-timeout=1",
+    "--release-after=3",
+    "--dwell=2",
+    "--endpoints-grace=5",
+    "--share-linger=3",
+    "--agent-interval=2",
+)
+RESERVING_NODES, RESERVING_CPU = 3, 4
+MISSING_SECONDS = 3
+USUAL = "usual"
+_SECONDS, _ON_CHARTS_SECONDS = 240, 480
+
+
+async def _always() -> str:
+    return ""
+
+
+async def _real_nodes() -> str:
+    return why_not()
+
+
+async def _oldest() -> str:
+    try:
+        # A build takes too long for a test.
+        await older.find(OLDEST, Silent(), compile=False)
+    except SandboxError as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A fleet: the arguments of its sandbox, and why this machine cannot have it, empty if it can."""
+
+    clusters: tuple[str, ...]
+    nodes: str = "kwok:5"
+    flags: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    missing: Callable[[], Awaitable[str]] = _always
+
+
+SPECS = {
+    # Source cd, targets us and eu; agents that notice within seconds what takes others minutes.
+    USUAL: Spec(("cd", "us", "eu")),
+    # The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon.
+    "reserving": Spec(
+        ("cd", "us", "eu"),
+        f"kwok:{RESERVING_NODES}",
+        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3"),
+        {"node_cpu": str(RESERVING_CPU), "candidate_scheduler": True},
+    ),
+    # Sources a and b and their target t, all called `same`.
+    "same name": Spec(
+        ("a", "b", "t"),
+        "kwok:2",
+        ("--cluster-name=same", "--agent-interval=1", "--hold=5"),
+        {"candidate_scheduler": True},
+    ),
+    # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
+    "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
+    # A real node in each.
+    "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}",), missing=_real_nodes),
+    # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
+    "versions": Spec(
+        ("old", "new"),
+        "kwok:2",
+        more={"candidate_scheduler": True, "kubernetes": [f"old={OLDEST}"]},
+        missing=_oldest,
+    ),
+}
+FLEET_OF = {
+    "tests/e2e/test_09_shared_target.py": "same name",
+    "tests/e2e/test_17_lifecycle_rows.py": "pair",
+    "tests/e2e/test_18_reserve.py": "reserving",
+    "tests/e2e/test_19_groups.py": "reserving",
+    "tests/e2e/test_30_kubelet.py": "real",
+    "tests/e2e/test_31_traffic.py": "real",
+    "tests/e2e/test_40_versions.py": "versions",
+    "tests/peers/test_source_peer.py": "same name",
+    "tests/peers/test_takeover.py": "same name",
+    "tests/peers/test_target_peer.py": "same name",
+}
+"""The fleet of a file of tests/e2e or tests/peers; the usual one where none is named."""
+FOLDERS = ("tests/e2e", "tests/peers")
+_NEXT = pytest.StashKey[str]()
+"""Of the session: the fleet of the test that is next, empty where there is none."""
+
+
+def fleet_of(nodeid: str) -> str:
+    """The fleet that a test needs, empty if none. Pure."""
+    file = nodeid.partition("::")[0]
+    return FLEET_OF.get(file, USUAL) if file.rpartition("/")[0] in FOLDERS else ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of one fleet follow each other, so that each comes up once; they share one event loop, as they share it."""
+    seconds = _SECONDS if config.getoption("--installed-by") == "sandbox" else _ON_CHARTS_SECONDS
+    on_fleets = [each for each in items if fleet_of(each.nodeid)]
+    for item in on_fleets:
+        item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.timeout(seconds))
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    order = list(SPECS)
+    on_fleets.sort(key=lambda each: order.index(fleet_of(each.nodeid)))
+    items[:] = on_fleets + [each for each in items if not fleet_of(each.nodeid)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Remember who is next."""
+    item.session.stash[_NEXT] = fleet_of(nextitem.nodeid) if nextitem else ""
+    return (yield)
+
+
+class Keeper:
+    """Keeps one fleet up, until another one is asked for."""
+
+    def __init__(self, new_sandbox: NewSandbox) -> None:
+        self._new_sandbox = new_sandbox
+        self._name = ""
+        self._stack = contextlib.AsyncExitStack()
+        self._fleet: Fleet | None = None
+
+    async def fleet(self, name: str) -> Fleet:
+        """The fleet of that name. Skips the test where this machine cannot have it."""
+        if self._fleet is None or self._name != name:
+            await self.end()
+            spec = SPECS[name]
+            if reason := await spec.missing():
+                pytest.skip(reason)
+            flags = (*AGENT_FLAGS, *spec.flags)
+            sandbox = self._new_sandbox(spec.clusters, spec.nodes, agent_flags=flags, **spec.more)
+            self._fleet, self._name = await self._stack.enter_async_context(_up(sandbox)), name
+        return self._fleet
+
+    async def end(self) -> None:
+        """Take down what is up; raises AssertionError if its tests have left something or a right is missing."""
+        self._fleet = None
+        stack, self._stack = self._stack, contextlib.AsyncExitStack()
+        await stack.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _up(sandbox: Sandbox) -> AsyncIterator[Fleet]:
+    """A fleet in a sandbox, with its census under way."""
+    async with sandbox:
+        fleet = Fleet(sandbox)
+        counting = asyncio.ensure_future(fleet.census.run())
+        try:
+            yield fleet
+            await fleet.all_gone()
+            assert refused(sandbox.directory) == []
+        finally:
+            LEDGER.read(sandbox.directory)
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            await fleet.close()
+
+
+@pytest.fixture(scope="session")
+def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewSandbox]:
+    """Makes sandboxes whose agents come as `--installed-by` says: with arguments of `Sandbox`, but for the folder."""
+    if request.config.getoption("--installed-by") == "sandbox":
+
+        def with_processes(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
+            return Sandbox(tmp_path_factory.mktemp("fleet") / "one", clusters, nodes, audit=True, **more)
+
+        yield with_processes
+        return
+    if reason := why_not():
+        pytest.skip(reason)
+    images = tmp_path_factory.mktemp("images")
+
+    def with_chart(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
+        directory = tmp_path_factory.mktemp("fleet") / "one"
+        return Installed(directory, clusters, nodes, images=images, audit=True, **more)
+
+    yield with_chart
+    # pytest keeps folders for a while, and these are large.
+    shutil.rmtree(images)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[Keeper]:
+    """Whoever has the fleet of this process."""
+    keeper = Keeper(new_sandbox)
+    yield keeper
+    await keeper.end()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def fleet(request: pytest.FixtureRequest, keeper: Keeper) -> AsyncIterator[Fleet]:
+    """The fleet that this file needs; it goes when the next file needs another one."""
+    name = fleet_of(request.node.nodeid)
+    yield await keeper.fleet(name)
+    if request.session.stash.get(_NEXT, "") != name:
+        await keeper.end()

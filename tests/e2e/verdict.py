@@ -1,0 +1,107 @@
+"""The roles of agents and webhooks hold no verb that these tests, all of them together, do not need."""
+
+from collections import defaultdict
+
+import pytest
+from xdist.workermanage import WorkerController
+
+from tests.e2e.rights import LEDGER
+
+FOLDER = "tests/e2e"
+OPTIONAL = {"test_32_replicas.py", "test_40_versions.py", "test_99_rights.py"}
+"""What not every machine can run, and what needs no right that others do not."""
+WITHIN = "an API server asks whether one may, within another request: no audit log shows it"
+FOLLOW = "tests/controllers/test_follow*.py"
+AGAIN = "what an agent finds there that it, or another before it, has made"
+ADMIRALTY = "Admiralty's agents, as sources, ask for it"
+REAL = "takes containers that really run; tests/controllers/test_livechanges.py plays them"
+NEEDED_ELSEWHERE = {
+    "agent: bind clusterroles.rbac.authorization.k8s.io": WITHIN,
+    "agent: approve signers.certificates.k8s.io": WITHIN,
+    "agent: update podchaperons/finalizers.multicluster.admiralty.io": f"OpenShift's {WITHIN}",
+    "agent: watch clusterproperties.about.k8s.io": "few clusters serve them; tests/controllers/test_summary.py",
+    "agent: watch clusterclaims.cluster.open-cluster-management.io": "the same",
+    "agent: patch pods/resize": REAL,
+    "agent: get events": AGAIN,
+    "agent: patch events": AGAIN,
+    "agent: get serviceexports.multicluster.x-k8s.io": AGAIN,
+    "source: get serviceexports.multicluster.x-k8s.io": AGAIN,
+    "source: get ingresses.networking.k8s.io": AGAIN,
+    "agent: patch configmaps": f"finalizers of Admiralty's agent are taken off: {FOLLOW}",
+    "agent: create serviceaccounts/token": "tests/controllers/test_sourceapi.py",
+    **{
+        f"agent: {verb} {kind}": "a target's administrator has to agree first: tests/controllers/test_followrules.py"
+        for verb in ("get", "list", "watch")
+        for kind in ("roles.rbac.authorization.k8s.io", "networkpolicies.networking.k8s.io")
+    },
+    **{f"source: {verb} serviceaccounts": FOLLOW for verb in ("get", "create", "update", "delete")},
+    "source: patch persistentvolumeclaims": FOLLOW,
+    "source: update podchaperons.multicluster.admiralty.io": ADMIRALTY,
+    "source: deletecollection podchaperons.multicluster.admiralty.io": ADMIRALTY,
+    "source: get clustersummaries.multicluster.admiralty.io": ADMIRALTY,
+    "source: list pods": ADMIRALTY,
+    "source: list serviceexports.multicluster.x-k8s.io": "driver mcs is chosen only where a review says one has it",
+}
+"""Grants that no audit log of these tests shows, and why they are there.
+
+Uninstalling has a role of its own, with which it runs in tests/chart.
+"""
+
+
+class Verdict:
+    """Gathers what became of tests, and which rights no worker's fleets have needed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._chosen = any("::" in each for each in config.args) or config.option.keyword or config.option.markexpr
+        self._outcomes: defaultdict[str, set[str]] = defaultdict(set)
+        self._unused: set[str] | None = None
+        self._said = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember what became of a test, by file."""
+        folder, _, file = report.nodeid.partition("::")[0].rpartition("/")
+        if folder == FOLDER and (report.when == "call" or not report.passed):
+            self._outcomes[file].add(report.outcome)
+
+    def pytest_testnodedown(self, node: WorkerController) -> None:
+        """One worker has ended; one that broke down tells nothing."""
+        self.add(getattr(node, "workeroutput", {}).get("unused rights", ()))
+
+    def add(self, unused: list[str]) -> None:
+        """What one process' fleets have not needed."""
+        self._unused = set(unused) if self._unused is None else self._unused & set(unused)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Judge, if all files have passed."""
+        if not session.config.option.numprocesses:
+            self.add(LEDGER.unused())
+        if not self._outcomes:
+            return
+        files = {path.name for path in (session.config.rootpath / FOLDER).glob("test_*.py")} - OPTIONAL
+        left_out = sorted(file for file in files if self._outcomes[file] - {"skipped"} != {"passed"})
+        in_vain = sorted((self._unused or set()) - NEEDED_ELSEWHERE.keys())
+        if self._chosen or left_out:
+            self._said = f"not judged, since only the whole suite needs every verb: {', '.join(left_out)}"
+        elif in_vain:
+            self._said = f"granted, and needed by no test: {', '.join(in_vain)}"
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        else:
+            self._said = "no verb is granted in vain"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say it."""
+        if self._said:
+            terminalreporter.section("rights of agents and webhooks")
+            terminalreporter.write_line(self._said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers only tell."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Verdict(config))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that judges."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["unused rights"] = LEDGER.unused()

@@ -1,0 +1,47 @@
+"""What passes only in the second look of `hack/test` is told at its end, with what it failed by in the first."""
+
+import pytest
+
+_KEY = "flotilla/failed"
+_LAST_LINES = 25
+
+
+class Looks:
+    """Remembers failures of the first look, and names those that the second does not repeat."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._failed: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep how a test failed first."""
+        if report.failed:
+            self._failed.setdefault(report.nodeid, report.longreprtext)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell what is flaky."""
+        # There is none under `-p no:cacheprovider`.
+        cache = getattr(self._config, "cache", None)
+        if cache is None:
+            return
+        if not self._config.getoption("--second-look"):
+            cache.set(_KEY, self._failed)
+            return
+        before: dict[str, str] = cache.get(_KEY, {})
+        flaky = {nodeid: text for nodeid, text in before.items() if nodeid not in self._failed}
+        for nodeid, text in flaky.items():
+            terminalreporter.section(f"FLAKY, passed only in the second look: {nodeid}")
+            terminalreporter.write_line("\n".join(text.splitlines()[-_LAST_LINES:]))
+        if flaky:
+            terminalreporter.write_line(f"{len(flaky)} flaky: {', '.join(flaky)}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How hack/test says which look it is."""
+    parser.addoption("--second-look", action="store_true", help="what failed before runs once more")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only where reports are gathered."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Looks(config))
