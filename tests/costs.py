@@ -12,7 +12,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 _MARK = "FLEET_TESTS_OF"
-_SAMPLE_SECONDS = 1.0
+_SAMPLE_SECONDS = 5.0
 _SHOWN_FILES = 10
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENDED = "programs that ended soon"
@@ -76,7 +76,7 @@ class Costs:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """Look every second, and whenever another file is next."""
+        """Look now and then, and whenever another file is next."""
         began = time.monotonic()
         result = yield
         now = time.monotonic()

@@ -15,6 +15,21 @@ _TEARDOWN_SECONDS = 90.0
 _workers: list[WorkerController] = []
 
 
+_DEAREST = (
+    "usual",
+    "reserving",
+    "same name",
+    "tests/chart/test_on_a_real_node.py",
+    "real",
+    "pair",
+    "tests/e2e",
+    "tests/scheduler",
+    "tests/cli",
+    "tests/docs",
+    "tests/sandbox",
+    "tests/controllers",
+)
+"""What is dealt out first, because nobody should wait for it at the end."""
 _ALONE = ("tests/chart/test_on_a_real_node.py", "tests/chart/test_promises.py", "tests/sandbox/test_sandbox.py")
 """Files that share no cluster with others of their folder."""
 
@@ -30,6 +45,13 @@ def scope_of(nodeid: str) -> str:
     """What stays with one worker: a fleet, a file, or a folder. Pure."""
     file = nodeid.partition("::")[0]
     return fleet_of(nodeid) or (file if file in _ALONE else "/".join(file.split("/")[:2]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first."""
+    places = {scope: place for place, scope in enumerate(_DEAREST)}
+    items.sort(key=lambda item: places.get(scope_of(item.nodeid), len(places)))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -1,9 +1,10 @@
 """Objects that users of a fleet create."""
 
+import json
 from typing import Any
 
 from agent.api.kinds import Kind
-from agent.api.names import GROUP, PREFIX, VERSION
+from agent.api.names import GROUP, PREFIX, PROXY_CONSTRAINTS, VERSION
 
 Raw = dict[str, Any]
 
@@ -51,13 +52,22 @@ def deployment(name: str, replicas: int, **spec: Any) -> Raw:
 
 def spread_out(name: str, replicas: int) -> Raw:
     """A Deployment with pods in every target, also in one that other tests' pods have not left yet."""
-    constraint = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": name}},
-    }
+    constraint = spread(name, "kubernetes.io/hostname", "ScheduleAnyway")
     return deployment(name, replicas, topologySpreadConstraints=[constraint])
+
+
+def in_every_target(name: str, replicas: int) -> Raw:
+    """The same, also in a target that is slow just now, as on a busy machine."""
+    made = deployment(name, replicas)
+    constraints = {"topologySpreadConstraints": [spread(name, REGION, "DoNotSchedule")]}
+    made["spec"]["template"]["metadata"]["annotations"][PREFIX + PROXY_CONSTRAINTS] = json.dumps(constraints)
+    return made
+
+
+def spread(app: str, over: str, otherwise: str) -> Raw:
+    """A topology spread constraint."""
+    selector = {"matchLabels": {"app": app}}
+    return {"maxSkew": 1, "topologyKey": over, "whenUnsatisfiable": otherwise, "labelSelector": selector}
 
 
 def stateful_set(name: str, replicas: int) -> Raw:

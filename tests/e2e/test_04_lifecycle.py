@@ -26,7 +26,7 @@ async def places(fleet: Fleet, namespace: str, app: str) -> dict[str, str]:
 
 
 async def test_scaling_up_and_down(fleet: Fleet, namespace: str) -> None:
-    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 4), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 4), namespace)
     first = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", 4)}
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 12}}, namespace)
     assert first <= {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", 12)}

@@ -15,7 +15,7 @@ async def home(fleet: Fleet, namespace: str) -> None:
 
 async def test_pods_run_at_home_and_abroad(fleet: Fleet, namespace: str) -> None:
     await home(fleet, namespace)
-    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 12), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 12), namespace)
     await fleet.running(namespace, "web", 12)
     await fleet.agree(namespace)
     delegates = await fleet.delegates(namespace)

@@ -1,12 +1,15 @@
 """Where programs come from, and in which order."""
 
 import asyncio
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agent.sandbox import SandboxError, binaries, build
-from agent.sandbox.components import PROGRAMS
+from agent.sandbox import SandboxError, binaries, build, download
+from agent.sandbox.build import NODE
+from agent.sandbox.components import NODE_PROGRAMS, PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import KUBERNETES
 from agent.sandbox.progress import Silent
 
@@ -80,17 +83,102 @@ async def test_what_an_interrupted_attempt_left_is_cleared_away(nowhere: Path) -
     assert [path.name for path in (nowhere / "cache").iterdir()] == [".lock"]
 
 
-async def test_two_at_once_build_once(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Callable[[], list[str]]:
+    """A machine with Go, and what it has built so far."""
     tools = nowhere / "path"
     tools.mkdir()
-    body = 'while [ "$1" != -o ]; do shift; done; /bin/echo built >> $LOG; /bin/sleep 0.3; /bin/cp /bin/true "$2"'
+    body = 'while [ "$1" != -o ]; do shift; done; /bin/echo $3 >> $LOG; /bin/sleep 0.3; /bin/cp /bin/true "$2"'
     (tools / "go").write_text(f'#!/bin/bash\nif [ "$1" = list ]; then exit; fi\n{body}\n')
     (tools / "go").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("LOG", str(nowhere / "log"))
+    return lambda: (nowhere / "log").read_text().splitlines()
+
+
+async def test_two_at_once_build_once(built: Callable[[], list[str]]) -> None:
     first, second = await asyncio.gather(find(), find())
     assert first == second
-    assert (nowhere / "log").read_text() == "built\n"
+    assert built() == ["."]
+
+
+async def test_what_only_real_nodes_need_is_built_when_it_is_asked_for(built: Callable[[], list[str]]) -> None:
+    await find()
+    assert not binaries.built_folder(NODE).exists()
+    found = await binaries.find(REAL_PROGRAMS, Silent())
+    assert built() == [".", "./node"]
+    folders = {
+        name: binaries.built_folder(NODE) if name in NODE_PROGRAMS else binaries.built_folder()
+        for name in REAL_PROGRAMS
+    }
+    assert found.paths == {name: str(folder / name) for name, folder in folders.items()}
+    assert await binaries.find(REAL_PROGRAMS, Silent()) == found
+    assert built() == [".", "./node"]
+
+
+async def test_both_parts_are_built_at_once_where_both_are_asked_for(built: Callable[[], list[str]]) -> None:
+    await binaries.find(REAL_PROGRAMS, Silent())
+    assert built() == [".", "./node"]
+    assert (await find()).paths["kwok"] == str(binaries.built_folder() / "kwok")
+    assert built() == [".", "./node"]
+
+
+async def test_a_part_may_be_released_and_the_other_built(built: Callable[[], list[str]]) -> None:
+    install(binaries.released_folder(), KUBERNETES)
+    found = await binaries.find(REAL_PROGRAMS, Silent())
+    assert built() == ["./node"]
+    assert found.paths["etcd"] == str(binaries.released_folder() / "etcd")
+    assert found.paths["kubelet"] == str(binaries.built_folder(NODE) / "kubelet")
+
+
+async def test_the_programs_of_one_part_are_not_mixed(nowhere: Path) -> None:
+    install(binaries.released_folder(), KUBERNETES, ("etcd", "kubectl"))
+    install(binaries.built_folder(), KUBERNETES)
+    assert set((await find()).paths.values()) == {str(binaries.built_folder() / name) for name in PROGRAMS}
+
+
+async def test_only_what_is_missing_is_downloaded(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    install(binaries.built_folder(), KUBERNETES)
+    asked: list[str] = []
+
+    async def fetch(programs: list[str], *_: object) -> None:
+        asked.extend(programs)
+        install(binaries.released_folder(), KUBERNETES, tuple(programs))
+
+    monkeypatch.setattr(download, "fetch", fetch)
+    found = await binaries.find(REAL_PROGRAMS, Silent())
+    assert asked == list(NODE_PROGRAMS)
+    assert found.paths["kubelet"] == str(binaries.released_folder() / "kubelet")
+    assert found.paths["etcd"] == str(binaries.built_folder() / "etcd")
+
+
+async def test_an_error_names_what_is_missing_and_all_that_has_to_be_on_path(nowhere: Path) -> None:
+    install(binaries.built_folder(), KUBERNETES)
+    with pytest.raises(SandboxError) as caught:
+        await binaries.find(REAL_PROGRAMS, Silent())
+    first, *_, last = str(caught.value).splitlines()
+    assert first.endswith("could not be had: kubelet, kube-proxy")
+    assert last.endswith(f"or put {', '.join(REAL_PROGRAMS)} on PATH.")
+
+
+async def test_another_source_is_another_folder_of_its_own_part_alone(
+    monkeypatch: pytest.MonkeyPatch, nowhere: Path
+) -> None:
+    source = nowhere / "source"
+    shutil.copytree(binaries.SOURCE, source)
+    monkeypatch.setattr(binaries, "SOURCE", source)
+
+    def changed(name: str) -> list[str]:
+        before = [binaries.built_folder(part) for part in build.PARTS]
+        with (source / name).open("a") as file:
+            file.write("\n")
+        after = [binaries.built_folder(part) for part in build.PARTS]
+        return [part.name for part, old, new in zip(build.PARTS, before, after, strict=True) if old != new]
+
+    assert changed("main.go") == ["control-plane"]
+    assert changed("node/main.go") == ["node"]
+    for shared in ("build", "go.mod", "multicall/multicall.go"):
+        assert changed(shared) == ["control-plane", "node"]
 
 
 async def test_a_modules_program_is_built_once_and_kept(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:

@@ -1,15 +1,17 @@
 """Builds, with a stand-in for the compiler: the real one takes minutes and is the real sandbox's own proof."""
 
 import asyncio
+import io
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from agent.sandbox import build, process
 from agent.sandbox.binaries import SOURCE
-from agent.sandbox.build import BuildError
-from agent.sandbox.progress import Silent
+from agent.sandbox.build import NODE, BuildError, Part
+from agent.sandbox.progress import Lines, Silent
 from tests.waiting import until
 
 COMPONENTS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
@@ -72,3 +74,66 @@ async def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(build, "_USUAL_GO", str(tmp_path / "go"))
     with pytest.raises(BuildError, match="install Go"):
         await build.control_plane(SOURCE, tmp_path / "cache" / "bin", Silent())
+
+
+@pytest.mark.parametrize("part", build.PARTS)
+async def test_a_part_is_made_of_its_own_programs(path: Path, tmp_path: Path, part: Part) -> None:
+    fake_go(path, 'echo program > "$out"; chmod +x "$out"')
+    out = tmp_path / "cache" / "bin"
+    await build.control_plane(SOURCE, out, Silent(), part)
+    assert set(left(out)) == {*part.programs, "kube-multicall"}
+
+
+async def test_both_parts_are_compiled_alike_so_that_nothing_is_twice(path: Path, tmp_path: Path) -> None:
+    fake_go(path, "")
+    log = tmp_path / "log"
+    # The last words are where the program goes and of which package it is.
+    (path / "go").write_text(f'#!/bin/bash\nif [ "$1" = build ]; then echo $CGO_ENABLED "${{@:1:$#-2}}" >>{log}; fi\n')
+    for part in build.PARTS:
+        await build.control_plane(SOURCE, tmp_path / "cache" / part.name, Silent(), part)
+    one, other = log.read_text().splitlines()
+    assert one == other
+    assert one.startswith("0 build -v -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags")
+
+
+async def test_progress_is_how_many_of_the_packages_that_are_missing_are_compiled(path: Path, tmp_path: Path) -> None:
+    body = 'for name in one two; do echo $name >&2; sleep 0.2; done; echo "a warning" >&2; echo program > "$out"'
+    fake_go(path, body)
+    seconds = iter(range(0, 1000, 10))
+    shown = io.StringIO()
+    await build.control_plane(SOURCE, tmp_path / "bin", Lines(shown, lambda: next(seconds)), NODE)
+    lines = [line.rpartition(" (")[0] for line in shown.getvalue().splitlines()]
+    assert lines[0] == "compiling kubelet and kube-proxy: reading the modules"
+    assert "compiling kubelet and kube-proxy: 50 % 1 of 2 packages" in lines
+    assert lines[-2:] == [
+        "compiling kubelet and kube-proxy: 100 % 2 of 2 packages",
+        "compiling kubelet and kube-proxy: done",
+    ]
+
+
+def test_long_builds_say_how_long_roughly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert build.expected(100) == ""
+    assert re.fullmatch(r", about [34] min on 2 cores, the first time only", build.expected(2800))
+
+
+@pytest.mark.parametrize(
+    ("available", "limit", "share"),
+    [("16 GiB", "max", 8 << 30), ("16 GiB", str(6 << 30), 3 << 30), ("1 GiB", "max", None), ("unknown", "max", None)],
+)
+def test_where_memory_is_plenty_the_compiler_need_not_collect_garbage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, available: str, limit: str, share: int | None
+) -> None:
+    number, _, unit = available.partition(" ")
+    (tmp_path / "meminfo").write_text(
+        f"MemTotal: 1 kB\nMemAvailable: {int(number) << 20} kB\n" if unit else "MemTotal: 1 kB"
+    )
+    (tmp_path / "limit").write_text(limit + "\n")
+    monkeypatch.setattr(build, "_MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(build, "_LIMITS", (tmp_path / "limit", tmp_path / "none"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    for name in ("GOGC", "GOMEMLIMIT"):
+        monkeypatch.delenv(name, raising=False)
+    assert build.memory() == ({"GOGC": "off", "GOMEMLIMIT": str(share)} if share else {})
+    monkeypatch.setenv("GOGC", "100")
+    assert build.memory() == {}
