@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from agent.sandbox import build, download
-from agent.sandbox.build import Module
+from agent.sandbox.build import CONTROL_PLANE, Module, Part
 from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS
 from agent.sandbox.download import ETCD, KUBERNETES, KWOK
 from agent.sandbox.errors import SandboxError
@@ -60,8 +60,10 @@ async def find(names: Sequence[str], progress: Progress) -> Programs:
         if len(minors) == 1 and (minor := minors.pop()) >= OLDEST_MINOR:
             return Programs(paths, f"1.{minor}")
         reasons.append(f"{place}: not all programs are of one Kubernetes version from 1.{OLDEST_MINOR} on")
-    folder = _cached(names) or await _obtain(names, progress, reasons)
-    return Programs({name: str(folder / name) for name in names}, KUBERNETES.removeprefix("v").rpartition(".")[0])
+    paths = _cached(names)
+    if _missing(names, paths):
+        paths = await _obtain(names, progress, reasons)
+    return Programs(paths, KUBERNETES.removeprefix("v").rpartition(".")[0])
 
 
 async def for_nodes(kind: NodeKind, progress: Progress, *, fakes: bool = False) -> Programs:
@@ -76,13 +78,13 @@ async def for_nodes(kind: NodeKind, progress: Progress, *, fakes: bool = False) 
     return Programs({**machine, **found.paths}, found.version)
 
 
-def built_folder() -> Path:
-    """Where a build is kept; another source is another folder."""
+def built_folder(part: Part = CONTROL_PLANE) -> Path:
+    """Where the build of a part is kept; another source of it is another folder."""
+    shared = [SOURCE / name for name in ("build", "go.mod", "go.sum")] + sorted((SOURCE / "multicall").glob("*.go"))
     digest = hashlib.sha256()
-    for path in sorted(SOURCE.glob("*")):
-        if path.name == "build" or path.suffix in (".go", ".mod", ".sum"):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return cache() / f"control-plane-{KUBERNETES}-{digest.hexdigest()[:8]}"
+    for path in (*shared, *sorted((SOURCE / part.folder).glob("*.go"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return cache() / f"{part.name}-{KUBERNETES}-{digest.hexdigest()[:8]}"
 
 
 def released_folder() -> Path:
@@ -106,11 +108,20 @@ def _installed(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     return places
 
 
-def _cached(names: Sequence[str]) -> Path | None:
-    for folder in (released_folder(), built_folder()):
-        if all(os.access(folder / name, os.X_OK) for name in names):
-            return folder
-    return None
+def _cached(names: Sequence[str]) -> dict[str, str]:
+    """Paths of those of the programs that are in the cache; those of one part are all from one folder."""
+    found: dict[str, str] = {}
+    for part in build.PARTS:
+        wanted = [name for name in names if name in part.programs]
+        for folder in (released_folder(), built_folder(part)):
+            if all(os.access(folder / name, os.X_OK) for name in wanted):
+                found |= {name: str(folder / name) for name in wanted}
+                break
+    return found
+
+
+def _missing(names: Sequence[str], paths: Mapping[str, str]) -> list[str]:
+    return [name for name in names if name not in paths]
 
 
 async def _minor(name: str, path: str) -> int:
@@ -158,33 +169,40 @@ async def _of_module(what: Module, progress: Progress) -> str:
     return str(out / what.program)
 
 
-async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> Path:
+async def _obtain(names: Sequence[str], progress: Progress, reasons: list[str]) -> dict[str, str]:
     try:
         async with exclusive(progress):
             # Somebody else may have got them while we waited.
-            folder = _cached(names)
-            if folder is not None:
-                return folder
-            try:
-                await download.fetch(names, architecture(), released_folder(), progress)
-                return released_folder()
-            except download.DownloadError as error:
-                reasons.append(f"download: {error}")
-            try:
-                await build.control_plane(SOURCE, built_folder(), progress)
-            except build.BuildError as error:
-                reasons.append(f"build: {error}")
-            return _cached(names) or _give_up(reasons)
+            if missing := _missing(names, _cached(names)):
+                try:
+                    await download.fetch(missing, architecture(), released_folder(), progress)
+                except download.DownloadError as error:
+                    reasons.append(f"download: {error}")
+                    await _build(missing, progress, reasons)
+            paths = _cached(names)
     except OSError as error:
         raise SandboxError(f"cannot use the cache {cache()}: {error}; set $FLOTILLA_CACHE to another folder") from error
+    if missing := _missing(names, paths):
+        raise SandboxError(_gave_up(names, missing, reasons))
+    return paths
 
 
-def _give_up(reasons: Sequence[str]) -> Path:
+async def _build(missing: Sequence[str], progress: Progress, reasons: list[str]) -> None:
+    """Build the parts that what is missing is of, unless one of them cannot be built."""
+    try:
+        for part in build.PARTS:
+            if not set(part.programs).isdisjoint(missing):
+                await build.control_plane(SOURCE, built_folder(part), progress, part)
+    except build.BuildError as error:
+        reasons.append(f"build: {error}")
+
+
+def _gave_up(names: Sequence[str], missing: Sequence[str], reasons: Sequence[str]) -> str:
     tried = "\n".join(f"  - {reason}" for reason in reasons)
-    raise SandboxError(
-        f"the programs of a Kubernetes control plane are missing and could not be had:\n{tried}\n"
+    return (
+        f"these programs of Kubernetes clusters are missing and could not be had: {', '.join(missing)}\n{tried}\n"
         f"Install Go 1.26 or newer (https://go.dev/dl), or allow access to {download.base('kubernetes')} and"
-        f" {download.base('github')}, or put {', '.join(PROGRAMS)} on PATH."
+        f" {download.base('github')}, or put {', '.join(names)} on PATH."
     )
 
 

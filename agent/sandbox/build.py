@@ -11,12 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.sandbox.progress import Progress, ticking
+from agent.sandbox.components import NODE_PROGRAMS, PROGRAMS
+from agent.sandbox.progress import Progress, Task, ticking
 
 TEMPORARY = ".build-"
 
 _USUAL_GO = "/usr/local/go/bin/go"
 _LAST_LINES = 8
+_TOTAL = "packages: "
+"""What `build` says first."""
+_CPU_SECONDS_PER_PACKAGE = 0.15
+_PLENTY = 1 << 30
+"""As much as the compiler takes for the largest package when it collects no garbage."""
+_MEMORY = Path("/proc/meminfo")
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 class BuildError(Exception):
@@ -31,45 +39,98 @@ def find_go() -> str:
     return found
 
 
-async def control_plane(source: Path, out: Path, progress: Progress) -> None:
-    """Build the control plane into the folder `out`, which appears complete or not at all. Raises BuildError."""
-    go = find_go()
-    script = source / "build"
-    if not script.exists():
-        raise BuildError(f"{source} is missing: it is part of the source repository only")
+@dataclass(frozen=True)
+class Part:
+    """Programs that are built as one: what `build` calls them, and what we do."""
+
+    name: str
+    title: str
+    programs: tuple[str, ...]
+    folder: str = "."
+    """Where its own sources are, below those of all parts."""
+
+
+CONTROL_PLANE = Part("control-plane", "the control plane", PROGRAMS)
+NODE = Part("node", " and ".join(NODE_PROGRAMS), NODE_PROGRAMS, "node")
+PARTS = (CONTROL_PLANE, NODE)
+
+
+async def control_plane(source: Path, out: Path, progress: Progress, part: Part = CONTROL_PLANE) -> None:
+    """Build the programs of a part into the folder `out`, which appears complete or not at all. Raises BuildError."""
+    script = _script(source)
     with progress:
-        task = progress.task("compiling the control plane")
+        task = progress.task(f"compiling {part.title}")
         task.update(0, None, "reading the modules")
-        packages: list[str] = []
-        listing = _run([go, "list", "-deps", "."], cwd=source, line=packages.append, line_from="stdout")
-        await ticking(progress, listing)
-        compiled: list[str] = []
-
-        def show(line: str) -> None:
-            if " " not in line:
-                compiled.append(line)
-                task.update(len(compiled), len(packages), f"{len(compiled)} of {len(packages)} packages")
-
-        await ticking(progress, _run([str(script), str(out)], cwd=source, line=show))
+        count = _Count(task)
+        await ticking(progress, _run([str(script), str(out), part.name], cwd=source, env=memory(), line=count.line))
         task.finish()
 
 
-async def older(source: Path, out: Path, version: str, progress: Progress) -> None:
-    """Build the control plane of another version into the folder `out`, all or nothing. Raises BuildError."""
+class _Count:
+    """How many packages are compiled, from what `build` says."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._done = 0
+        self._total: int | None = None
+
+    def line(self, line: str) -> None:
+        if line.startswith(_TOTAL):
+            self._total = int(line.removeprefix(_TOTAL))
+        elif " " in line:
+            return
+        else:
+            self._done += 1
+        if self._total is None:
+            self._task.update(self._done, None, f"{self._done} packages")
+        else:
+            self._task.update(self._done, self._total, f"{self._done} of {self._total} packages{expected(self._total)}")
+
+
+def expected(packages: int) -> str:
+    """Roughly how long so many packages take to compile here, where that is worth a word."""
+    cores = len(os.sched_getaffinity(0))
+    minutes = round(packages * _CPU_SECONDS_PER_PACKAGE / cores / 60)
+    if not minutes:
+        return ""
+    return f", about {minutes} min on {cores} core{'s' if cores > 1 else ''}, the first time only"
+
+
+def memory() -> dict[str, str]:
+    """What has Go's compiler collect garbage only where memory runs short, if there is plenty: it is a third faster."""
+    share = _free_memory() // (len(os.sched_getaffinity(0)) + 1)
+    if share < _PLENTY or os.environ.get("GOGC") or os.environ.get("GOMEMLIMIT"):
+        return {}
+    return {"GOGC": "off", "GOMEMLIMIT": str(share)}
+
+
+def _free_memory() -> int:
+    """Bytes that may be used: what the machine has available, or less where a container is allowed less."""
+    found = []
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = _MEMORY.read_text().splitlines()
+        found.append(next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) << 10)
+    for file in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(file.read_text()))
+    return min(found, default=0)
+
+
+def _script(source: Path) -> Path:
     find_go()
     script = source / "build"
     if not script.exists():
         raise BuildError(f"{source} is missing: it is part of the source repository only")
+    return script
+
+
+async def older(source: Path, out: Path, version: str, progress: Progress) -> None:
+    """Build the control plane of another version into the folder `out`, all or nothing. Raises BuildError."""
+    script = _script(source)
     with progress:
         task = progress.task(f"compiling the control plane of Kubernetes {version}")
-        compiled: list[str] = []
-
-        def show(line: str) -> None:
-            if " " not in line:
-                compiled.append(line)
-                task.update(len(compiled), None, f"{len(compiled)} packages")
-
-        await ticking(progress, _run([str(script), str(out), version], cwd=source, line=show))
+        count = _Count(task)
+        await ticking(progress, _run([str(script), str(out), version], cwd=source, env=memory(), line=count.line))
         task.finish()
 
 
@@ -89,17 +150,12 @@ async def module(what: Module, out: Path, progress: Progress) -> None:
     go = find_go()
     with progress, tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=out.parent, ignore_cleanup_errors=True) as folder:
         task = progress.task(f"compiling {what.program}")
-        compiled: list[str] = []
-
-        def show(line: str) -> None:
-            compiled.append(line)
-            task.update(len(compiled), None, f"{len(compiled)} packages")
-
-        environment = {"GOBIN": folder, "CGO_ENABLED": "0"}
+        count = _Count(task)
+        environment = {"GOBIN": folder, "CGO_ENABLED": "0", **memory()}
         stamp = f" -X {what.stamp}={what.version}" if what.stamp else ""
-        flags = ["-v", "-trimpath", f"-ldflags=-s -w{stamp}"]
+        flags = ["-v", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags=-s -w{stamp}"]
         argv = [go, "install", *flags, f"{what.package}@{what.version}"]
-        await ticking(progress, _run(argv, env=environment, line=show))
+        await ticking(progress, _run(argv, env=environment, line=count.line))
         _place(Path(folder, what.program), out)
         task.finish()
 
@@ -113,35 +169,27 @@ async def _run(
     argv: Sequence[str],
     *,
     line: Callable[[str], None],
-    line_from: str = "stderr",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
     """Run a command in a process group of its own, which dies with us. Raises BuildError with its last words."""
-    pipe = asyncio.subprocess.PIPE
+    quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
         env={**os.environ, **(env or {})},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
+        stdin=quiet,
+        stdout=quiet,
+        stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdout is not None
     assert process.stderr is not None
     last: deque[str] = deque(maxlen=_LAST_LINES)
-
-    async def read(stream: asyncio.StreamReader, name: str) -> None:
-        while data := await stream.readline():
-            text = data.decode(errors="replace").rstrip()
-            if name == line_from:
-                line(text)
-            if name == "stderr":
-                last.append(text)
-
     try:
-        await asyncio.gather(read(process.stdout, "stdout"), read(process.stderr, "stderr"))
+        while data := await process.stderr.readline():
+            text = data.decode(errors="replace").rstrip()
+            line(text)
+            last.append(text)
         await process.wait()
     finally:
         if process.returncode is None:

@@ -253,7 +253,9 @@ PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kwok", "kubectl"
 """Programs a sandbox needs."""
 CONTROL_PLANE = (APISERVER.name, CONTROLLER_MANAGER.name, SCHEDULER.name)
 """Those of them whose version is that of a cluster."""
-REAL_PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl", "kubelet", "kube-proxy")
+NODE_PROGRAMS = (KUBELET.name, KUBE_PROXY.name)
+"""Programs of Kubernetes that a real node needs and a fake one does not."""
+REAL_PROGRAMS = (*(component.name for component in _CONTROL_PLANE), "kubectl", *NODE_PROGRAMS)
 """Programs a sandbox with real nodes needs, those of the machine itself (`realnode.host`) apart."""
 
 
