@@ -23,7 +23,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SCHEDULER_CANDIDATE, virtual_node
+from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SCHEDULER_CANDIDATE, SHORT_PREFIX, WEIGHT, virtual_node
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 from agent.sandbox import Sandbox, faults, kubeconfig
@@ -117,7 +117,15 @@ class Fleet:
             await self.until(f"no delegates are left in {name}", functools.partial(self.is_empty, name), about=name)
 
     async def join(
-        self, namespace: str, target: str, *, source: str = "", server: str = "", authority: bytes = b"", name: str = ""
+        self,
+        namespace: str,
+        target: str,
+        *,
+        source: str = "",
+        server: str = "",
+        authority: bytes = b"",
+        name: str = "",
+        weight: int = 0,
     ) -> None:
         """Make `target` a Target of a namespace, by another `server` than its own where one is given; wait for it."""
         source = source or self.names[0]
@@ -125,8 +133,9 @@ class Fleet:
         text = await self.kubeconfig(namespace, target, source, server=server, authority=authority)
         client = self.clients[source]
         await apply(client, SECRETS, manifests.secret(name, namespace, text))
-        spec = {"kubeconfigSecret": {"name": name}}
-        await apply(client, TARGETS, manifests.ours("Target", name, namespace, spec))
+        made = manifests.ours("Target", name, namespace, {"kubeconfigSecret": {"name": name}})
+        made["metadata"]["annotations"] = {SHORT_PREFIX + WEIGHT: str(weight)}
+        await apply(client, TARGETS, made)
         await self.ready(namespace, name, source=source)
 
     async def kubeconfig(

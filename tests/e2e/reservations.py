@@ -167,8 +167,8 @@ class Killer:
 
 
 @contextlib.asynccontextmanager
-async def between(fleet: Fleet, drop: faults.Drop) -> AsyncIterator[str]:
-    """A namespace with the targets us, by a proxy that may lose what it likes, and eu."""
+async def between(fleet: Fleet, drop: faults.Drop, *, weight: int = 0) -> AsyncIterator[str]:
+    """A namespace with the targets us, by a proxy that may lose what it likes, and eu. `weight` is that of us."""
     us = fleet.sandbox["us"]
     authority = (us.directory / "pki" / "ca.crt").read_bytes()
     gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
@@ -176,16 +176,18 @@ async def between(fleet: Fleet, drop: faults.Drop) -> AsyncIterator[str]:
         faults.LossyProxy(us.server, authority, gateway, drop) as proxy,
         fleet.namespace(targets=()) as namespace,
     ):
-        await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority)
         await fleet.join(namespace, "eu")
-        yield namespace
-        for workload in await fleet.source.list(manifests.DEPLOYMENTS, namespace):
-            name = workload["metadata"]["name"]
-            await fleet.source.delete(manifests.DEPLOYMENTS, name, namespace, propagation="Foreground")
-        await empty(fleet, namespace)
-        # Only a target that can be reached goes in order, and this one is reached by the proxy alone.
-        await fleet.source.delete(TARGETS, "us", namespace)
-        await fleet.gone(TARGETS, "us", namespace)
+        await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority, weight=weight)
+        try:
+            yield namespace
+        finally:
+            for workload in await fleet.source.list(manifests.DEPLOYMENTS, namespace):
+                name = workload["metadata"]["name"]
+                await fleet.source.delete(manifests.DEPLOYMENTS, name, namespace, propagation="Foreground")
+            await empty(fleet, namespace)
+            # Only a target that can be reached goes in order, and this one is reached by the proxy alone.
+            await fleet.source.delete(TARGETS, "us", namespace)
+            await fleet.gone(TARGETS, "us", namespace)
 
 
 def is_candidate_post(method: str, path: str, body: bytes) -> bool:

@@ -64,6 +64,13 @@ async def deploy(fleet: Fleet, namespace: str, replicas: int = MANY) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
 
 
+def weight_for(step: Drop) -> int:
+    """The weight of a target that is to be sent such a request: one that wins gives nothing up, one that loses is given
+    no leave.
+    """
+    return -100 if step is is_delete else 100
+
+
 async def test_a_deployment_spreads_over_both_targets_and_nothing_of_the_losers_is_left(
     fleet: Fleet, namespace: str
 ) -> None:
@@ -116,7 +123,7 @@ async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says
 )
 async def test_a_source_killed_at_any_step_goes_on_where_it_was(fleet: Fleet, step: Drop, lost: bool) -> None:
     killer = Killer(fleet, step, lost=lost)
-    async with between(fleet, killer) as namespace:
+    async with between(fleet, killer, weight=weight_for(step)) as namespace:
         await deploy(fleet, namespace, FEW)
         await killer.revive()
         await settled(fleet, namespace, FEW)
@@ -195,7 +202,7 @@ async def test_a_link_cut_before_the_claim(fleet: Fleet, namespace: str) -> None
 
 async def test_a_link_cut_between_claim_and_leave(fleet: Fleet) -> None:
     cut = Killer(fleet, is_allow, lost=True, kill=False)
-    async with between(fleet, cut) as namespace:
+    async with between(fleet, cut, weight=weight_for(is_allow)) as namespace:
         await deploy(fleet, namespace)
         async with asyncio.timeout(30):
             await cut.struck.wait()
@@ -240,7 +247,8 @@ async def test_what_a_target_was_asked_gets_lost_on_the_way(fleet: Fleet, step: 
         seen.add(key)
         return first
 
-    async with between(fleet, Killer(fleet, first_of_each, lost=lost, kill=False)) as namespace:
+    losing = Killer(fleet, first_of_each, lost=lost, kill=False)
+    async with between(fleet, losing, weight=weight_for(step)) as namespace:
         await deploy(fleet, namespace, FEW)
         await settled(fleet, namespace, FEW)
         assert seen
