@@ -30,6 +30,10 @@ from agent.api.names import (
     VERSION,
 )
 
+LABEL_NAME = "app.kubernetes.io/name"
+OWN_NAME = "flotilla"
+"""The label of every pod of the chart."""
+
 PATH = "/mutate--v1-pod"
 PATH_V010 = "/mutate-v1-pod"
 PATH_BY_DEFAULT = "/mutate-by-default--v1-pod"
@@ -45,6 +49,7 @@ Reach = Callable[[str], Raw]
 """Path -> clientConfig without caBundle: how the API server reaches us."""
 
 _ANNOTATIONS = "object.metadata.annotations"
+_LABELS = "object.metadata.labels"
 _LONG_ELECT = PREFIX + ELECT
 _SHORT_ELECT = SHORT_PREFIX + ELECT
 
@@ -75,6 +80,14 @@ NOT_A_DELEGATE = _not_controlled_by("PodChaperon", GROUP)
 
 NOT_OF_A_DAEMONSET = _not_controlled_by("DaemonSet", "apps")
 """CEL: the pods of a DaemonSet belong to the nodes here."""
+
+
+def _not_our_own(namespace: str) -> str:
+    """CEL: agent and webhook never need a webhook to start, whatever their namespace is labelled with."""
+    return (
+        f"request.namespace != '{namespace}' || !has({_LABELS}) || "
+        f"!('{LABEL_NAME}' in {_LABELS}) || {_LABELS}['{LABEL_NAME}'] != '{OWN_NAME}'"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,8 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
         "not-of-a-daemonset": NOT_OF_A_DAEMONSET,
         "not-placed": NOT_PLACED,
     }
+    if service := reach(PATH_BY_DEFAULT).get("service"):
+        by_default["not-our-own"] = _not_our_own(service["namespace"])
     return _configuration(
         MUTATING_WEBHOOKS,
         name,

@@ -293,6 +293,11 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
             ("webhook.settings.max-in-flight=2",),
             "webhook.settings.max-in-flight: the webhook of this version has no",
         ),
+        (("agent.podAnnotations.multicluster/elect=",), "agent.podAnnotations: remove multicluster/elect"),
+        (
+            ("webhook.podAnnotations.multicluster\\.admiralty\\.io/elect=",),
+            "webhook.podAnnotations: remove multicluster.admiralty.io/elect",
+        ),
         (("crds.install=false", "crds.keep=false"), "crds.keep=false with crds.install=false"),
     ],
 )

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from agent.api import names
 from agent.api.kinds import (
     CLUSTER_ROLES,
     CRDS,
     DEPLOYMENTS,
     LEASES,
     MUTATING_WEBHOOKS,
+    NAMESPACES,
     PODS,
     ROLES,
     SECRETS,
@@ -22,12 +24,13 @@ from agent.api.kinds import (
 )
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
-from agent.kube.errors import NotFound
+from agent.kube.errors import NotFound, ServerError
 from agent.sandbox import Cluster
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE
 from tests.chart.test_chart import CANDIDATES, EVERY
-from tests.waiting import gone
+from tests.e2e import manifests
+from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -142,6 +145,39 @@ async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, cl
             await client.get(LEASES, "admiralty-controller-manager", NAMESPACE)
     finally:
         await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--no-hooks")
+
+
+async def test_its_pods_come_back_without_a_webhook_in_a_namespace_that_elects_by_default(
+    cluster: Cluster, client: Client
+) -> None:
+    await call(cluster, "install", "flotilla", *FLAGS, "--wait", "--set", "agent.replicas=1,webhook.replicas=1")
+    electing = {names.LABEL_ENABLED: names.ENABLED_VALUE, names.LABEL_ELECT_BY_DEFAULT: "true"}
+    await client.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": electing}})
+    try:
+        # These nodes run nothing, so that nobody answers at the webhook's address.
+        await until(functools.partial(refused, client, "ordinary"), 60)
+        before = await uids(client)
+        for pod in await client.list(PODS, NAMESPACE):
+            await client.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+
+        async def replaced() -> bool:
+            now = await uids(client)
+            return len(now) == len(before) and not now & before
+
+        await until(replaced, 60)
+    finally:
+        await client.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": dict.fromkeys(electing)}})
+        await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--no-hooks")
+
+
+async def refused(client: Client, name: str) -> bool:
+    """Whether an ordinary pod of the namespace depends on the webhook, and so is not created."""
+    body = json.dumps(manifests.pod(name, elect=None)).encode()
+    try:
+        await client.session.request("POST", PODS.path(NAMESPACE), params={"dryRun": "All"}, body=body, timeout=15.0)
+    except ServerError as error:
+        return "by-default.multicluster-scheduler.multicluster.admiralty.io" in error.message
+    return False
 
 
 async def uids(client: Client) -> set[str]:

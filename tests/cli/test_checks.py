@@ -521,6 +521,14 @@ def test_namespaces_that_elect_nothing_are_told(found: tuple[Raw, ...], says: st
     assert says in only(namespaces.namespaces, view(namespaces=found))
 
 
+def test_a_cluster_whose_own_components_are_elected_by_default_is_told() -> None:
+    elected = (namespace(), namespace("kube-system", by_default=True))
+    assert only(namespaces.system, view(namespaces=elected)).startswith(
+        "WARN  namespace kube-system: it elects by default"
+    )
+    assert bad(namespaces.system, view(namespaces=(namespace(by_default=True), namespace("kube-system")))) == []
+
+
 def test_a_cluster_without_targets_needs_no_labelled_namespace() -> None:
     assert bad(namespaces.namespaces, view(namespaces=(namespace(enabled=False),), targets=())) == []
 

@@ -68,9 +68,15 @@ def test_pods_of_namespaces_that_elect_by_default_have_an_entry_of_their_own() -
         "not-a-delegate",
         "not-of-a-daemonset",
         "not-placed",
+        "not-our-own",
     ]
     alike = asked.keys() - {"name", "clientConfig", "namespaceSelector", "matchConditions"}
     assert {key: by_default[key] for key in alike} == {key: asked[key] for key in alike}
+
+
+def test_outside_a_cluster_no_pod_is_our_own() -> None:
+    by_default = mutating("flotilla", by_url("https://h:1"), CA)["webhooks"][1]
+    assert "not-our-own" not in [condition["name"] for condition in by_default["matchConditions"]]
 
 
 def test_our_own_kinds_are_validated_but_never_wait_for_us() -> None:

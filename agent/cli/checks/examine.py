@@ -21,6 +21,7 @@ CHECKS: tuple[Check, ...] = (
     rights.own,
     webhook.webhook,
     namespaces.namespaces,
+    namespaces.system,
     targets.targets,  # ... then each target ...
     targets.credentials,
     rights.granted,

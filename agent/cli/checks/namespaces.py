@@ -8,6 +8,7 @@ from agent.cli.checks.view import Raw, View
 
 _LABEL = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
 _SHOWN = 3
+_SYSTEM = "kube-system"
 
 
 def is_enabled(namespace: Raw) -> bool:
@@ -57,6 +58,19 @@ def namespaces(view: View) -> Iterator[Finding]:
             )
     if well:
         yield ok("namespaces", f"{len(enabled)} {'is' if len(enabled) == 1 else 'are'} labelled, and served by targets")
+
+
+def system(view: View) -> Iterator[Finding]:
+    """What a cluster needs before it can run any webhook is not elected by default."""
+    for namespace in view.namespaces or ():
+        metadata = namespace["metadata"]
+        if metadata["name"] == _SYSTEM and (metadata.get("labels") or {}).get(names.LABEL_ELECT_BY_DEFAULT) == "true":
+            yield warn(
+                f"namespace {_SYSTEM}",
+                "it elects by default: the cluster's own components run elsewhere, and none is created without the "
+                "webhook, which may need them itself",
+                f"kubectl annotate namespace {_SYSTEM} {names.LABEL_ELECT_BY_DEFAULT}-",
+            )
 
 
 def unproxied(view: View) -> Iterator[Finding]:

@@ -48,6 +48,13 @@
 {{- fail (printf "webhook.settings.%s: use %s" $name $where) -}}
 {{- end -}}
 {{- end -}}
+{{- range $process, $annotations := dict "agent" $agent.podAnnotations "webhook" $values.webhook.podAnnotations -}}
+{{- range $key := list "multicluster.admiralty.io/elect" "multicluster/elect" -}}
+{{- if hasKey $annotations $key -}}
+{{- fail (printf "%s.podAnnotations: remove %s: agent and webhook run in the cluster that they are for, and without them no elected pod is created" $process $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $known := .Files.Get "files/settings.yaml" | fromYaml -}}
 {{- range $process, $given := dict "agent" $agent.settings "webhook" $values.webhook.settings -}}
 {{- range $name, $_ := $given -}}
