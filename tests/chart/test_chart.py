@@ -107,6 +107,15 @@ def test_pods_run_without_rights_on_their_node(settings: tuple[str, ...]) -> Non
         assert all("hostPath" not in volume for volume in spec["volumes"])
 
 
+def test_what_the_platform_says_of_pods_can_be_left_to_it() -> None:
+    left = ("runAsUser", "runAsGroup", "fsGroup", "seccompProfile")
+    objects = template(*(f"podSecurity.{field}=null" for field in left), "webhook.securityContext.fsGroup=7")
+    contexts = {name: spec["spec"]["securityContext"] for name, spec in pods(objects)}
+    alone = {"runAsNonRoot": True}
+    assert contexts["flotilla-agent"] == contexts["flotilla-uninstall"] == alone
+    assert contexts["flotilla-webhook"] == {**alone, "fsGroup": 7}
+
+
 @EVERY
 def test_agent_and_webhook_understand_their_flags(settings: tuple[str, ...]) -> None:
     found = dict(pods(template(*settings)))

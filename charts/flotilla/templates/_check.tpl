@@ -3,6 +3,11 @@
 {{- $values := .Values -}}
 {{- $agent := include "flotilla.agent" . | fromYaml -}}
 
+{{- /* 0. Values of an earlier version of the chart, without the defaults of this one. */ -}}
+{{- if not (hasKey $values "podSecurity") -}}
+{{- fail "these values are those of an earlier version of the chart, without the defaults of this one: upgrade with --reset-then-reuse-values instead of --reuse-values" -}}
+{{- end -}}
+
 {{- /* 1. Names of Admiralty's chart that mean nothing here. */ -}}
 {{- range $name, $instead := dict
       "restarter" "remove it: the agent takes up new Targets and credentials without a restart"

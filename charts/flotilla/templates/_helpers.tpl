@@ -79,9 +79,9 @@ imagePullSecrets:
 {{- $agent | toYaml -}}
 {{- end -}}
 
+{{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}
 {{- define "flotilla.podSecurity" -}}
-{{- $own := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault") -}}
-{{- mergeOverwrite $own . | toYaml -}}
+{{- mergeOverwrite (deepCopy .root.Values.podSecurity) (default (dict) .own) | toYaml -}}
 {{- end -}}
 
 {{- define "flotilla.containerSecurity" -}}
