@@ -56,6 +56,8 @@ MATRIX = (
         "commonLabels.team=platform",
         "commonAnnotations.note=x",
         "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+        "networkPolicy.webhookCIDRs={10.0.0.0/28,fd00::/64}",
+        "global.imageRegistry=mirror.test/all",
     ),
 )  # fmt: skip
 EVERY = pytest.mark.parametrize("settings", MATRIX, ids=lambda settings: " ".join(settings)[:60] or "defaults")
@@ -244,6 +246,16 @@ def test_cert_manager_makes_the_certificate_and_injects_its_ca() -> None:
     assert settings.certificate_name in certificate["spec"]["dnsNames"]
 
 
+def test_only_api_servers_may_reach_the_webhook_where_their_addresses_are_known() -> None:
+    def peers(*settings: str) -> list[Any]:
+        rules = of(template(*settings), "NetworkPolicy", "flotilla-webhook")["spec"]["ingress"]
+        return [rule.get("from") for rule in rules if rule["ports"] == [{"port": 9443, "protocol": "TCP"}]]
+
+    assert peers() == [None]
+    blocks = [{"ipBlock": {"cidr": cidr}} for cidr in ("10.0.0.0/28", "fd00::/64")]
+    assert peers("networkPolicy.webhookCIDRs={10.0.0.0/28,fd00::/64}") == [blocks]
+
+
 def test_the_candidate_scheduler_asks_the_agent_beside_it_and_nobody_else() -> None:
     objects = template(*CANDIDATES)
     agent, scheduler = dict(pods(objects))["flotilla-agent"]["spec"]["containers"]
@@ -328,6 +340,8 @@ def test_values_that_cannot_be_meant_are_refused_with_the_remedy(settings: tuple
         ("agent.settings.Probe=1", "Probe"),
         ("image.digest=sha256:abc", "digest"),
         ("tolerations=x", "tolerations"),
+        ("networkPolicy.webhookCIDRs={10.0.0.1}", "webhookCIDRs"),
+        ("candidateScheduler.image.digest=latest", "digest"),
     ],
 )
 def test_the_schema_refuses_a_value_and_names_it(setting: str, field: str) -> None:
@@ -340,8 +354,21 @@ def test_the_chart_asks_for_the_image_of_the_version_that_it_comes_with() -> Non
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     package = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     assert chart["version"] == chart["appVersion"] == package == __version__
-    images = {spec["spec"]["containers"][0]["image"] for _, spec in pods(template())}
-    assert images == {f"{VALUES['image']['repository']}:{__version__}"}
+    assert images(template()) == {f"{VALUES['image']['repository']}:{__version__}"}
+
+
+def test_all_images_come_from_one_registry_and_by_digest_where_that_is_asked() -> None:
+    digest = "sha256:" + "0" * 64
+    settings = (*CANDIDATES, "global.imageRegistry=mirror.test:5000/all/", "candidateScheduler.image.tag=v1.36.3")
+    own, scheduler = f"flotilla:{__version__}", "example.test/kube-scheduler"
+    assert images(template(*settings)) == {f"mirror.test:5000/all/{own}", f"mirror.test:5000/all/{scheduler}:v1.36.3"}
+    pinned = template(*CANDIDATES, f"candidateScheduler.image.digest={digest}", f"image.digest={digest}")
+    assert images(pinned) == {f"flotilla@{digest}", f"{scheduler}@{digest}"}
+
+
+def images(objects: list[Raw]) -> set[str]:
+    """Of all containers."""
+    return {each["image"] for _, spec in pods(objects) for each in spec["spec"]["containers"]}
 
 
 def test_kubernetes_before_1_30_is_refused() -> None:
@@ -352,9 +379,9 @@ def test_kubernetes_before_1_30_is_refused() -> None:
 def test_the_schema_knows_every_value_and_describes_it() -> None:
     for path, node in walk(SCHEMA):
         assert node.get("description"), path
-        if node.get("properties") and path not in (".scheduler",):
+        if node.get("properties") and path not in (".global", ".scheduler"):
             assert node["additionalProperties"] is False, path
-    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+    assert set(SCHEMA["properties"]) == set(VALUES)
 
 
 def walk(schema: Raw, path: str = "") -> list[tuple[str, Raw]]:

@@ -50,13 +50,15 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{- define "flotilla.image" -}}
-{{- $image := .Values.image -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- /* (dict "root" $ "image" $values.image "tag" "of an image without one") */ -}}
+{{- define "flotilla.imageOf" -}}
+{{- with (default (dict) .root.Values.global).imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- .image.repository -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ default .tag .image.tag }}{{ end -}}
 {{- end -}}
+
+{{- define "flotilla.image" -}}
+{{- include "flotilla.imageOf" (dict "root" . "image" .Values.image "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
 {{- define "flotilla.pullSecrets" -}}
