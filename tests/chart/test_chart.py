@@ -59,6 +59,15 @@ MATRIX = (
         "networkPolicy.webhookCIDRs={10.0.0.0/28,fd00::/64}",
         "global.imageRegistry=mirror.test/all",
     ),
+    (
+        *CANDIDATES,
+        "startupSeconds=42",
+        "agent.serviceAccount.create=false",
+        "agent.serviceAccount.name=existing",
+        "webhook.serviceAccount.name=other",
+        "agent.extraEnv[0].name=HTTPS_PROXY,agent.extraEnv[0].value=none",
+        "webhook.extraEnv[0].name=NODE,webhook.extraEnv[0].valueFrom.fieldRef.fieldPath=spec.nodeName",
+    ),
 )  # fmt: skip
 EVERY = pytest.mark.parametrize("settings", MATRIX, ids=lambda settings: " ".join(settings)[:60] or "defaults")
 
@@ -256,6 +265,35 @@ def test_only_api_servers_may_reach_the_webhook_where_their_addresses_are_known(
     assert peers("networkPolicy.webhookCIDRs={10.0.0.0/28,fd00::/64}") == [blocks]
 
 
+def test_rights_go_to_the_accounts_that_are_named_and_those_that_exist_are_not_made() -> None:
+    named = ("agent.serviceAccount.create=false", "agent.serviceAccount.name=mine", "webhook.serviceAccount.name=its")
+    plain, objects = template(*CANDIDATES), template(*CANDIDATES, *named)
+    made = {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
+    assert made == {"its", "flotilla-uninstall"}
+    accounts = {name: spec["spec"]["serviceAccountName"] for name, spec in pods(objects)}
+    assert (accounts["flotilla-agent"], accounts["flotilla-webhook"]) == ("mine", "its")
+    new = {"flotilla-agent": "mine", "flotilla-webhook": "its"}
+    for before, after in zip(bindings(plain), bindings(objects), strict=True):
+        assert after == (*before[:2], new.get(before[2], before[2]))
+
+
+def bindings(objects: list[Raw]) -> list[tuple[str, str, str]]:
+    """Kind, name and account of every binding."""
+    return [
+        (each["kind"], each["metadata"]["name"], each["subjects"][0]["name"])
+        for each in objects
+        if each["kind"].endswith("Binding")
+    ]
+
+
+def test_a_start_may_take_as_long_as_is_said() -> None:
+    found = dict(pods(template("startupSeconds=42")))
+    for name in ("flotilla-agent", "flotilla-webhook"):
+        probe = found[name]["spec"]["containers"][0]["startupProbe"]
+        assert probe["periodSeconds"] * probe["failureThreshold"] == 45
+    assert not [spec for _, spec in pods(template()) if "startupProbe" in spec["spec"]["containers"][0]]
+
+
 def test_the_candidate_scheduler_asks_the_agent_beside_it_and_nobody_else() -> None:
     objects = template(*CANDIDATES)
     agent, scheduler = dict(pods(objects))["flotilla-agent"]["spec"]["containers"]
@@ -314,6 +352,11 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
             ("webhook.settings.max-in-flight=2",),
             "webhook.settings.max-in-flight: the webhook of this version has no",
         ),
+        (
+            ("webhook.serviceAccount.create=false",),
+            "webhook.serviceAccount.create=false needs webhook.serviceAccount.name",
+        ),
+        (("agent.extraEnv[0].name=POD_NAME",), "agent.extraEnv: remove POD_NAME: the chart sets it"),
         (("agent.podAnnotations.multicluster/elect=",), "agent.podAnnotations: remove multicluster/elect"),
         (
             ("webhook.podAnnotations.multicluster\\.admiralty\\.io/elect=",),

@@ -53,6 +53,17 @@
 {{- fail (printf "webhook.settings.%s: use %s" $name $where) -}}
 {{- end -}}
 {{- end -}}
+{{- range $process := list "agent" "webhook" -}}
+{{- $account := (get $values $process).serviceAccount -}}
+{{- if and (not $account.create) (not $account.name) -}}
+{{- fail (printf "%s.serviceAccount.create=false needs %s.serviceAccount.name: the account that gets the rights, which every pod with that account has then" $process $process) -}}
+{{- end -}}
+{{- end -}}
+{{- range $agent.extraEnv -}}
+{{- if has .name (list "POD_NAME" "VKUBELET_POD_IP") -}}
+{{- fail (printf "agent.extraEnv: remove %s: the chart sets it" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- range $process, $annotations := dict "agent" $agent.podAnnotations "webhook" $values.webhook.podAnnotations -}}
 {{- range $key := list "multicluster.admiralty.io/elect" "multicluster/elect" -}}
 {{- if hasKey $annotations $key -}}

@@ -61,6 +61,12 @@ annotations:
 {{- include "flotilla.imageOf" (dict "root" . "image" .Values.image "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
+{{- /* Name of a component's service account: (dict "root" $ "component" "agent") */ -}}
+{{- define "flotilla.account" -}}
+{{- $account := default (dict) (get .root.Values .component).serviceAccount -}}
+{{- default (printf "%s-%s" (include "flotilla.fullname" .root) .component) $account.name -}}
+{{- end -}}
+
 {{- define "flotilla.pullSecrets" -}}
 {{- $names := .Values.imagePullSecrets -}}
 {{- with .Values.imagePullSecretName }}{{ $names = append $names . }}{{ end -}}
@@ -120,6 +126,27 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels: {{ toYaml $selector | nindent 8 }}
 {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Probes of a process that serves /healthz and /readyz on its port `metrics`. */ -}}
+{{- define "flotilla.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  initialDelaySeconds: 10
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- with .Values.startupSeconds }}
+startupProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: {{ div (add . 4) 5 }}
 {{- end }}
 {{- end -}}
 

@@ -29,6 +29,6 @@ metadata:
   {{- include "flotilla.metadata" $metadata | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ ternary "ClusterRole" "Role" $cluster }}, name: {{ $name }}}
 subjects:
-  - {kind: ServiceAccount, name: {{ $account }}, namespace: {{ $.root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ include "flotilla.account" (dict "root" $.root "component" $.account) }}, namespace: {{ $.root.Release.Namespace }}}
 {{- end }}
 {{- end -}}
