@@ -1,6 +1,8 @@
 """flotilla doctor: everything that an operator can get wrong, each with the remedy."""
 
+import asyncio
 import sys
+import time
 from collections import Counter
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from agent.cli.fleet.asking import connections
 from agent.cli.fleet.reading import source
 from agent.cli.options import Context, Kubeconfig, Output, OutputOption, finish
 
+_PAUSE_SECONDS = 2.0
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
 
@@ -22,6 +25,11 @@ def doctor(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", help="Where an elected pod is tried; by default a labelled one.")
     ] = "",
+    installation: Annotated[
+        bool,
+        typer.Option("--installation", help="Only what the chart installed here, with the rights of `helm test`."),
+    ] = False,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to look again until all is well.")] = 0.0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not well.")] = False,
     output: OutputOption = Output.TABLE,
     kubeconfig: Kubeconfig = "",
@@ -32,7 +40,7 @@ def doctor(
     Of the cluster of the context and its targets; nothing is changed. Run it in each cluster: some of it only that
     cluster's own administrator can see. Exit status 1 when anything is not OK.
     """
-    findings = finish(_findings(namespace, kubeconfig, context))
+    findings = finish(_findings(namespace, kubeconfig, context, installation=installation, timeout=timeout))
     counts = Counter(each.level for each in findings)
     shown = [each for each in findings if not quiet or each.level is not Level.OK]
     if output in (Output.JSON, Output.YAML):
@@ -44,9 +52,18 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _findings(namespace: str, kubeconfig: str, context: str) -> list[Finding]:
+async def _findings(
+    namespace: str, kubeconfig: str, context: str, *, installation: bool, timeout: float
+) -> list[Finding]:
     async with source(kubeconfig, context) as found, connections(found.client) as to:
-        return examine(await Gatherer(found.client, to, SystemClock(), namespace).view())
+        end = time.monotonic() + timeout
+        while True:
+            gatherer = Gatherer(found.client, to, SystemClock(), namespace)
+            findings = examine(await (gatherer.installation() if installation else gatherer.view()))
+            well = all(each.level is Level.OK for each in findings)
+            if well or time.monotonic() >= end:
+                return findings
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _print(findings: list[Finding]) -> None:

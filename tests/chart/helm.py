@@ -64,10 +64,12 @@ def of(objects: list[Raw], kind: str, name: str = "") -> Raw:
 
 
 def pods(objects: list[Raw]) -> Iterator[tuple[str, Raw]]:
-    """Every pod template, with the name of what has it."""
+    """Every pod and pod template, with the name of what has it."""
     for obj in objects:
         if obj["kind"] in ("Deployment", "Job"):
             yield obj["metadata"]["name"], obj["spec"]["template"]
+        elif obj["kind"] == "Pod":
+            yield obj["metadata"]["name"], obj
 
 
 def is_namespaced(obj: Raw) -> bool:

@@ -93,14 +93,14 @@ def test_every_object_is_there_once_with_namespace_and_labels(settings: tuple[st
 def test_labels_of_all_objects_are_on_pods_too() -> None:
     objects = template("commonLabels.team=platform", "agent.podLabels.team=agents")
     assert {each["metadata"]["labels"]["team"] for each in objects} == {"platform"}
-    labels = {name: spec["metadata"]["labels"]["team"] for name, spec in pods(objects)}
-    assert labels == {"flotilla-agent": "agents", "flotilla-webhook": "platform", "flotilla-uninstall": "platform"}
+    labels = {name.removeprefix("flotilla-"): spec["metadata"]["labels"]["team"] for name, spec in pods(objects)}
+    assert labels == {"agent": "agents", "webhook": "platform", "uninstall": "platform", "test": "platform"}
 
 
 @EVERY
 def test_pods_run_without_rights_on_their_node(settings: tuple[str, ...]) -> None:
     found = dict(pods(template(*settings)))
-    assert len(found) == 3
+    assert len(found) == 4
     for template_of in found.values():
         spec = template_of["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
@@ -123,7 +123,7 @@ def test_what_the_platform_says_of_pods_can_be_left_to_it() -> None:
     objects = template(*(f"podSecurity.{field}=null" for field in left), "webhook.securityContext.fsGroup=7")
     contexts = {name: spec["spec"]["securityContext"] for name, spec in pods(objects)}
     alone = {"runAsNonRoot": True}
-    assert contexts["flotilla-agent"] == contexts["flotilla-uninstall"] == alone
+    assert contexts["flotilla-agent"] == contexts["flotilla-uninstall"] == contexts["flotilla-test"] == alone
     assert contexts["flotilla-webhook"] == {**alone, "fsGroup": 7}
 
 
@@ -269,7 +269,7 @@ def test_rights_go_to_the_accounts_that_are_named_and_those_that_exist_are_not_m
     named = ("agent.serviceAccount.create=false", "agent.serviceAccount.name=mine", "webhook.serviceAccount.name=its")
     plain, objects = template(*CANDIDATES), template(*CANDIDATES, *named)
     made = {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
-    assert made == {"its", "flotilla-uninstall"}
+    assert made == {"its", "flotilla-uninstall", "flotilla-test"}
     accounts = {name: spec["spec"]["serviceAccountName"] for name, spec in pods(objects)}
     assert (accounts["flotilla-agent"], accounts["flotilla-webhook"]) == ("mine", "its")
     new = {"flotilla-agent": "mine", "flotilla-webhook": "its"}

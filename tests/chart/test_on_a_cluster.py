@@ -54,6 +54,9 @@ async def test_the_api_server_takes_every_object(cluster: Cluster, client: Clien
     for obj in await asyncio.to_thread(helm.template, *settings):
         group, _, version = obj["apiVersion"].rpartition("/")
         kind = Kind(group, version, plural(obj["kind"]), obj["kind"], helm.is_namespaced(obj))
+        if obj["kind"] == "Pod":
+            # Its own account is not there: this is a dry run.
+            obj = {**obj, "spec": {**obj["spec"], "serviceAccountName": "default"}}
         path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
         await client.session.request(
             "PATCH",

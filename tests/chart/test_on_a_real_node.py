@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CHAPERONS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, TARGETS
+from agent.api.kinds import CHAPERONS, CLUSTER_ROLES, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, SERVICES, TARGETS
 from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, SCHEDULER_PROXY, virtual_node
 from agent.kube.client import Client
 from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage
@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(600), py
 
 IMAGE = "flotilla.local/flotilla"
 SCHEDULER = "flotilla.local/kube-scheduler"
+TEST = ("test", "flotilla", "-n", NAMESPACE, "--timeout=4m")
 FLAGS = ("-n", NAMESPACE, "--wait", "--timeout=4m")
 VALUES = {
     "image.repository": IMAGE,
@@ -239,6 +240,29 @@ async def test_who_looks_sees_pods_and_targets_and_that_all_is_well(fleet: Fleet
         said = await flotilla(fleet, "doctor", "--context", cluster)
         assert f"rights of service account {NAMESPACE}/flotilla-agent: the agent may do all that it needs" in said
         assert "it answers: an elected pod in namespace" in said
+
+
+async def test_the_charts_own_test_says_that_it_works_and_leaves_nothing(fleet: Fleet) -> None:
+    assert re.search(r"TEST SUITE: +flotilla-test\n(.*\n)*Phase: +Succeeded", await call(fleet, "one", *TEST))
+    assert await fleet.clients["one"].list(PODS, NAMESPACE, labels="app.kubernetes.io/component=test") == []
+    roles = {role["metadata"]["name"] for role in await fleet.clients["one"].list(CLUSTER_ROLES)}
+    assert "flotilla-agent" in roles
+    assert "flotilla-test" not in roles
+
+
+async def test_the_charts_own_test_fails_and_tells_why_where_api_servers_do_not_reach_the_webhook(fleet: Fleet) -> None:
+    client = fleet.clients["one"]
+    service = (await client.get(SERVICES, "flotilla-webhook", NAMESPACE))["spec"]
+    elsewhere = [{**port, "targetPort": "metrics"} for port in service["ports"]]
+    await client.patch(SERVICES, "flotilla-webhook", {"spec": {"ports": elsewhere}}, NAMESPACE)
+    try:
+        with pytest.raises(helm.Failed, match="pod flotilla-test failed"):
+            await call(fleet, "one", *TEST)
+        said = await kubectl(fleet.sandbox["one"], "-n", NAMESPACE, "logs", "flotilla-test")
+        assert "FAIL  webhook: the API server does not reach it: a Target with a mistake passed" in said
+    finally:
+        await client.patch(SERVICES, "flotilla-webhook", {"spec": {"ports": service["ports"]}}, NAMESPACE)
+        await client.delete(PODS, "flotilla-test", NAMESPACE)
 
 
 async def test_the_log_of_the_agent_that_leads_tells_more_as_documented(fleet: Fleet) -> None:

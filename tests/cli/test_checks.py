@@ -521,6 +521,14 @@ def test_namespaces_that_elect_nothing_are_told(found: tuple[Raw, ...], says: st
     assert says in only(namespaces.namespaces, view(namespaces=found))
 
 
+def test_a_webhook_that_refuses_nothing_is_not_reached() -> None:
+    assert only(webhook.webhook, view(webhook=hook(refuses=False))).startswith(
+        "FAIL  webhook: the API server does not reach it: a Target with a mistake passed. Remedy: see its pods"
+    )
+    found = [str(each) for each in webhook.webhook(view(webhook=hook(refuses=True)))]
+    assert "OK    webhook: it answers: a Target with a mistake is refused" in found
+
+
 def test_a_cluster_whose_own_components_are_elected_by_default_is_told() -> None:
     elected = (namespace(), namespace("kube-system", by_default=True))
     assert only(namespaces.system, view(namespaces=elected)).startswith(

@@ -193,6 +193,14 @@ async def test_doctor_finds_nothing_where_all_is_well(operator: Operator) -> Non
         assert what in output
 
 
+async def test_doctor_judges_what_is_installed_alone(operator: Operator) -> None:
+    code, output, errors = await operator.run("doctor", "--installation")
+    assert (code, errors) == (0, ""), output
+    for what in ("CRDs: all 6", "its agent leads", "rights of service account", "a Target with a mistake is refused"):
+        assert what in output
+    assert "target " not in output
+
+
 async def test_doctor_tells_what_is_wrong_and_what_helps(fleet: Fleet, operator: Operator) -> None:
     source = fleet.source
     await apply(source, NAMESPACES, manifests.namespace("unlabelled"))

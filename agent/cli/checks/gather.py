@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ T = TypeVar("T")
 THIS = "this cluster"
 LATELY = timedelta(hours=1)
 """Events are kept for about as long; what is still in the way is told again."""
+_ANY = "default"
 _BLOCKED = "FollowBlocked"
 _SHARED = "multicluster/Shared"
 
@@ -90,6 +92,27 @@ class Gatherer:
             unread=tuple(self._unread),
         )
 
+    async def installation(self) -> View:
+        """What the chart has installed here, and nothing of what users have made. Raises KubeError as above."""
+        cluster = await read_cluster(self._client, THIS, self._clock)
+        crds, rights, (webhook, services) = await asyncio.gather(
+            self._attempt("CRDs", self._client.list(CRDS)),
+            self._attempt("rights of the agent", rights_of(self._client)),
+            self._configured(),
+        )
+        where = next((namespace for namespace, _ in sorted(services)), _ANY)
+        if webhook.validating:
+            webhook = replace(webhook, refuses=await trial.refuses(self._client, where))
+        return View(
+            now=self._clock.now(),
+            client=__version__,
+            cluster=cluster,
+            crds=_by_name(crds),
+            webhook=webhook,
+            rights=rights,
+            unread=tuple(self._unread),
+        )
+
     async def _attempt(self, what: str, reading: Awaitable[T]) -> T | None:
         try:
             return await reading
@@ -124,10 +147,11 @@ class Gatherer:
         )
         return tuple(await asyncio.gather(*reading))
 
-    async def _webhook(self, namespaces: list[Raw] | None) -> WebhookView:
+    async def _configured(self) -> tuple[WebhookView, set[tuple[str, str]]]:
+        """Both configurations, and namespaces and names of the Services behind them."""
         mutating = await self._attempt("webhook configurations", self._client.list(MUTATING_WEBHOOKS))
         if mutating is None:
-            return WebhookView()
+            return WebhookView(), set()
         validating = await self._attempt("webhook configurations", self._client.list(VALIDATING_WEBHOOKS))
         ours = tuple(each for each in mutating if is_ours(each))
         services = {
@@ -136,14 +160,22 @@ class Gatherer:
             for entry in each["webhooks"]
             if (service := (entry.get("clientConfig") or {}).get("service"))
         }
-        ready = await self._attempt("endpoints of the webhook", self._all_endpoints(services))
-        enabled = [each["metadata"]["name"] for each in namespaces or () if is_enabled(each)]
-        where = self._namespace or next(iter(enabled), "")
-        outcome = await trial.create(self._client, where) if ours and where else trial.UNTRIED
-        return WebhookView(
+        found = WebhookView(
             mutating=ours,
             validating=tuple(each for each in validating if is_ours(each)) if validating is not None else None,
-            ready=ready,
+            ready=await self._attempt("endpoints of the webhook", self._all_endpoints(services)),
+        )
+        return found, services
+
+    async def _webhook(self, namespaces: list[Raw] | None) -> WebhookView:
+        found, services = await self._configured()
+        if found.mutating is None:
+            return found
+        enabled = [each["metadata"]["name"] for each in namespaces or () if is_enabled(each)]
+        where = self._namespace or next(iter(enabled), "")
+        outcome = await trial.create(self._client, where) if found.mutating and where else trial.UNTRIED
+        return replace(
+            found,
             certificate=await self._certificate(services),
             trial=outcome.trial,
             trial_words=outcome.words,

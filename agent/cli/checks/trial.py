@@ -1,11 +1,11 @@
-"""Ask the API server to create an elected pod without doing it: then it calls the webhook as for any other."""
+"""Ask the API server to create something without doing it: then it calls the webhook as for anything else."""
 
 import json
 import secrets
 from dataclasses import dataclass
 
 from agent.api import names
-from agent.api.kinds import PODS
+from agent.api.kinds import PODS, TARGETS
 from agent.cli.checks.view import Raw, Trial
 from agent.kube.client import Client, encode
 from agent.kube.errors import KubeError, ServerError
@@ -44,6 +44,28 @@ async def create(client: Client, namespace: str) -> Outcome:
     made = json.loads(answer)
     proxy = made["spec"].get("schedulerName") == names.SCHEDULER_PROXY
     return Outcome(Trial.PROXY if proxy else Trial.ORDINARY)
+
+
+async def refuses(client: Client, namespace: str) -> bool | None:
+    """Whether the webhook refuses a Target as it should; None where somebody else does, so that nothing is known."""
+    target = {
+        "apiVersion": TARGETS.api_version,
+        "kind": TARGETS.name,
+        "metadata": {"name": "x" * (names.SHORT_LIMIT + 1)},
+        "spec": {"self": True},
+    }
+    try:
+        await client.session.request(
+            "POST",
+            TARGETS.path(namespace),
+            params={"dryRun": "All"},
+            body=encode(target),
+            resource=TARGETS.plural,
+            timeout=SECONDS,
+        )
+    except KubeError as error:
+        return True if f'.{names.GROUP}" denied' in str(error) else None
+    return False
 
 
 def _pod(name: str) -> Raw:

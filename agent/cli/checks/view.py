@@ -98,6 +98,8 @@ class WebhookView:
     trial: Trial = Trial.UNTRIED
     trial_words: str = ""
     trial_namespace: str = ""
+    refuses: bool | None = None
+    """Whether a Target with a mistake was refused by it, None where that was not tried."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from agent.cli.fleet.words import age
 
 LAST_SHARE = 0.15
 """Of the life of a certificate: renewal is due when a third of it is left, so with less something is wrong."""
+_NOT_REACHED = "see its pods, and NetworkPolicies, firewalls and certificates between API server and webhook"
 _SEE_LOG = "see the log of the webhook: kubectl logs -A -l app.kubernetes.io/component=webhook"
 
 
@@ -53,6 +54,7 @@ def webhook(view: View) -> Iterator[Finding]:
             "upgrade the chart",
         )
     yield from _certificate(given, view.now)
+    yield from _refusal(given)
     yield from _trial(view)
 
 
@@ -140,6 +142,13 @@ def _certificate(given: WebhookView, now: datetime) -> Iterator[Finding]:
         yield ok("webhook certificate", f"valid for another {age(left.total_seconds())}")
 
 
+def _refusal(given: WebhookView) -> Iterator[Finding]:
+    if given.refuses:
+        yield ok("webhook", "it answers: a Target with a mistake is refused")
+    elif given.refuses is False:
+        yield fail("webhook", "the API server does not reach it: a Target with a mistake passed", _NOT_REACHED)
+
+
 def _trial(view: View) -> Iterator[Finding]:
     given = view.webhook
     where = f"namespace {given.trial_namespace}"
@@ -152,7 +161,7 @@ def _trial(view: View) -> Iterator[Finding]:
             yield fail(
                 "webhook",
                 f"the API server does not reach it: {given.trial_words}",
-                "see its pods, and NetworkPolicies, firewalls and certificates between API server and webhook",
+                _NOT_REACHED,
             )
         case Trial.REFUSED:
             yield warn(
