@@ -414,6 +414,14 @@ def images(objects: list[Raw]) -> set[str]:
     return {each["image"] for _, spec in pods(objects) for each in spec["spec"]["containers"]}
 
 
+def test_the_chart_tells_the_home_and_the_sources_that_the_package_tells() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    urls = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"].get("urls", {})
+    assert chart["maintainers"]
+    assert chart.get("home") == urls.get("Homepage")
+    assert chart.get("sources", []) == [url for name, url in urls.items() if name == "Repository"]
+
+
 def test_kubernetes_before_1_30_is_refused() -> None:
     with pytest.raises(helm.Failed, match=r"kubeVersion: >=1\.30"):
         template(kubernetes="1.29.9")

@@ -8,7 +8,8 @@ from agent.sandbox.objects import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 README = REPOSITORY / "README.md"
-PAGES = [README, *sorted(DOCS.glob("*.md"))]
+CHART_README = REPOSITORY / "charts/flotilla/README.md"
+PAGES = [README, CHART_README, *sorted(DOCS.glob("*.md"))]
 
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"`([^`]+)`")

@@ -8,7 +8,7 @@ import pytest
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from hack.benchmarks.__main__ import main as bench
-from tests.docs.pages import PAGES, README, Block, blocks
+from tests.docs.pages import CHART_README, DOCS, PAGES, README, Block, blocks
 from webhook.settings import parse as parse_webhook
 
 ELSEWHERE = {
@@ -39,6 +39,13 @@ def test_every_block_is_run_somewhere() -> None:
     assert {block.mark for block in every()} <= {"", *ELSEWHERE}
     run_here = {"README.md", "quickstart.md", "concepts.md", "installation.md", "migration.md"}
     assert {block.page for block in every() if not block.mark} == run_here
+
+
+def test_the_charts_own_page_has_the_commands_of_the_documentation() -> None:
+    documented = [line for block in blocks(DOCS / "installation.md", "sh") for line in block.text.splitlines()]
+    lines = [line for block in blocks(CHART_README, "sh") for line in block.text.splitlines()]
+    assert [line.split()[1] for line in lines] == ["install", "upgrade", "uninstall"]
+    assert set(lines) <= set(documented)
 
 
 def test_programs_of_the_repository_are_there() -> None:
