@@ -7,7 +7,9 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 RUN python -m venv --without-pip /venv
 # Dependencies first: they are a layer that changes less often than the code.
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE hack/constraints.txt ./
+# What pip installs, and what it builds with, are of these versions; newer pips have a variable of its own for the second.
+ENV PIP_CONSTRAINT=/src/constraints.txt PIP_BUILD_CONSTRAINT=/src/constraints.txt
 RUN mkdir -p agent webhook && touch agent/__init__.py webhook/__init__.py agent/py.typed \
     && pip --python /venv/bin/python install --no-cache-dir '.[cli]' \
     && pip --python /venv/bin/python uninstall --yes flotilla

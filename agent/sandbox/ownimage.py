@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,23 +107,24 @@ def build_program(program: Path, file: Path, name: str) -> Path:
         return images.build(tree, file, name, start)
 
 
-def distributions() -> list[str]:
-    """Names of the packages that our own needs, its own apart, as they are installed here."""
+def distributions(extras: Collection[str] = _EXTRAS) -> list[str]:
+    """Names of the packages that our own needs with these extras, its own apart, as they are installed here."""
     found: dict[str, None] = {}
-    waiting = list(_requirements(_DISTRIBUTION, _EXTRAS))
+    waiting = list(requirements(_DISTRIBUTION, extras))
     while waiting:
         name = waiting.pop()
         try:
             installed = importlib.metadata.distribution(name).metadata["Name"]
         except importlib.metadata.PackageNotFoundError:
             continue  # For another platform or another Python.
-        if installed not in found:
+        if installed not in found and installed != _DISTRIBUTION:
             found[installed] = None
-            waiting += _requirements(installed, set())
+            waiting += requirements(installed, ())
     return sorted(found)
 
 
-def _requirements(distribution: str, extras: set[str]) -> Iterator[str]:
+def requirements(distribution: str, extras: Collection[str]) -> Iterator[str]:
+    """Names of what an installed package asks for, itself and with these extras, on whatever platform."""
     for requirement in importlib.metadata.requires(distribution) or ():
         extra = _EXTRA.search(requirement)
         name = _NAME.match(requirement)

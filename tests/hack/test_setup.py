@@ -21,6 +21,7 @@ class Machine:
         self.tools = directory / "bin"
         (self.directory / "hack").mkdir(parents=True)
         (self.directory / "pyproject.toml").write_text("")
+        (self.directory / "hack" / "constraints.txt").write_text("")
         shutil.copy(SETUP, self.directory / "hack" / "setup")
         self.tools.mkdir()
         for tool in TOOLS:
@@ -71,6 +72,16 @@ def test_when_pip_fails_its_last_words_are_shown_and_the_next_run_tries_again(ma
         assert "package index" in result.stderr
 
 
+def test_a_python_for_which_the_pinned_versions_are_not_made_gets_others(machine: Machine) -> None:
+    log = machine.directory / "log"
+    refuses = "*--constraint*) echo no such version >&2; exit 1;;"
+    machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {refuses} esac')
+    result = machine.run()
+    assert result.returncode == 0
+    assert "no such version" in result.stderr
+    assert log.read_text().count("pip install") == 2
+
+
 def test_when_all_is_done_it_does_nothing_until_the_project_changes(machine: Machine) -> None:
     log = machine.directory / "log"
     machine.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} esac')
@@ -78,6 +89,7 @@ def test_when_all_is_done_it_does_nothing_until_the_project_changes(machine: Mac
     assert log.read_text().count("pip install") == 1
     assert machine.run().returncode == 0
     assert log.read_text().count("pip install") == 1
-    (machine.directory / "pyproject.toml").write_text("[project]")
-    assert machine.run().returncode == 0
-    assert log.read_text().count("pip install") == 2
+    for number, file in enumerate(("pyproject.toml", "hack/constraints.txt"), 2):
+        (machine.directory / file).write_text("[project]")
+        assert machine.run().returncode == 0
+        assert log.read_text().count("pip install") == number
