@@ -2,8 +2,10 @@
 # One image for agent, webhook and the command line.
 #   docker build -t flotilla .
 #   docker buildx build --platform linux/amd64,linux/arm64 -t flotilla .
+# With PYTHON_DIGEST the base image is one and the same for everybody (docs/installation.md).
 
-FROM python:3.11-slim AS build
+ARG PYTHON_DIGEST=
+FROM python:3.11-slim${PYTHON_DIGEST:+@$PYTHON_DIGEST} AS build
 WORKDIR /src
 RUN python -m venv --without-pip /venv
 # Dependencies first: they are a layer that changes less often than the code.
@@ -18,7 +20,7 @@ COPY webhook webhook
 RUN pip --python /venv/bin/python install --no-cache-dir --no-deps . \
     && python -m compileall -q /venv/lib
 
-FROM python:3.11-slim
+FROM python:3.11-slim${PYTHON_DIGEST:+@$PYTHON_DIGEST}
 LABEL org.opencontainers.image.title="flotilla" \
     org.opencontainers.image.description="Many Kubernetes clusters that work as one" \
     org.opencontainers.image.licenses="Apache-2.0"

@@ -14,6 +14,7 @@ from webhook.settings import parse as parse_webhook
 ELSEWHERE = {
     "demo": "tests/e2e/demo and whoever runs this",
     "helm": "tests/chart/test_documented.py",
+    "image": "tests/hack/test_packages.py; building needs Docker",
     "real": "tests/sandbox/realnode",
     "bench": "below: its arguments",
     "hand": "below: its arguments",

@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from agent.sandbox import ownimage
 from agent.sandbox.objects import REPOSITORY
+from tests.docs.pages import DOCS, blocks
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PINNED = {
@@ -61,6 +62,25 @@ def test_the_image_is_made_of_the_pinned_versions() -> None:
     assert "ENV PIP_CONSTRAINT=/src/constraints.txt PIP_BUILD_CONSTRAINT=/src/constraints.txt\n" in text
     assert text.index("ENV PIP_CONSTRAINT") < text.index("pip --python")
     assert "\n!hack/constraints.txt\n" in (REPOSITORY / ".dockerignore").read_text()
+
+
+def test_the_documented_command_pins_the_base_image(tmp_path: Path) -> None:
+    (commands,) = (block.text for block in blocks(DOCS / "installation.md", "sh") if block.mark == "image")
+    digest, build, packages_command = commands.splitlines()
+    docker = tmp_path / "docker"
+    docker.write_text(
+        "#!/bin/sh\nprintf 'Name:      x\\nMediaType: y\\nDigest:    sha256:12ab\\nManifests:\\n  Digest: no\\n'\n"
+    )
+    docker.chmod(0o755)
+    shell = ["bash", "-c", f'{digest}; echo "$PYTHON_DIGEST"']
+    done = subprocess.run(shell, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    assert done.stdout == "sha256:12ab\n"
+    assert "--build-arg PYTHON_DIGEST=$PYTHON_DIGEST" in build
+    assert packages_command.startswith("hack/packages --sbom ")
+    asked = digest.split("inspect ")[1].split()[0]
+    text = (REPOSITORY / "Dockerfile").read_text()
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == [f"{asked}${{PYTHON_DIGEST:+@$PYTHON_DIGEST}}"] * 2
+    assert text.index("\nARG PYTHON_DIGEST=\n") < text.index("\nFROM ")
 
 
 def test_every_package_of_the_image_brings_its_licence() -> None:
