@@ -21,6 +21,7 @@ from agent.kube.errors import KubeError
 from agent.kube.events import Recorder
 from agent.kube.session import Session
 from agent.kubelet.controller import KubeletRoom
+from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
@@ -44,12 +45,14 @@ async def run(settings: Settings) -> None:
     connection = load(settings.kubeconfig or None, settings.context or None)
     clock = SystemClock()
     app = App(settings, connection, clock)
-    health = Health(settings.health_address)
+    health = Health(settings.health_address, metrics=not settings.metrics_address)
     health.ready("agent", app.ready)
     async with Session(connection, name="local", timeout=settings.request_timeout) as session:
         lease = app.lease(Client(session))
         async with asyncio.TaskGroup() as group:
             group.create_task(health.serve())
+            if settings.metrics_address:
+                group.create_task(GuardedMetrics(settings.metrics_address, Client(session)).serve())
             group.create_task(lease.run(app.lead))
             group.create_task(app.stand_by())
 

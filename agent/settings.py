@@ -37,6 +37,9 @@ class Settings:
     namespace: str = _setting("", "namespace of the leader lease; empty: the pod's own, else kube-system")
     identity: str = _setting("", "name of this replica in leader election; empty: host name and a random part")
     health_address: str = _setting("0.0.0.0:8080", "HOST:PORT of /healthz, /readyz and /metrics")
+    metrics_address: str = _setting(
+        "", "HOST:PORT of /metrics over HTTPS, for tokens that may get that path; empty: for all, beside /healthz"
+    )
     node_address: str = _setting("", "IP address that virtual nodes announce; empty: $VKUBELET_POD_IP")
     kubelet_port: int = _setting(10250, "first port of the virtual nodes' kubelet API, of which each has its own")
     kubelet_signer: str = _setting(
@@ -254,8 +257,9 @@ def _check(settings: Settings) -> None:
                 raise InvalidSetting(f"{flag}: must be 0 or greater")
         elif not 0 < value < math.inf:
             raise InvalidSetting(f"{flag}: must be greater than 0")
-    if not settings.health_address.rpartition(":")[2].isdigit():
-        raise InvalidSetting(f"--health-address: {settings.health_address!r} is not HOST:PORT")
+    for flag, address in (("health", settings.health_address), ("metrics", settings.metrics_address or ":0")):
+        if not address.rpartition(":")[2].isdecimal():
+            raise InvalidSetting(f"--{flag}-address: {address!r} is not HOST:PORT")
     if settings.source_api and sourceapi.split(settings.source_api) is None:
         raise InvalidSetting(f"--source-api: {settings.source_api!r} is not HOST:PORT")
     if settings.source_api_token < _LEAST_TOKEN_SECONDS:

@@ -6,6 +6,7 @@ from agent.base.clock import Clock, SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.session import Session
+from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.supervisor import Supervisor
 from webhook.given import GivenCertificate
@@ -25,6 +26,7 @@ class Webhook:
     def __init__(self, settings: Settings, client: Client, clock: Clock) -> None:
         """Takes the address to listen on. Raises OSError."""
         self.settings = settings
+        self._client = client
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
         app = application(self.targets, Validator(client), settings.body_limit)
@@ -54,6 +56,9 @@ class Webhook:
         health.live("keeper", alive)
         async with Supervisor("webhook") as supervisor:
             supervisor.spawn("health", health.serve)
+            if self.settings.metrics_address:
+                guarded = GuardedMetrics(str(self.settings.metrics_address), self._client)
+                supervisor.spawn("metrics", guarded.serve)
             for informer in (*self.targets.informers, *self._wakers):
                 supervisor.spawn(f"watch {informer.kind}", informer.run)
             try:
@@ -65,7 +70,7 @@ class Webhook:
                 await self.server.stop()
 
     def _health(self) -> Health:
-        health = Health(str(self.settings.health_address))
+        health = Health(str(self.settings.health_address), metrics=self.settings.metrics_address is None)
         health.ready("certificate", self.keeper.certificate_problem)
         health.ready("registration", self.keeper.registration_problem)
         health.ready("targets", self.targets.problem)

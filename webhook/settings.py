@@ -55,6 +55,7 @@ class Settings:
     drain: float
     body_limit: int
     health_address: Address
+    metrics_address: Address | None
     log_level: str
     log_json: bool
 
@@ -272,6 +273,10 @@ _OPTIONS = (
     ),
     _Option("body-limit", "BYTES", _size, str(4 * 1024 * 1024), "longest request served"),
     _Option("health-address", "HOST:PORT", _address, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)"),
+    _Option(
+        "metrics-address", "HOST:PORT", _address, None,
+        "/metrics over HTTPS, for tokens that may get that path; default: for all, beside /healthz",
+    ),
     _Option("log-level", "LEVEL", _one_of(*_LEVELS), "INFO", "one of " + ", ".join(_LEVELS)),
     _Option("log-json", "true|false", _switch, "false", "log JSON lines"),
 )  # fmt: skip

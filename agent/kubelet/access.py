@@ -1,11 +1,8 @@
 """Whether a user may: SubjectAccessReviews on subresources of the node, asked of this cluster's API server."""
 
-from typing import Any
-
-import msgspec
-
-from agent.api.kinds import NODES, SUBJECT_ACCESS_REVIEWS
-from agent.kube.client import Client, encode
+from agent.api.kinds import NODES
+from agent.kube.client import Client
+from agent.kube.reviews import is_allowed
 from agent.kubelet.identity import User
 from agent.kubelet.memory import Memory
 from agent.kubelet.routes import Attributes
@@ -13,15 +10,6 @@ from agent.kubelet.routes import Attributes
 ALLOWED_SECONDS = 60.0
 DENIED_SECONDS = 10.0
 """How long a verdict counts; kubelet's own are 5 min and 30 s."""
-
-
-class _Status(msgspec.Struct):
-    allowed: bool = False
-    denied: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class Authorizer:
@@ -42,25 +30,17 @@ class Authorizer:
         return False
 
     async def _review(self, user: User, verb: str, subresource: str, node: str) -> bool:
-        spec: dict[str, Any] = {
+        who = {
             "user": user.name,
             "groups": list(user.groups),
             "uid": user.uid,
             "extra": {key: list(values) for key, values in user.extra},
-            "resourceAttributes": {
-                "verb": verb,
-                "version": NODES.version,
-                "resource": NODES.plural,
-                "subresource": subresource,
-                "name": node,
-            },
         }
-        head = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": SUBJECT_ACCESS_REVIEWS.name}
-        answer = await self._client.session.request(
-            "POST",
-            SUBJECT_ACCESS_REVIEWS.path(),
-            body=encode({**head, "spec": spec}),
-            resource=SUBJECT_ACCESS_REVIEWS.plural,
-        )
-        status = msgspec.json.decode(answer, type=_Review).status
-        return status.allowed and not status.denied
+        attributes = {
+            "verb": verb,
+            "version": NODES.version,
+            "resource": NODES.plural,
+            "subresource": subresource,
+            "name": node,
+        }
+        return await is_allowed(self._client, who, attributes)

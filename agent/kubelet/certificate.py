@@ -11,7 +11,6 @@ import ipaddress
 import logging
 import random
 import ssl
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +18,12 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 
 from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CERTIFICATE_REQUESTS
+from agent.base.pair import Pair, private_pem
+from agent.base.pair import self_signed as signed_by_itself
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import NO_CERTIFICATE, SERVING, Served
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
@@ -42,17 +43,8 @@ SIGN_SECONDS = 30.0
 """After so long without a signature it is said that there is none."""
 RETRY_SECONDS = 300.0
 """Pause before a new request after one that was denied, has failed or was removed."""
-_SELF_SIGNED_DAYS = 365
 _RENEW_BETWEEN = (0.7, 0.9)
 """Part of its life after which a certificate is renewed, as kubelet: not all at once."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A certificate chain and its key as PEM."""
-
-    certificate: bytes
-    key: bytes
 
 
 @dataclass(frozen=True)
@@ -202,27 +194,7 @@ def request(key: ec.EllipticCurvePrivateKey, address: str, signer: str) -> Raw:
 
 def self_signed(key: ec.EllipticCurvePrivateKey, address: str) -> Pair:
     """A certificate of one's own."""
-    now = _now()
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(_subject())
-        .issuer_name(_subject())
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=_SELF_SIGNED_DAYS))
-        .add_extension(_names(address), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
-
-
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A key as unencrypted PEM."""
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    return signed_by_itself(key, _subject(), _names(address))
 
 
 def renew_in(certificate: x509.Certificate, now: datetime.datetime) -> float:
@@ -232,7 +204,7 @@ def renew_in(certificate: x509.Certificate, now: datetime.datetime) -> float:
     return max(1.0, (due - now).total_seconds())
 
 
-def context(pair: Pair, client_authority: str) -> ssl.SSLContext:
+def context(shown: Pair, client_authority: str) -> ssl.SSLContext:
     """TLS of a server that knows clients whose certificates this CA (PEM bundle, may be empty) has signed.
 
     A client without one is let in, for it may have a token; one with another's is refused in the handshake.
@@ -243,10 +215,7 @@ def context(pair: Pair, client_authority: str) -> ssl.SSLContext:
     made.num_tickets = 0
     made.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     made.set_alpn_protocols(["http/1.1"])
-    with tempfile.NamedTemporaryFile(prefix="flotilla-", suffix=".pem") as file:
-        file.write(pair.certificate + b"\n" + pair.key)
-        file.flush()
-        made.load_cert_chain(file.name)
+    shown.load(made)
     if client_authority:
         made.load_verify_locations(cadata=client_authority)
         made.verify_mode = ssl.CERT_OPTIONAL

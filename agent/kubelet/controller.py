@@ -16,6 +16,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import NODES
+from agent.base.pair import Pair
 from agent.clusters.deps import Deps
 from agent.clusters.endpoints import NO_ADDRESS, NO_PORT, Served
 from agent.clusters.target import Target
@@ -23,7 +24,7 @@ from agent.kube.channel import Channel
 from agent.kube.store import Object
 from agent.kubelet import authority, pages
 from agent.kubelet.access import Authorizer
-from agent.kubelet.certificate import Certificate, Pair, context
+from agent.kubelet.certificate import Certificate, context
 from agent.kubelet.identity import Authenticator
 from agent.kubelet.pods import Pods
 from agent.kubelet.ports import bind

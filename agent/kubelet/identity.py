@@ -2,44 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from agent.api.kinds import TOKEN_REVIEWS
-from agent.kube.client import Client, encode
+from agent.kube import tokens
+from agent.kube.client import Client
 from agent.kube.heads import Headers
+from agent.kube.tokens import User as User
 from agent.kubelet.memory import Memory
 
 TOKEN_SECONDS = 60.0
 """How long a token that was reviewed counts."""
-
-
-@dataclass(frozen=True)
-class User:
-    """As reviews name users."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
-class _UserInfo(msgspec.Struct):
-    username: str = ""
-    groups: list[str] | None = None
-    uid: str = ""
-    extra: dict[str, list[str]] | None = None
-
-
-class _Status(msgspec.Struct):
-    authenticated: bool = False
-    user: _UserInfo | None = None
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class Authenticator:
@@ -54,25 +26,12 @@ class Authenticator:
         named = of_certificate(certificate)
         if named is not None:
             return named
-        scheme, _, token = headers.get("Authorization").partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token or not token.isascii():
+        token = tokens.bearer(headers.get("Authorization"))
+        if not token:
             return None
         # Tokens themselves are not kept.
         digest = hashlib.sha256(token.encode()).digest()
-        return await self._known.get(digest, lambda: self._review(token))
-
-    async def _review(self, token: str) -> User | None:
-        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.name, "spec": {"token": token}}
-        answer = await self._client.session.request(
-            "POST", TOKEN_REVIEWS.path(), body=encode(body), resource=TOKEN_REVIEWS.plural
-        )
-        status = msgspec.json.decode(answer, type=_Review).status
-        if not status.authenticated or status.user is None or not status.user.username:
-            return None
-        found = status.user
-        extra = tuple((key, tuple(values)) for key, values in sorted((found.extra or {}).items()))
-        return User(found.username, tuple(found.groups or ()), found.uid, extra)
+        return await self._known.get(digest, lambda: tokens.user_of(self._client, token))
 
 
 def of_certificate(certificate: Mapping[str, Any]) -> User | None:

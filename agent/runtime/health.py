@@ -1,6 +1,7 @@
 """/healthz, /readyz and /metrics over plain HTTP."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 
@@ -16,10 +17,10 @@ Check = Callable[[], str | None]
 class Health:
     """Serves the state of this process: nothing but health and metrics, so it needs no authentication."""
 
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._host = host.strip("[]") or "0.0.0.0"
-        self._port = int(port)
+    def __init__(self, address: str, *, metrics: bool = True) -> None:
+        """:param metrics: off where these are served elsewhere"""
+        self._address = address
+        self._metrics = metrics
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
 
@@ -36,14 +37,21 @@ class Health:
         app = web.Application()
         app.router.add_get("/healthz", _answers(self._live))
         app.router.add_get("/readyz", _answers(self._ready))
-        app.router.add_get("/metrics", _metrics)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self._port).start()
-            await asyncio.Event().wait()
-        finally:
-            await runner.cleanup()
+        if self._metrics:
+            app.router.add_get("/metrics", metrics)
+        await serve(app, self._address)
+
+
+async def serve(app: web.Application, address: str, tls: ssl.SSLContext | None = None) -> None:
+    """Serve at HOST:PORT until cancelled. Raises OSError when the port is taken."""
+    host, _, port = address.rpartition(":")
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host.strip("[]") or "0.0.0.0", int(port), ssl_context=tls).start()
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
 
 
 def _answers(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -56,7 +64,8 @@ def _answers(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.
     return answer
 
 
-async def _metrics(request: web.Request) -> web.Response:
+async def metrics(request: web.Request) -> web.Response:
+    """In the format of Prometheus."""
     return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -59,6 +59,7 @@ MATRIX = (
         "networkPolicy.webhookCIDRs={10.0.0.0/28,fd00::/64}",
         "global.imageRegistry=mirror.test/all",
     ),
+    ("metrics.authentication=true", "serviceMonitor.enabled=true", "webhook.serviceAccount.name=other"),
     (
         *CANDIDATES,
         "startupSeconds=42",
@@ -284,6 +285,27 @@ def bindings(objects: list[Raw]) -> list[tuple[str, str, str]]:
         for each in objects
         if each["kind"].endswith("Binding")
     ]
+
+
+def test_metrics_with_authentication_have_a_port_of_their_own_and_health_stays() -> None:
+    objects = template("metrics.authentication=true", "serviceMonitor.enabled=true")
+    found = dict(pods(objects))
+    for name in ("agent", "webhook"):
+        container = found[f"flotilla-{name}"]["spec"]["containers"][0]
+        assert "--metrics-address=0.0.0.0:8443" in container["args"]
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        assert (ports["health"], ports["metrics"]) == (8080, 8443)
+        assert {container[f"{each}Probe"]["httpGet"]["port"] for each in ("liveness", "readiness")} == {"health"}
+        policy = of(objects, "NetworkPolicy", f"flotilla-{name}")["spec"]["ingress"]
+        reached = [port["port"] for rule in policy for port in rule["ports"]]
+        assert 8443 in reached
+        assert 8080 not in reached
+    reviewing = of(objects, "ClusterRoleBinding", "flotilla-metrics")
+    assert reviewing["roleRef"]["name"] == "system:auth-delegator"
+    assert [each["name"] for each in reviewing["subjects"]] == ["flotilla-agent", "flotilla-webhook"]
+    (endpoint,) = of(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"]) == ("metrics", "https")
+    assert "--metrics-address" not in str(template())
 
 
 def test_a_start_may_take_as_long_as_is_said() -> None:

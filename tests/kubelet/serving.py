@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from agent.kube import heads
 from agent.kube.channel import Channel
 from agent.kube.heads import Headers
+from agent.kube.tokens import User
 from agent.kubelet.certificate import context, self_signed
-from agent.kubelet.identity import User, of_certificate
+from agent.kubelet.identity import of_certificate
 from agent.kubelet.requests import Request
 from agent.kubelet.routes import Attributes, Route
 from agent.kubelet.server import Page, Server

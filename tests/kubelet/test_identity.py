@@ -1,6 +1,7 @@
 """Users of certificates."""
 
-from agent.kubelet.identity import User, of_certificate
+from agent.kube.tokens import User
+from agent.kubelet.identity import of_certificate
 
 
 def test_the_common_name_is_the_user_and_organisations_are_groups() -> None:

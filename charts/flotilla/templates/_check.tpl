@@ -38,7 +38,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties"
-      "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "health-address" "nothing: it is the chart's"
+      "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
@@ -47,7 +47,7 @@
 {{- range $name, $where := dict
       "log-level" "webhook.logLevel" "log-json" "webhook.logJson" "reinvocation-policy" "webhook.reinvocationPolicy" "certificates" "certificates.provider"
       "register" "nothing: the chart makes the configurations" "bind" "nothing: it is the chart's" "service" "nothing: it is the chart's" "url" "nothing: the chart has a Service"
-      "health-address" "nothing: it is the chart's" "configuration-name" "nothing: it is fixed" "certificate-secret" "nothing: it is fixed"
+      "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "configuration-name" "nothing: it is fixed" "certificate-secret" "nothing: it is fixed"
       "kubeconfig" "nothing: the webhook uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $values.webhook.settings $name -}}
 {{- fail (printf "webhook.settings.%s: use %s" $name $where) -}}

@@ -129,21 +129,36 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{- /* Probes of a process that serves /healthz and /readyz on its port `metrics`. */ -}}
+{{- /* Ports of health and metrics: one, or another with authentication for metrics. */ -}}
+{{- define "flotilla.healthPorts" -}}
+{{- if .Values.metrics.authentication }}
+- {name: health, containerPort: 8080}
+- {name: metrics, containerPort: {{ include "flotilla.metricsPort" . }}}
+{{- else }}
+- {name: metrics, containerPort: {{ include "flotilla.metricsPort" . }}}
+{{- end }}
+{{- end -}}
+
+{{- define "flotilla.metricsPort" -}}
+{{ ternary 8443 8080 .Values.metrics.authentication }}
+{{- end -}}
+
+{{- /* Probes of a process that serves /healthz and /readyz on these ports. */ -}}
 {{- define "flotilla.probes" -}}
+{{- $port := ternary "health" "metrics" .Values.metrics.authentication }}
 livenessProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: {{ $port }}}
   initialDelaySeconds: 10
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: {{ $port }}}
   periodSeconds: 5
   timeoutSeconds: 5
 {{- with .Values.startupSeconds }}
 startupProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: {{ $port }}}
   periodSeconds: 5
   timeoutSeconds: 5
   failureThreshold: {{ div (add . 4) 5 }}

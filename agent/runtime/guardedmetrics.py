@@ -1,0 +1,71 @@
+"""/metrics over HTTPS, for those who may get that path: as Kubernetes' own components serve theirs.
+
+The certificate is one that the process signs itself: who asks is known by a token, and who answers by its address.
+"""
+
+import asyncio
+import logging
+import ssl
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from agent.base.pair import self_signed
+from agent.kube.client import Client
+from agent.kube.errors import KubeError
+from agent.kube.reviews import may_get
+from agent.kube.tokens import bearer, user_of
+from agent.runtime.health import metrics, serve
+
+_PATH = "/metrics"
+_AT_ONCE = 4
+"""Whoever reaches the port causes reviews: so many at a time."""
+
+_log = logging.getLogger(__name__)
+
+
+class GuardedMetrics:
+    """Serves the metrics of this process to whom its API server lets read them."""
+
+    def __init__(self, address: str, client: Client) -> None:
+        self._address = address
+        self._client = client
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def serve(self) -> None:
+        """Serve until cancelled. Raises OSError when the port is taken."""
+        app = web.Application()
+        app.router.add_get(_PATH, self._answer)
+        await serve(app, self._address, _tls())
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        token = bearer(request.headers.get("Authorization", ""))
+        if not token:
+            return web.Response(status=401, text="send a bearer token\n", headers={"WWW-Authenticate": "Bearer"})
+        try:
+            async with self._turns:
+                refusal = await self._refusal(token)
+        except KubeError as error:
+            _log.warning("who asks for metrics cannot be found out: %s", error)
+            return web.Response(status=503, text="who asks cannot be found out: see the log\n")
+        return refusal or await metrics(request)
+
+    async def _refusal(self, token: str) -> web.Response | None:
+        user = await user_of(self._client, token)
+        if user is None:
+            return web.Response(status=401, text="the token is nobody's\n", headers={"WWW-Authenticate": "Bearer"})
+        if await may_get(self._client, user.told, _PATH):
+            return None
+        return web.Response(status=403, text=f"{user.name} may not get the non-resource URL {_PATH}\n")
+
+
+def _tls() -> ssl.SSLContext:
+    name = "flotilla-metrics"
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    names = x509.SubjectAlternativeName([x509.DNSName(name)])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    self_signed(ec.generate_private_key(ec.SECP256R1()), subject, names).load(context)
+    return context
