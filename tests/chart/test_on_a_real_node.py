@@ -19,6 +19,7 @@ import pytest_asyncio
 from agent.api.kinds import CHAPERONS, CLUSTER_ROLES, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, SERVICES, TARGETS
 from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, SCHEDULER_PROXY, virtual_node
 from agent.kube.client import Client
+from agent.kube.errors import NotFound, Unauthorized
 from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.realnode.images import BUSYBOX_IMAGE
@@ -59,9 +60,9 @@ class Release:
     source: Path
     tag: str
 
-    async def apply(self, fleet: Fleet, verb: str, cluster: str) -> None:
+    async def apply(self, fleet: Fleet, verb: str, cluster: str, **more: str) -> None:
         """`helm install` or `helm upgrade`."""
-        values = VALUES | OF[cluster] | {"image.tag": self.tag}
+        values = VALUES | OF[cluster] | {"image.tag": self.tag} | more
         settings = [flag for name, value in values.items() for flag in ("--set", f"{name}={value}")]
         await call(fleet, cluster, verb, "flotilla", str(self.source / "charts" / "flotilla"), *FLAGS, *settings)
 
@@ -294,6 +295,22 @@ async def says_hello(cluster: Cluster, *arguments: str) -> bool:
         return (await kubectl(cluster, *arguments)).strip() == "hello"
     except SandboxError:
         return False
+
+
+async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet: Fleet, releases: Releases) -> None:
+    await releases.new.apply(fleet, "upgrade", "two", **{"metrics.authentication": "true"})
+    client = fleet.clients["two"]
+    pods = [pod for pod in await client.list(PODS, NAMESPACE) if "deletionTimestamp" not in pod["metadata"]]
+    assert {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods} == {"agent", "webhook"}
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        health = PODS.path(NAMESPACE, f"{name}:8080", "proxy")
+        assert await client.session.request("GET", f"{health}/healthz") == b"ok\n"
+        with pytest.raises(NotFound):
+            await client.session.request("GET", f"{health}/metrics")
+        # The API server keeps the token of whoever asks it to itself.
+        with pytest.raises(Unauthorized):
+            await client.session.request("GET", f"{PODS.path(NAMESPACE, f'https:{name}:8443', 'proxy')}/metrics")
 
 
 async def test_a_cluster_leaves(fleet: Fleet) -> None:
