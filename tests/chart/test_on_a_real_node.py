@@ -16,7 +16,17 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CHAPERONS, CLUSTER_ROLES, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, SERVICES, TARGETS
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_ROLES,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    TARGETS,
+    VALIDATING_WEBHOOKS,
+)
 from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, SCHEDULER_PROXY, virtual_node
 from agent.kube.client import Client
 from agent.kube.errors import NotFound, Unauthorized
@@ -246,24 +256,35 @@ async def test_who_looks_sees_pods_and_targets_and_that_all_is_well(fleet: Fleet
 async def test_the_charts_own_test_says_that_it_works_and_leaves_nothing(fleet: Fleet) -> None:
     assert re.search(r"TEST SUITE: +flotilla-test\n(.*\n)*Phase: +Succeeded", await call(fleet, "one", *TEST))
     assert await fleet.clients["one"].list(PODS, NAMESPACE, labels="app.kubernetes.io/component=test") == []
-    roles = {role["metadata"]["name"] for role in await fleet.clients["one"].list(CLUSTER_ROLES)}
-    assert "flotilla-agent" in roles
-    assert "flotilla-test" not in roles
+    await no_rights_of_the_test(fleet)
 
 
 async def test_the_charts_own_test_fails_and_tells_why_where_api_servers_do_not_reach_the_webhook(fleet: Fleet) -> None:
-    client = fleet.clients["one"]
-    service = (await client.get(SERVICES, "flotilla-webhook", NAMESPACE))["spec"]
-    elsewhere = [{**port, "targetPort": "metrics"} for port in service["ports"]]
-    await client.patch(SERVICES, "flotilla-webhook", {"spec": {"ports": elsewhere}}, NAMESPACE)
+    # To its port of metrics, which speaks no TLS; connections to the right one would live on behind the Service.
+    await reach(fleet, 8080)
     try:
         with pytest.raises(helm.Failed, match="pod flotilla-test failed"):
             await call(fleet, "one", *TEST)
         said = await kubectl(fleet.sandbox["one"], "-n", NAMESPACE, "logs", "flotilla-test")
         assert "FAIL  webhook: the API server does not reach it: a Target with a mistake passed" in said
+        await no_rights_of_the_test(fleet)
+        await fleet.clients["one"].delete(PODS, "flotilla-test", NAMESPACE)
     finally:
-        await client.patch(SERVICES, "flotilla-webhook", {"spec": {"ports": service["ports"]}}, NAMESPACE)
-        await client.delete(PODS, "flotilla-test", NAMESPACE)
+        await reach(fleet, 443)
+
+
+async def reach(fleet: Fleet, port: int) -> None:
+    """Have the API server look for what validates at another port of the webhook's Service."""
+    client, name = fleet.clients["one"], "multicluster-scheduler"
+    (webhook,) = (await client.get(VALIDATING_WEBHOOKS, name))["webhooks"]
+    found = {"name": webhook["name"], "clientConfig": {"service": {**webhook["clientConfig"]["service"], "port": port}}}
+    await client.patch(VALIDATING_WEBHOOKS, name, {"webhooks": [found]}, style="strategic")
+
+
+async def no_rights_of_the_test(fleet: Fleet) -> None:
+    roles = {role["metadata"]["name"] for role in await fleet.clients["one"].list(CLUSTER_ROLES)}
+    assert "flotilla-agent" in roles
+    assert "flotilla-test" not in roles
 
 
 async def test_the_log_of_the_agent_that_leads_tells_more_as_documented(fleet: Fleet) -> None:
