@@ -21,7 +21,7 @@ from agent.api.names import (
 )
 from agent.model.pattern import InvalidPattern, compile_pattern
 from agent.model.quantity import InvalidQuantity, Quantity
-from agent.model.source import flaw
+from agent.model.source import flaw, policy_flaws
 from webhook.review import Fault, Malformed, Request
 
 Raw = Mapping[str, Any]
@@ -147,8 +147,9 @@ def _weight(annotations: Raw) -> list[Fault]:
 
 def _source(kind: Kind) -> Callable[[Raw], list[Fault]]:
     def check(obj: Raw) -> list[Fault]:
-        found = flaw(_part(obj, "spec"), namespaced=kind.namespaced)
-        return [Fault(found.field, found.reason)] if found else []
+        spec = _part(obj, "spec")
+        found = [each for each in (flaw(spec, namespaced=kind.namespaced), *policy_flaws(spec)) if each]
+        return [Fault(*each) for each in dict.fromkeys(found)]
 
     return check
 

@@ -16,6 +16,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names import ANNOTATION_IS_ALLOWED, ANNOTATION_IS_RESERVED
+from agent.api.policy import POLICY
 
 Schema = dict[str, Any]
 
@@ -201,7 +202,11 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
 def _source(service_account: dict[str, Schema]) -> Schema:
     spec = _object(
         "Who may run pods here: a user, a ServiceAccount, or both.",
-        {"userName": _string("Name by which this cluster knows the source cluster."), **service_account},
+        {
+            "userName": _string("Name by which this cluster knows the source cluster."),
+            **service_account,
+            "policy": POLICY,
+        },
     )
     return _root("A cluster whose pods this one can run.", {"spec": spec, "status": _STATUS})
 

@@ -76,6 +76,7 @@ TELL = "events"
 SUMMARY = "what other clusters are told of this one"
 PROPERTIES = "properties of this cluster"
 SOURCE = "rights of other clusters"
+SOURCES_READ = "Sources: rights of other clusters, and what their pods may contain"
 SELF_TARGETS = "this cluster as a target of its own"
 ACCOUNTS_READ = "service accounts of Sources, and those that follow pods"
 BINDINGS_READ = "bindings of Sources, and those that follow pods"
@@ -141,9 +142,11 @@ AGENT = Account(
             *_grants(CLUSTER_SUMMARIES, "list watch patch", SUMMARY, names=(SUMMARY_NAME,)),
             *_grants(CLUSTER_PROPERTIES, "list watch", PROPERTIES),
             *_grants(CLUSTER_CLAIMS, "list watch", PROPERTIES),
-            *_grants(SOURCES, "get list watch", SOURCE),
+            *_grants(SOURCES, "list watch", SOURCES_READ),
+            *_grants(SOURCES, "get", SOURCE),
             *_grants(SOURCES, "patch", SOURCE, sub="status"),
-            *_grants(CLUSTER_SOURCES, "get list watch", SOURCE),
+            *_grants(CLUSTER_SOURCES, "list watch", SOURCES_READ),
+            *_grants(CLUSTER_SOURCES, "get", SOURCE),
             *_grants(CLUSTER_SOURCES, "patch", SOURCE, sub="status"),
             *_grants(SERVICE_ACCOUNTS, "create", SOURCE),
             *_grants(SERVICE_ACCOUNTS, "get list watch", ACCOUNTS_READ),

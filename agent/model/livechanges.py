@@ -7,7 +7,7 @@ The target's agent changes only what is named there, so what others changed on t
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -20,6 +20,19 @@ from agent.model.relabel import relabel
 Raw = dict[str, Any]
 
 _LISTS = ("containers", "initContainers")
+
+
+class _Changes(TypedDict, total=False):
+    labels: dict[str, str | None]
+    annotations: dict[str, str | None]
+    images: dict[str, str]
+    resources: dict[str, dict[str, Any]]
+    tolerations: list[dict[str, Any]]
+    activeDeadlineSeconds: int
+    ephemeralContainers: list[dict[str, Any]]
+
+
+_decode = msgspec.json.Decoder(_Changes).decode
 
 
 def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
@@ -46,14 +59,16 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
 
 
 def told(chaperon: Mapping[str, Any]) -> Raw:
-    """The changes that a chaperon carries."""
+    """The changes that a chaperon carries; none where they are not as `changes` writes them."""
     text = (chaperon["metadata"].get("annotations") or {}).get(names.ANNOTATION_LIVE_CHANGES)
     if not text:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
+        found: Raw = {**_decode(text)}
+    except (msgspec.DecodeError, RecursionError):
         return {}
+    named = all(isinstance(each.get("name"), str) for each in found.get("ephemeralContainers", ()))
+    return found if named else {}
 
 
 def chaperon_patch(changed: Raw, chaperon: Mapping[str, Any]) -> Raw:

@@ -1,7 +1,9 @@
-"""Whom a Source or ClusterSource means, and what its schema cannot say of that."""
+"""What the schema of a Source or ClusterSource cannot say: whom it means, and what its policy may hold."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from agent.model import podpolicy
 
 
 class Flaw(NamedTuple):
@@ -17,9 +19,19 @@ def flaw(spec: Mapping[str, Any], *, namespaced: bool) -> Flaw | None:
     if isinstance(account, Flaw):
         return account
     if spec.get("userName") or account:
-        return None
+        return next(iter(policy_flaws(spec)), None)
     field = "serviceAccountName" if namespaced else "serviceAccount"
     return Flaw("spec", f"names nobody who may run pods here: set userName, {field}, or both")
+
+
+def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
+    """What is wrong with `spec.policy`."""
+    if spec.get("policy") is None:
+        return []
+    try:
+        return [Flaw(field, reason) for field, reason in podpolicy.flaws(podpolicy.read(spec["policy"]))]
+    except podpolicy.InvalidPolicy as error:
+        return [Flaw("spec.policy", str(error).removeprefix("spec.policy "))]
 
 
 def _account(spec: Mapping[str, Any]) -> Flaw | bool:

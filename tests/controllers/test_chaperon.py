@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS
+from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS, SOURCES
+from agent.controllers.chaperon import policies
 from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -180,3 +181,50 @@ async def test_the_node_of_a_delegate_is_told_though_its_kubelet_says_nothing(
         told = await status(client, namespace, "web", phase="Pending")
     assert told["status"]["conditions"][0]["type"] == "PodScheduled"
     assert told["status"]["conditions"][0]["status"] == "True"
+
+
+def source(policy: dict[str, Any]) -> dict[str, Any]:
+    spec = {"userName": "cd", "policy": policy}
+    return {"apiVersion": SOURCES.api_version, "kind": "Source", "metadata": {"name": "cd"}, "spec": spec}
+
+
+async def within_policy(client: Client, namespace: str, name: str) -> str:
+    """The message of a chaperon that a policy refuses, empty if none does."""
+    conditions = (await client.get(CHAPERONS, name, namespace)).get("status", {}).get("conditions") or ()
+    found = {each["type"]: each["message"] for each in conditions}
+    return found.get("PodScheduled", "") if "multicluster/WithinPolicy" in found else ""
+
+
+async def test_what_a_policy_has_refused_stays_refused_without_its_source_and_runs_once_that_allows_it(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "LINGER_SECONDS", 0.2)
+    async with running(cluster, Chaperon) as deps:
+        await client.create(SOURCES, source({"hostNamespaces": False}), namespace)
+        sources = deps.local.informer(SOURCES).store
+        await until(lambda: sources.get((namespace, "cd")))
+        await client.create(CHAPERONS, chaperon("web", hostNetwork=True), namespace)
+        assert "spec.policy.hostNamespaces" in await until(lambda: within_policy(client, namespace, "web"))
+        await client.delete(SOURCES, "cd", namespace)
+
+        async def says_gone() -> bool:
+            return "it is gone" in await within_policy(client, namespace, "web")
+
+        await until(says_gone)
+        with pytest.raises(NotFound):
+            await client.get(PODS, "web", namespace)
+        await client.create(SOURCES, source({"hostNamespaces": True}), namespace)
+        await status(client, namespace, "web", phase="Running")
+
+
+async def test_a_source_that_is_gone_keeps_its_policy_for_as_long_as_its_rights_may_last(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, Chaperon) as deps:
+        await client.create(SOURCES, source({"hostNamespaces": False}), namespace)
+        sources = deps.local.informer(SOURCES).store
+        await until(lambda: sources.get((namespace, "cd")))
+        await client.delete(SOURCES, "cd", namespace)
+        await until(lambda: sources.get((namespace, "cd")) is None)
+        await client.create(CHAPERONS, chaperon("web", hostNetwork=True), namespace)
+        await until(lambda: within_policy(client, namespace, "web"))

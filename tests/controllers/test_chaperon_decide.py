@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.api import names
 from agent.base.clock import stamp
@@ -15,11 +17,15 @@ from agent.controllers.chaperon.decide import (
     PatchChaperon,
     PatchPod,
     PutStatus,
+    Refuse,
+    RefuseChange,
     View,
     decide,
     is_news,
     refused,
 )
+from agent.model.podpolicy import Rule, read
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -252,3 +258,101 @@ def test_a_delegate_made_again_goes_on_counting_restarts_where_the_lost_one_ende
 def test_restarts_that_were_noted_before_a_crash_are_not_noted_twice() -> None:
     lost = RUNNING | {"containerStatuses": [{"name": "c", "restartCount": 2}]}
     assert outcome(chaperon(lost, ago(100) | {names.ANNOTATION_RESTARTS: '{"c":3}'})) == [CreatePod()]
+
+
+STRICT = Rule("Source team/cd", read({"privileged": False, "imagePrefixes": ["docker.io/library"]}))
+ALLOWED, OUTSIDE = ({"name": "main", "image": f"docker.io/{path}"} for path in ("library/nginx", "evil/nginx"))
+
+
+def within(rules: tuple[Rule, ...] | None, chaperon: dict[str, Any], pod: dict[str, Any] | None = None) -> list[Any]:
+    return decide(View(chaperon, pod, 60.0, rules=rules), NOW)
+
+
+def changed(image: str) -> dict[str, Any]:
+    said = {"images": {"main": image}, "labels": {"a": "b"}}
+    found = chaperon(RUNNING, {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode(said).decode()})
+    return found
+
+
+def test_no_pod_is_made_before_the_policies_are_known() -> None:
+    (pause,) = within(None, chaperon(containers=[ALLOWED]))
+    assert isinstance(pause, LookAgain)
+
+
+def test_a_pod_is_made_when_every_policy_allows_it() -> None:
+    assert within((STRICT,), chaperon(containers=[ALLOWED])) == [CreatePod()]
+
+
+@pytest.mark.parametrize("missing", [{}, ago(61)])
+def test_a_pod_that_a_policy_does_not_allow_is_not_made_also_not_again(missing: dict[str, str]) -> None:
+    lost = chaperon(RUNNING if missing else None, missing, containers=[OUTSIDE])
+    (refusal,) = within((Rule("Source team/us", read({})), STRICT), lost)
+    assert isinstance(refusal, Refuse)
+    assert refusal.by == "Source team/cd"
+    assert "spec.policy.imagePrefixes" in refusal.message
+    conditions = refused(refusal.message, refusal.by)["conditions"]
+    assert [(each["type"], each["reason"]) for each in conditions] == [
+        ("PodScheduled", "Refused"),
+        ("multicluster/WithinPolicy", "Refused"),
+    ]
+
+
+def test_a_pod_that_runs_stays_when_a_policy_becomes_stricter() -> None:
+    assert within((STRICT,), chaperon(RUNNING, containers=[OUTSIDE]), pod(RUNNING)) == []
+
+
+def test_a_changed_image_reaches_the_pod_only_within_the_policy() -> None:
+    running = {**pod(RUNNING), "spec": {"containers": [ALLOWED]}}
+    (patch,) = within((STRICT,), changed("docker.io/library/nginx:2"), running)
+    assert isinstance(patch, PatchPod)
+    (refusal,) = within((STRICT,), changed("docker.io/evil/nginx"), running)
+    assert isinstance(refusal, RefuseChange)
+    assert "docker.io/evil/nginx" in refusal.message
+    (pause,) = within(None, changed("docker.io/evil/nginx"), running)
+    assert isinstance(pause, LookAgain)
+
+
+def test_a_container_to_debug_with_is_added_only_within_the_policy() -> None:
+    debug = {**ALLOWED, "name": "debug", "securityContext": {"privileged": True}}
+    said = {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode({"ephemeralContainers": [debug]}).decode()}
+    running = {**pod(RUNNING), "spec": {"containers": [ALLOWED]}}
+    (refusal,) = within((STRICT,), chaperon(RUNNING, said), running)
+    assert isinstance(refusal, RefuseChange)
+    assert "container debug is privileged" in refusal.message
+
+
+def test_a_chaperon_without_a_spec_is_refused() -> None:
+    empty = {**chaperon(), "spec": None}
+    (refusal,) = outcome(empty)
+    assert isinstance(refusal, Refuse)
+    assert refused(refusal.message, refusal.by)["conditions"] == [refused(refusal.message)["conditions"][0]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=6,
+)
+SPEC_FIELDS = ("containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "nodeName", "x")
+KEYS = (
+    *(names.ANNOTATION_LIVE_CHANGES, names.ANNOTATION_RESTARTS, names.ANNOTATION_HOLD, names.ANNOTATION_IS_RESERVED),
+    *(names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_ENDING, "a"),
+)
+
+
+@settings(max_examples=examples(500))
+@given(
+    st.none() | st.dictionaries(st.sampled_from(SPEC_FIELDS), JSON),
+    st.dictionaries(
+        st.sampled_from(KEYS), st.text(max_size=10) | JSON.map(lambda said: msgspec.json.encode(said).decode())
+    ),
+    st.sampled_from([None, RUNNING]),
+    st.booleans(),
+)
+def test_whatever_a_source_writes_into_a_chaperon_there_is_something_to_do_or_nothing(
+    spec: Any, annotations: dict[str, str], status: dict[str, Any] | None, there: bool
+) -> None:
+    hostile = {**chaperon(status, annotations), "spec": spec}
+    hostile["metadata"]["resourceVersion"] = "1"
+    found = {**pod(RUNNING), "spec": {"containers": [ALLOWED]}} if there else None
+    assert isinstance(within((STRICT,), hostile, found), list)

@@ -3,12 +3,16 @@
 import copy
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.api import names
 from agent.model.delegatepod import chaperon, delegate
 from agent.model.livechanges import changes, chaperon_patch, delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.proxypod import proxy_pod, source_pod
+from tests.examples import examples
 
 Raw = dict[str, Any]
 
@@ -255,3 +259,24 @@ def test_a_damaged_annotation_on_a_chaperon_counts_as_none() -> None:
     both = Both()
     both.chaperon["metadata"]["annotations"][names.ANNOTATION_LIVE_CHANGES] = "{"
     assert told(both.chaperon) == {}
+
+
+SCALAR = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3)
+INNER = st.recursive(SCALAR, lambda each: st.lists(each, max_size=2) | st.dictionaries(st.text(max_size=3), each))
+FIELDS = ("labels", "annotations", "images", "resources", "tolerations", "activeDeadlineSeconds", "ephemeralContainers")
+
+
+@settings(max_examples=examples(500))
+@given(
+    st.text(max_size=20)
+    | st.builds(
+        lambda said: msgspec.json.encode(said).decode(),
+        st.dictionaries(st.sampled_from(FIELDS), INNER | st.lists(st.dictionaries(st.just("name"), INNER), max_size=2)),
+    )
+)
+def test_whatever_a_chaperon_says_of_changes_there_are_patches_or_none(text: str) -> None:
+    said = told({"metadata": {"annotations": {names.ANNOTATION_LIVE_CHANGES: text}}})
+    pod = {"metadata": {}, "spec": a_pod()["spec"]}
+    assert isinstance(delegate_patch(said, pod), dict)
+    assert isinstance(resize_patch(said, pod), dict)
+    assert isinstance(ephemeral_patch(said, pod, ()), dict)

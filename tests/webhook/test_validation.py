@@ -56,6 +56,7 @@ def regexp(kind: str, pattern: str) -> Raw:
         ours("Source", {"serviceAccountName": "cd"}),
         ours("Source", {"userName": "cd", "serviceAccountName": "cd"}, name="c" * 253),
         ours("ClusterSource", {"userName": "cd"}),
+        ours("ClusterSource", {"userName": "cd", "policy": {"imagePrefixes": ["registry.example/team"]}}),
         ours("ClusterSource", {"userName": "cd", "serviceAccount": {}}),
         ours("ClusterSource", {"serviceAccount": {"name": "cd", "namespace": "default"}}),
     ],
@@ -97,6 +98,18 @@ def test_what_works_has_no_fault(obj: Raw) -> None:
         pytest.param(ours("Source", {"userName": ""}), "spec", "set userName", id="a Source with an empty name"),
         pytest.param(ours("ClusterSource", {}), "spec", "userName, serviceAccount,", id="a ClusterSource of nobody"),
         pytest.param(
+            ours("Source", {"userName": "cd", "policy": {"imagePrefixes": ["registry.example", "team"]}}),
+            "spec.policy.imagePrefixes[1]",
+            "'team' is no beginning.*write the registry's host",
+            id="a prefix without a registry",
+        ),
+        pytest.param(
+            ours("Source", {"userName": "cd", "policy": {"privileged": "no"}}),
+            "spec.policy",
+            "cannot be read.*correct it",
+            id="a policy of another form",
+        ),
+        pytest.param(
             ours("ClusterSource", {"serviceAccount": {"name": "cd"}}),
             "spec.serviceAccount.namespace",
             "is missing",
@@ -117,6 +130,9 @@ def test_a_fault_names_its_field_and_the_remedy(obj: Raw, field: str, remedy: st
 
 
 def test_all_faults_are_told_at_once() -> None:
+    source = ours("Source", {"policy": {"imagePrefixes": ["a", "b"]}})
+    fields = ["spec", "spec.policy.imagePrefixes[0]", "spec.policy.imagePrefixes[1]"]
+    assert [fault.field for fault in judge(request(source)).faults] == fields
     obj = ours("Target", {"self": True, "excludedLabelsRegexp": "("}, name="c" * 64)
     assert [fault.field for fault in judge(request(obj)).faults] == ["metadata.name", "spec.excludedLabelsRegexp"]
 

@@ -1,6 +1,6 @@
 """Chaperon: make the delegate pod that a PodChaperon describes, and tell on the PodChaperon how it fares.
 
-Watches  PodChaperons and delegate pods of this cluster.
+Watches  PodChaperons, delegate pods, Sources and ClusterSources of this cluster.
 Writes   delegate pods (creation only); the chaperon's status, its non-wire annotations, and those that say that its pod
          is missing or ending.
 A chaperon needs nobody else: its source may be away.
@@ -13,6 +13,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
+from agent.controllers.chaperon.policies import Policies
 from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import delegate
@@ -41,6 +42,7 @@ class Chaperon(Controller[Key]):
         """Versions of a chaperon and its delegate between which there is nothing to do."""
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if _controlled(pod) else ())
+        self._policies = Policies(deps, self._policy_changed)
 
     async def reconcile(self, key: Key) -> float | None:
         """Compare chaperon and pod, act on the difference."""
@@ -54,8 +56,14 @@ class Chaperon(Controller[Key]):
         if versions is not None and versions == self._agreed.get(key):
             return None
         owner, found = chaperon.decode(), pod.decode() if pod else None
-        view = room.View(owner, found, self._deps.settings.pod_missing, self._silence(key, owner, found))
+        missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
+        view = room.View(owner, found, missing, self._silence(key, owner, found), rules)
         return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
+
+    def _policy_changed(self, namespace: str) -> None:
+        for chaperon in self._chaperons.store:
+            if namespace in ("", chaperon.namespace):
+                self.queue.add(chaperon.key)
 
     def _silence(self, key: Key, chaperon: dict[str, Any], pod: dict[str, Any] | None) -> float:
         if not room.is_news(chaperon, pod):
@@ -93,6 +101,11 @@ class Chaperon(Controller[Key]):
             case room.Foreign(message):
                 self._deps.recorder.event(view.chaperon, "Warning", "ErrResourceExists", message)
                 return await self._refused(view, message)
+            case room.Refuse(message, by):
+                self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", message)
+                return await self._refused(view, message, by)
+            case room.RefuseChange(message):
+                self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", message)
             case room.LookAgain(seconds):
                 return seconds
         return None
@@ -143,13 +156,13 @@ class Chaperon(Controller[Key]):
             return 0.1
         self._pods.absorb(raw)
         again: float | None = None
-        fresh = room.View(view.chaperon, Object(PODS, raw).decode(), view.missing_limit)
+        fresh = room.View(view.chaperon, Object(PODS, raw).decode(), view.missing_limit, rules=view.rules)
         for action in room.decide(fresh, self._deps.clock.now()):
             again = await self._apply(fresh, action)
         return again
 
-    async def _refused(self, view: room.View, message: str) -> float:
-        status = room.refused(message)
+    async def _refused(self, view: room.View, message: str, by: str = "") -> float:
+        status = room.refused(message, by)
         if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:
             await self._tell(view, status)
         return _REFUSED_SECONDS

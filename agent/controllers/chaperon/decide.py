@@ -12,7 +12,11 @@ from agent.base.clock import parse, stamp
 from agent.model.diff import equivalent, merge_patch
 from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
+from agent.model.podpolicy import Rule, refusal, refusal_of_change
 from agent.model.status import ended_before, restarts_left_behind, with_ended, with_restarts
+
+CONDITION = "multicluster/WithinPolicy"
+"""Condition of a chaperon that is refused; its message is the Source whose policy refuses it."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class View:
     """Seconds a delegate may be missing before it is made again."""
     silence: float = 0.0
     """Seconds that its status is still held back."""
+    rules: tuple[Rule, ...] | None = ()
+    """What its pod may contain; None while that is not known."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +68,60 @@ class Foreign:
 
 
 @dataclass(frozen=True)
+class Refuse:
+    """Make no delegate, and say why."""
+
+    message: str
+    by: str
+    """The Source whose policy does not allow it, empty if it is not for a policy."""
+
+
+@dataclass(frozen=True)
+class RefuseChange:
+    """Leave the delegate as it is, and say why."""
+
+    message: str
+
+
+@dataclass(frozen=True)
 class LookAgain:
     """Nothing to do before some seconds have passed."""
 
     seconds: float
 
 
-Action = CreatePod | PatchChaperon | PutStatus | PatchPod | Foreign | LookAgain
+Action = CreatePod | PatchChaperon | PutStatus | PatchPod | Foreign | Refuse | RefuseChange | LookAgain
+
+_UNREAD_SECONDS = 0.5
+"""Sources are read within moments of the agent's start."""
 
 
 def decide(view: View, now: datetime) -> list[Action]:
     """The actions that bring chaperon and pod in line."""
     if view.chaperon["metadata"].get("deletionTimestamp"):
         return []
-    return [*_delegate(view, now), *_reservation(view.chaperon, now)]
+    return [*_allowed(view, _delegate(view, now)), *_reservation(view.chaperon, now)]
+
+
+def _allowed(view: View, actions: list[Action]) -> list[Action]:
+    """The actions without those that the policies of Sources do not allow."""
+    if CreatePod() in actions:
+        if view.rules is None:
+            return [LookAgain(_UNREAD_SECONDS)]
+        if not isinstance(view.chaperon.get("spec"), dict):
+            return [Refuse("the PodChaperon has no spec, so there is no pod to create: delete it", by="")]
+        refused = refusal(view.chaperon["spec"], view.rules)
+        return [Refuse(refused.message, refused.source)] if refused else actions
+    return [each for action in actions for each in _allowed_change(view.rules, action)]
+
+
+def _allowed_change(rules: tuple[Rule, ...] | None, action: Action) -> list[Action]:
+    if not isinstance(action, PatchPod) or "spec" not in action.patch:
+        return [action]
+    if rules is None:
+        return [LookAgain(_UNREAD_SECONDS)]
+    refused = refusal_of_change(action.patch["spec"], rules)
+    return [RefuseChange(refused.message)] if refused else [action]
 
 
 def _delegate(view: View, now: datetime) -> list[Action]:
@@ -103,7 +149,7 @@ def _ending(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
         return [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: None}))] if told else []
     if told:
         return []
-    if view.chaperon["spec"].get("restartPolicy", "Always") == "Always":
+    if _spec(view.chaperon).get("restartPolicy", "Always") == "Always":
         grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
         left = (_moment(deleted, now) - timedelta(seconds=grace) - now).total_seconds() + _TELL_SECONDS
     else:
@@ -120,7 +166,7 @@ def _without_pod(view: View, now: datetime) -> list[Action]:
     since = annotations.get(names.ANNOTATION_POD_MISSING_SINCE)
     if since is None:
         return [PatchChaperon(_annotations({names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}))]
-    if chaperon["spec"].get("restartPolicy", "Always") != "Always":
+    if _spec(chaperon).get("restartPolicy", "Always") != "Always":
         return [LookAgain(3600)]
     due = _moment(since, now) + timedelta(seconds=view.missing_limit)
     if now < due:
@@ -205,9 +251,18 @@ def is_news(chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
     )
 
 
-def refused(reason: str) -> dict[str, Any]:
-    """Status of a chaperon whose pod the API server does not accept, so that its source can say why."""
-    return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Refused", "message": reason}]}
+def refused(reason: str, by: str = "") -> dict[str, Any]:
+    """Status of a chaperon whose pod is not accepted, so that its source can say why.
+
+    :param by: the Source whose policy does not allow it; empty if the API server refuses
+    """
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Refused", "message": reason}
+    policy = {"type": CONDITION, "status": "False", "reason": "Refused", "message": by}
+    return {"conditions": [condition, policy] if by else [condition]}
+
+
+def _spec(chaperon: Mapping[str, Any]) -> Mapping[str, Any]:
+    return chaperon.get("spec") or {}
 
 
 def _travelling(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,214 @@
+"""What pods of other clusters may contain: `spec.policy` of a Source or ClusterSource. Pure.
+
+A field that a policy does not have restricts nothing. What a pod says in a form that no API server takes is refused,
+too, so that there is a verdict about any JSON.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agent.model import imagename
+
+Raw = dict[str, Any]
+
+_HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_HOSTNAME = "kubernetes.io/hostname"
+_DEFAULT_ACCOUNT = "default"
+_QUOTED = 80
+"""The most characters of a pod's text that a message repeats."""
+
+
+class InvalidPolicy(ValueError):
+    """A policy that cannot be read; the message names the field and the remedy."""
+
+
+class Policy(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    """`spec.policy`, as the schema of the CRD describes it."""
+
+    host_namespaces: bool | None = None
+    host_paths: bool | None = None
+    privileged: bool | None = None
+    node_names: bool | None = None
+    priority_class_names: tuple[str, ...] | None = None
+    service_account_names: tuple[str, ...] | None = None
+    image_prefixes: tuple[str, ...] | None = None
+
+
+class Rule(NamedTuple):
+    """The policy of one Source, called as users call it."""
+
+    source: str
+    policy: Policy
+    barred: str = ""
+    """Why no pod at all is allowed, empty if the policy decides."""
+
+
+class Refusal(NamedTuple):
+    """Which Source refuses a pod, and a message for its user."""
+
+    source: str
+    message: str
+
+
+class _Violation(Exception):
+    """The field of the policy, and what of the pod it does not allow."""
+
+
+def read(policy: Any) -> Policy:
+    """The policy of a Source's spec. Raises InvalidPolicy."""
+    try:
+        return msgspec.convert(policy, Policy)
+    except msgspec.ValidationError as error:
+        raise InvalidPolicy(f"spec.policy cannot be read: {error}; correct it, or remove it for no policy") from error
+
+
+def flaws(policy: Policy) -> list[tuple[str, str]]:
+    """Fields of a policy, and what is wrong with each that its schema cannot say."""
+    return [
+        (f"spec.policy.imagePrefixes[{index}]", reason)
+        for index, prefix in enumerate(policy.image_prefixes or ())
+        if (reason := imagename.flaw(prefix))
+    ]
+
+
+def refusal(spec: Any, rules: Iterable[Rule]) -> Refusal | None:
+    """The first rule that does not allow a pod with this spec, None if all do."""
+    return _first(spec, rules, (_host, _host_paths, _privileged, _node, _priority, _account, _images))
+
+
+def refusal_of_change(spec: Any, rules: Iterable[Rule]) -> Refusal | None:
+    """The same of what changes in the spec of a pod that runs: images, and containers to debug it."""
+    return _first(spec, rules, (_privileged, _images))
+
+
+def _first(spec: Any, rules: Iterable[Rule], checks: Iterable[Callable[[Raw, Policy], None]]) -> Refusal | None:
+    for rule in rules:
+        if rule.barred:
+            return Refusal(rule.source, f"{rule.source}: {rule.barred}")
+        try:
+            if not isinstance(spec, dict):
+                raise _Violation("spec.policy", "it has no spec")
+            for check in checks:
+                check(spec, rule.policy)
+        except _Violation as violation:
+            field, what = violation.args
+            remedy = "change the pod, or ask the administrator there"
+            return Refusal(rule.source, f"{rule.source} does not allow it ({field}): {what}; {remedy}")
+    return None
+
+
+def _host(spec: Raw, policy: Policy) -> None:
+    if policy.host_namespaces is False:
+        for field in _HOST_NAMESPACES:
+            if _asked(spec.get(field)):
+                raise _Violation("spec.policy.hostNamespaces", f"it sets spec.{field}")
+
+
+def _host_paths(spec: Raw, policy: Policy) -> None:
+    if policy.host_paths is False:
+        for volume in _objects(spec, "volumes"):
+            if volume.get("hostPath") is not None:
+                raise _Violation("spec.policy.hostPaths", f"volume {_quoted(volume.get('name'))} is a hostPath")
+
+
+def _privileged(spec: Raw, policy: Policy) -> None:
+    if policy.privileged is not False:
+        return
+    if _asked(_host_process(spec)):
+        raise _Violation("spec.policy.privileged", "it sets spec.securityContext.windowsOptions.hostProcess")
+    for where, container in _containers(spec):
+        if _asked(_object(container, "securityContext").get("privileged")):
+            raise _Violation("spec.policy.privileged", f"{where} is privileged")
+        if _asked(_host_process(container)):
+            raise _Violation("spec.policy.privileged", f"{where} is a hostProcess container")
+
+
+def _host_process(of: Raw) -> Any:
+    """What Windows calls a privileged container."""
+    return _object(_object(of, "securityContext"), "windowsOptions").get("hostProcess")
+
+
+def _node(spec: Raw, policy: Policy) -> None:
+    if policy.node_names is not False:
+        return
+    if spec.get("nodeName"):
+        raise _Violation("spec.policy.nodeNames", f"it sets spec.nodeName to {_quoted(spec['nodeName'])}")
+    if _HOSTNAME in _object(spec, "nodeSelector"):
+        raise _Violation("spec.policy.nodeNames", f"spec.nodeSelector names {_HOSTNAME}")
+    for term in _node_terms(_object(_object(spec, "affinity"), "nodeAffinity")):
+        # The only field that can be matched is the name.
+        named = any(True for _ in _objects(term, "matchFields"))
+        if named or any(each.get("key") == _HOSTNAME for each in _objects(term, "matchExpressions")):
+            raise _Violation("spec.policy.nodeNames", "spec.affinity.nodeAffinity chooses a node by its name")
+
+
+def _node_terms(affinity: Raw) -> Iterator[Raw]:
+    yield from _objects(_object(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
+    for preferred in _objects(affinity, "preferredDuringSchedulingIgnoredDuringExecution"):
+        yield _object(preferred, "preference")
+
+
+def _priority(spec: Raw, policy: Policy) -> None:
+    name = spec.get("priorityClassName")
+    if policy.priority_class_names is not None and name and name not in policy.priority_class_names:
+        raise _Violation("spec.policy.priorityClassNames", f"spec.priorityClassName is {_quoted(name)}")
+
+
+def _account(spec: Raw, policy: Policy) -> None:
+    # `serviceAccount` is the old name of the field, which API servers still read.
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or _DEFAULT_ACCOUNT
+    if policy.service_account_names is not None and name not in policy.service_account_names:
+        raise _Violation("spec.policy.serviceAccountNames", f"its service account is {_quoted(name)}")
+
+
+def _images(spec: Raw, policy: Policy) -> None:
+    if policy.image_prefixes is None:
+        return
+    for where, image in _image_names(spec):
+        if reason := imagename.why_not(image, policy.image_prefixes):
+            raise _Violation("spec.policy.imagePrefixes", f"the image of {where} is {_quoted(image)}, {reason}")
+
+
+def _image_names(spec: Raw) -> Iterator[tuple[str, Any]]:
+    for where, container in _containers(spec):
+        yield where, container.get("image")
+    for volume in _objects(spec, "volumes"):
+        if volume.get("image") is not None:
+            yield f"volume {_quoted(volume.get('name'))}", _object(volume, "image").get("reference")
+
+
+def _containers(spec: Raw) -> Iterator[tuple[str, Raw]]:
+    for field in _CONTAINERS:
+        for container in _objects(spec, field):
+            yield f"container {_quoted(container.get('name'))}", container
+
+
+def _objects(of: Mapping[str, Any], field: str) -> list[Raw]:
+    """A list of objects, empty where the field is not set."""
+    found = of.get(field)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise _Violation("spec.policy", f"its {field} is no list of objects")
+    return found
+
+
+def _object(of: Mapping[str, Any], field: str) -> Raw:
+    """An object, empty where the field is not set."""
+    found = of.get(field)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise _Violation("spec.policy", f"its {field} is no object")
+    return found
+
+
+def _asked(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _quoted(value: Any) -> str:
+    return value[:_QUOTED] if isinstance(value, str) else "no text"
