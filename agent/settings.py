@@ -76,6 +76,15 @@ class Settings:
     endpoints_grace: float = _setting(
         40.0, "how long endpoints in a target that does not answer count as ready, as those of a silent node do"
     )
+    home_annotation: tuple[str, ...] = _setting(
+        (),
+        "annotation of delegates, or domain of its key, that comes home, and no other (repeat the flag; commas in the"
+        " variable); empty: all but those that others act upon",
+        "KEY",
+    )
+    event_rate: float = _setting(
+        10.0, "warnings about its delegates that a target may have told per second; ten times as many at once"
+    )
     max_in_flight: int = _setting(64, "pods that are scheduled at the same time")
     scheduling: str = _setting(
         "ranked",
@@ -242,6 +251,9 @@ def _check(settings: Settings) -> None:
         key, _, value = pair.partition("=")
         if "=" not in pair or not labels.is_key(key) or not labels.is_value(value):
             raise InvalidSetting(f"--cluster-property: {pair!r} is not KEY=VALUE with a valid key and value of a label")
+    for key in settings.home_annotation:
+        if not labels.is_key(key):
+            raise InvalidSetting(f"--home-annotation: {key!r} is neither a key of an annotation nor a domain")
     if not 0 < settings.token_renewal < 1:
         raise InvalidSetting("--token-renewal: must be between 0 and 1")
     _check_scores(settings)

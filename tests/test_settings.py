@@ -68,6 +68,8 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--extra-score", "5:cpu"], "--extra-score: '5:cpu' is not WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"),
         (["--extra-score=1:a.v1.g:o:s", "--extra-score=2:b.v1.g:o:s"], "--extra-score: o:s is given twice"),
         (["--summary-detail", "some"], "--summary-detail.*full, minimal, sums"),
+        (["--home-annotation", "a b"], "--home-annotation: 'a b' is neither a key"),
+        (["--event-rate", "0"], "--event-rate: must be greater than 0"),
         (["--cluster-property", "tier"], "--cluster-property: 'tier' is not KEY=VALUE"),
         (["--cluster-property", "a b=c"], "--cluster-property"),
         (["--cluster-property", "a=b c"], "--cluster-property"),

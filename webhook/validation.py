@@ -19,6 +19,7 @@ from agent.api.names import (
     SHORT_PREFIX,
     WEIGHT,
 )
+from agent.model import podranges
 from agent.model.pattern import InvalidPattern, compile_pattern
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.source import flaw, policy_flaws
@@ -90,6 +91,7 @@ def _target(kind: Kind) -> Callable[[Raw], list[Fault]]:
             *_label_value(obj, label),
             *_regexp(spec.get("excludedLabelsRegexp")),
             *_limits(_part(spec, "limits")),
+            *_ranges(spec.get("podCIDRs")),
             *_weight(_part(_part(obj, "metadata"), "annotations")),
         ]
 
@@ -133,6 +135,12 @@ def _limits(limits: Raw) -> list[Fault]:
         if negative:
             faults.append(Fault(field, f"must be 0 or more, not {amount}; remove it for no limit"))
     return faults
+
+
+def _ranges(cidrs: Any) -> list[Fault]:
+    found = [each for each in cidrs if isinstance(each, str)] if isinstance(cidrs, list) else []
+    judged = [(f"spec.podCIDRs[{index}]", podranges.flaw(each)) for index, each in enumerate(found)]
+    return [Fault(field, reason) for field, reason in judged if reason]
 
 
 def _weight(annotations: Raw) -> list[Fault]:

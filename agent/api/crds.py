@@ -179,6 +179,13 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
                 "Labels of the target's nodes in whose key=value this regular expression is found are left off the "
                 "virtual node."
             ),
+            "podCIDRs": {
+                "type": "array",
+                "description": "Ranges in which addresses of pods there are. Addresses outside, of pods and endpoints, "
+                "are left out here. Any address if it is not set.",
+                "maxItems": 100,
+                "items": {"type": "string", "minLength": 1, "maxLength": 49},
+            },
             "limits": _amounts(
                 "The most that pods of this cluster may request there together: cpu, memory, pods or any resource."
             ),

@@ -1,10 +1,66 @@
-"""What API servers take as a key and as a value of a label."""
+"""What API servers take as a key and as a value of a label, and keys that others act upon."""
 
 import re
+from collections.abc import Collection
 
 _PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DOMAIN_LIMIT = 253
+
+LABELS_NOT_TAKEN = frozenset(
+    (
+        # Reserved for administrators who isolate workloads: kubelets cannot set them either (NodeRestriction).
+        "node-restriction.kubernetes.io",
+        # Who has such a label is excluded from load balancers, or gets the pods of a control plane.
+        "node-role.kubernetes.io",
+    )
+)
+"""Keys and domains of labels that a virtual node does not take from its target."""
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The name of a node: a virtual node that has it has its own, not that of the only node of its target."""
+
+ANNOTATIONS_NOT_HOME = {
+    "prometheus.io": "Prometheus scrapes the port, path and parameters that they name",
+    "k8s.grafana.com": "Grafana's collectors do the same",
+    "co.elastic.logs": "Beats and Elastic Agent read hints of what to collect, and how",
+    "co.elastic.metrics": "the same",
+    "co.elastic.monitor": "the same, with the hosts to be monitored",
+    "external-dns.alpha.kubernetes.io": "ExternalDNS publishes the names and addresses that they say",
+    "kubectl.kubernetes.io": "kubectl apply takes from them what to delete, kubectl exec which container is meant",
+    "meta.helm.sh": "Helm adopts what names a release",
+    "argocd.argoproj.io": "Argo CD prunes what carries the tracking ID of an application",
+    "toolkit.fluxcd.io": "Flux prunes, or leaves alone, what they say",
+    "cluster-autoscaler.kubernetes.io": "they say whether a node may be drained",
+    "karpenter.sh": "the same",
+    "descheduler.alpha.kubernetes.io": "they say whether a pod may be evicted",
+    "controller.kubernetes.io": "ReplicaSets delete the pod of the lowest pod-deletion-cost",
+    "batch.kubernetes.io": "Jobs count completions by job-completion-index",
+    "kueue.x-k8s.io": "Kueue counts the pods of a group by them",
+    "velero.io": "Velero runs the commands of hooks, and backs up the volumes that they name",
+    "istio.io": "Istio configures proxies, and takes pods into the mesh or out of it",
+    "linkerd.io": "Linkerd does the same",
+    "iam.amazonaws.com": "kiam and kube2iam give the pod's address the role that is named",
+    "kubernetes.io/config.mirror": "kubectl drain and others leave mirror pods alone; API servers refuse the change",
+    "kubernetes.io/config.source": "the same",
+    "kubernetes.io/config.hash": "the same",
+    "kubernetes.io/config.seen": "the same",
+    "scheduler.alpha.kubernetes.io": "API servers check their form, and refuse a status that comes with a wrong one",
+    "seccomp.security.alpha.kubernetes.io": "the same",
+    "container.apparmor.security.beta.kubernetes.io": "API servers refuse to change them",
+}
+"""Keys and domains of annotations that do not come home from delegates, and who acts upon them."""
+
+ANNOTATIONS_WITH_ADDRESSES = frozenset(
+    (
+        "cni.projectcalico.org/podIP",
+        "cni.projectcalico.org/podIPs",
+        "k8s.ovn.org",
+        "ovn.kubernetes.io",
+        "k8s.v1.cni.cncf.io/network-status",
+    )
+)
+"""Those from which networks take a pod's addresses, as from its status."""
 
 
 def is_key(text: str) -> bool:
@@ -18,3 +74,15 @@ def is_key(text: str) -> bool:
 def is_value(text: str) -> bool:
     """Whether it is empty, or at most 63 characters that begin and end with a letter or a digit."""
     return not text or bool(_PART.fullmatch(text))
+
+
+def is_among(key: str, among: Collection[str]) -> bool:
+    """Whether a key, or the domain of its prefix or one above, is among some keys and domains."""
+    if key in among:
+        return True
+    domain = key.partition("/")[0] if "/" in key else ""
+    while domain:
+        if domain in among:
+            return True
+        domain = domain.partition(".")[2]
+    return False

@@ -10,6 +10,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
 from agent.kube.config import Connection
 from agent.kube.store import Key
+from agent.model.podranges import ANYWHERE, PodRanges
 from agent.runtime.supervisor import Supervisor
 
 Listener = Callable[[Target], None]
@@ -68,7 +69,9 @@ class Targets:
         """Call before a target goes."""
         self._detach.append(listener)
 
-    async def connect(self, key: Key, connection: Connection | None, fingerprint: str) -> Target:
+    async def connect(
+        self, key: Key, connection: Connection | None, fingerprint: str, ranges: PodRanges = ANYWHERE
+    ) -> Target:
         """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed.
 
         One whose fingerprint is the same goes on, with the new connection's credentials from now on; unless it is not
@@ -87,6 +90,7 @@ class Targets:
         name = "/".join(key).lstrip("/")
         cluster = self._local if connection is None else Cluster(connection, name)
         target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
+        target.ranges = ranges
         target.changed = self._changed
         stops = (
             self._supervisor.spawn(f"probe {name}", target.run),

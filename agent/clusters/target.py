@@ -19,6 +19,7 @@ from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
 from agent.kube.informer import Informer, Reduce
 from agent.kube.store import Key, Object
+from agent.model.podranges import ANYWHERE, PodRanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,8 @@ class Target:
         self.key = key
         self.cluster = cluster
         self.is_self = is_self
+        self.ranges = ANYWHERE
+        """Where addresses of its pods may be."""
         self.finalizer = names.finalizer(*key)
         self.node_name = names.virtual_node(*key)
         self.record = Record(State.CONNECTING, "connecting", clock.now())
@@ -134,6 +137,12 @@ class Target:
         """Judge how promptly the target answers; `local` is how many seconds this cluster's own API server takes."""
         if not self.is_self and self.circuit.look(self.cluster.client.session.pace.seconds, local):
             log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
+            self.changed(self)
+
+    def keep_to(self, ranges: PodRanges) -> None:
+        """Take addresses of its pods from these ranges only from now on."""
+        if ranges != self.ranges:
+            self.ranges = ranges
             self.changed(self)
 
     def renew(self, connection: Connection) -> None:

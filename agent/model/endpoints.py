@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.model.podranges import ANYWHERE, PodRanges
 
 Raw = dict[str, Any]
 
@@ -34,12 +35,16 @@ def is_mirror(labels: Mapping[str, str]) -> bool:
     return labels.get(names.LABEL_SLICE_MANAGED_BY) == names.SLICE_MANAGER
 
 
-def mirrors(slice: Mapping[str, Any], origin: str, shelf: Shelf, away: Collection[str] = ()) -> list[Raw]:
-    """The mirrors of one EndpointSlice of `origin`, without the endpoints on nodes that are `away`.
+def mirrors(
+    slice: Mapping[str, Any], origin: str, shelf: Shelf, away: Collection[str] = (), ranges: PodRanges = ANYWHERE
+) -> list[Raw]:
+    """The mirrors of one EndpointSlice of `origin`, without the endpoints on nodes that are `away`, and without the
+    addresses that are outside the ranges of that cluster.
 
     None where that leaves no endpoint; several where it has more than 100 of them.
     """
-    endpoints = [_mirrored(each) for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
+    found = [each for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
+    endpoints = [_mirrored(each) for each in _inside(found, ranges)]
     headless = (slice["metadata"].get("labels") or {}).get(_HEADLESS)
     labels = {
         **dict(shelf.labels),
@@ -73,6 +78,12 @@ def mirrors(slice: Mapping[str, Any], origin: str, shelf: Shelf, away: Collectio
     ]
 
 
+def outside(slice: Mapping[str, Any], ranges: PodRanges) -> list[str]:
+    """Addresses of an EndpointSlice that are outside the ranges of its cluster."""
+    found = (address for each in slice.get("endpoints") or () for address in each.get("addresses") or ())
+    return [str(address) for address in found if not ranges.holds(address)]
+
+
 def silenced(mirror: Mapping[str, Any]) -> Raw:
     """The mirror of endpoints in a cluster that has gone silent: none of them is ready, as on a node that is lost."""
     return {
@@ -91,6 +102,13 @@ def ready(slice: Mapping[str, Any]) -> dict[str, list[str]]:
         if (each.get("conditions") or {}).get("ready") is not False:
             found.setdefault(each.get("nodeName") or "", []).extend(each["addresses"])
     return found
+
+
+def _inside(endpoints: list[Raw], ranges: PodRanges) -> list[Raw]:
+    if ranges == ANYWHERE:
+        return endpoints
+    kept = ({**each, "addresses": list(filter(ranges.holds, each.get("addresses") or ()))} for each in endpoints)
+    return [each for each in kept if each["addresses"]]
 
 
 def _mirrored(endpoint: Mapping[str, Any]) -> Raw:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
+from agent.model.homecoming import USUAL, Homecoming
 from agent.model.livechanges import told
+from agent.model.podranges import ANYWHERE, PodRanges, without_outside
 from agent.model.proxypod import InvalidPod, source_pod
 
 _OWN = (
@@ -25,6 +27,9 @@ _NOT_HOME = frozenset((*_OWN, "nominatedNodeName"))
 _DISRUPTED = "DisruptionTarget"
 """Why a pod is about to be ended. Who evicts a proxy pod writes it here, and Jobs' failure policies read it here."""
 
+CONDITION = "multicluster/PodIPsAllowed"
+"""On proxy pods: addresses of the delegate that have been left out."""
+
 _EPHEMERAL = "ephemeralContainerStatuses"
 
 _CONTAINERS = {
@@ -34,19 +39,24 @@ _CONTAINERS = {
 }
 
 
-def proxy_status(proxy: dict[str, Any], chaperon_status: Mapping[str, Any]) -> dict[str, Any]:
+def proxy_status(
+    proxy: dict[str, Any], chaperon_status: Mapping[str, Any], ranges: PodRanges = ANYWHERE
+) -> dict[str, Any]:
     """The status that the proxy pod should have, whole; the proxy's own while the delegate has none.
 
     Entries of containers that the proxy does not have (injected in the target) are left out, restart counts are never
     lowered. Conditions that are about the proxy stay: those under our prefixes, and that it is being evicted here.
+
+    :param ranges: of the target; pod IPs outside are left out, and a condition says so
     """
     current: dict[str, Any] = proxy.get("status") or {}
     if not chaperon_status:
         return current
     status = {key: value for key, value in chaperon_status.items() if key not in _NOT_HOME}
     status.update({key: current[key] for key in _OWN if key in current})
-    if "conditions" in status or "conditions" in current:
-        status["conditions"] = _conditions(current.get("conditions") or [], status.get("conditions") or [])
+    status, outside = without_outside(status, ranges)
+    if "conditions" in status or "conditions" in current or outside:
+        status["conditions"] = _conditions(current.get("conditions") or [], status.get("conditions") or [], outside)
     for field, of in _CONTAINERS.items():
         if field in status:
             declared = {container["name"] for container in proxy.get("spec", {}).get(of) or ()}
@@ -56,20 +66,22 @@ def proxy_status(proxy: dict[str, Any], chaperon_status: Mapping[str, Any]) -> d
 
 
 def annotations_home(
-    proxy_annotations: Mapping[str, str] | None, chaperon_annotations: Mapping[str, str] | None
+    proxy_annotations: Mapping[str, str] | None,
+    chaperon_annotations: Mapping[str, str] | None,
+    homecoming: Homecoming = USUAL,
 ) -> dict[str, str | None]:
     """Merge patch of annotations to bring home: what the delegate has, or has changed; {} when nothing.
 
-    Keys of ours never travel. What only the proxy has survives. Where both differ, the delegate's value comes home
-    unless it was created with it: then it was the proxy's that somebody changed, or removed, in the source. Nor does
-    one come home that is told of as a live change: there the delegate follows the proxy.
+    Keys of ours never travel, others if `homecoming` lets them. What only the proxy has survives. Where both differ,
+    the delegate's value comes home unless it was created with it: then it was the proxy's that somebody changed, or
+    removed, in the source. Nor does one come home that is told of as a live change: there the delegate follows.
     """
     mine = proxy_annotations or {}
     followed = told({"metadata": {"annotations": chaperon_annotations}}).get("annotations", {})
     changed: dict[str, str | None] = {
         key: value
         for key, value in (chaperon_annotations or {}).items()
-        if not names.is_ours(key) and mine.get(key) != value and key not in followed
+        if not names.is_ours(key) and mine.get(key) != value and key not in followed and homecoming.lets(key)
     }
     if not changed:
         return changed
@@ -86,7 +98,7 @@ def _original_annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return source.get("metadata", {}).get("annotations") or {}
 
 
-def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]], outside: str) -> list[dict[str, Any]]:
     """The delegate's, each with the proxy's observedGeneration: the delegate's counts changes of another spec.
 
     The API server keeps the old number of a condition that comes without one, so leaving it out would differ for ever.
@@ -102,7 +114,14 @@ def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]]) -
         home.append(mine)
     there = {condition["type"] for condition in home}
     own = [condition for condition in current if condition["type"] not in there and _is_about_proxy(condition["type"])]
-    return home + own
+    left_out = [_left_out(current, outside)] if outside else []
+    return home + [condition for condition in own if condition["type"] != CONDITION] + left_out
+
+
+def _left_out(current: list[dict[str, Any]], outside: str) -> dict[str, Any]:
+    before: dict[str, Any] = next((each for each in current if each["type"] == CONDITION), {})
+    message = f"{outside}: outside spec.podCIDRs of the Target, and left out; add the range there if it is right"
+    return {**before, "type": CONDITION, "status": "False", "reason": "OutsidePodCIDRs", "message": message}
 
 
 def _is_about_proxy(condition: str) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.conditions import Status, set_condition
+from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among
 from agent.model.nodeshapes import node_shapes
 from agent.model.pattern import InvalidPattern, matches
 from agent.model.quantity import InvalidQuantity, Quantity
@@ -79,21 +80,26 @@ def desired_labels(
     excluded_regexp: str | None,
     current_labels: Mapping[str, str] | None,
     last_applied: str | None,
+    hostname: str = "",
 ) -> Labels:
     """All labels of a virtual node: ours (base, then the target's common ones) and those that users gave it.
 
-    A label of the target overrides a base label, as in Admiralty, but for those that say which node this is. A label
-    that we never applied belongs to a user and survives, also where the target has another value for it.
+    A label of the target overrides a base label, as in Admiralty, but for those that say which node this is; some are
+    not taken at all. A label that we never applied belongs to a user and survives, also where the target has another
+    value for it.
 
     :param excluded_regexp: of the Target; labels of the summary in whose `key=value` it is found are left out
     :param last_applied: annotation `multicluster/applied-labels` of the node, None if it has none
+    :param hostname: value of the label kubernetes.io/hostname where the target has one
     :raises InvalidPattern: if the regexp is none
     """
     common = {
         key: value
         for key, value in (summary_labels or {}).items()
-        if not _identifies(key) and not matches(excluded_regexp, key, value)
+        if not _identifies(key) and not is_among(key, LABELS_NOT_TAKEN) and not matches(excluded_regexp, key, value)
     }
+    if HOSTNAME in common:
+        common[HOSTNAME] = hostname
     ours = {**base, **common}
     current = current_labels or {}
     before = _applied(last_applied)

@@ -8,6 +8,7 @@ from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing, usable
 from agent.controllers.endpoints.mcs import McsExports
 from agent.controllers.endpoints.slices import EndpointSlices
 from agent.model.endpoints import Shelf
+from agent.model.podranges import of
 
 Raw = dict[str, Any]
 
@@ -149,3 +150,11 @@ def test_cilium_without_its_mesh_is_no_driver() -> None:
     assert not Cilium().detect(usable(groups, ["web"]))
     assert Cilium().detect(usable(groups, ["web", "clustermesh-apiserver"]))
     assert usable(PLAIN, []) == PLAIN
+
+
+def test_a_mirror_with_an_address_that_is_outside_from_now_on_is_changed() -> None:
+    slices = [slice_of("a", "10.1.0.1", "10.9.0.1")]
+    existing = applied(run({"us": Origin(slices)}))
+    (change,) = run({"us": Origin(slices, ranges=of({"spec": {"podCIDRs": ["10.1.0.0/16"]}}))}, existing)
+    assert isinstance(change, Change)
+    assert {"op": "remove", "path": "/endpoints/1"} in change.operations

@@ -1,5 +1,6 @@
 """Section 5 of the specs, with rulings 1, 4, 5 and 6 of the design."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from agent.controllers.feedback.decide import (
     PatchProxy,
     View,
     decide,
+    home_patch,
 )
+from agent.model.podranges import of
 
 EU, US, AP = (names.PREFIX + f"default-{name}" for name in ("eu", "us", "ap"))
 RUNNING = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -290,3 +293,14 @@ def test_a_proxy_pod_never_goes_before_a_delegate_that_is_known_or_may_exist(
     for action in actions:
         if isinstance(action, DeleteChaperon) and action.delegate.parent_uid != "P":
             assert action.delegate.chaperon["metadata"]["labels"][names.LABEL_PARENT_CLUSTER_UID] == "here"
+
+
+def test_of_a_target_with_ranges_neither_pod_ips_nor_annotations_bring_other_addresses() -> None:
+    annotations = {"cni.projectcalico.org/podIP": "10.0.0.1/32", "cni.projectcalico.org/containerID": "x"}
+    free = delegate(annotations=annotations)
+    bound = replace(free, ranges=of({"spec": {"podCIDRs": ["10.9.0.0/16"]}}))
+    assert home_patch(proxy(), free)["metadata"]["annotations"] == annotations
+    patch = home_patch(proxy(), bound)
+    assert patch["metadata"]["annotations"] == {"cni.projectcalico.org/containerID": "x"}
+    assert "podIP" not in patch["status"]
+    assert patch["status"]["phase"] == "Running"

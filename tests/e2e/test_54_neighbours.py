@@ -1,12 +1,20 @@
 """Promise 54: a target decides what pods of others may contain, and a source what a target may say."""
 
+import asyncio
+import re
 from typing import Any
 
-from agent.api.kinds import EVENTS, PODS, SOURCES, TARGETS
-from tests.e2e import manifests
+from agent.api.kinds import EVENTS, NODES, PODS, SERVICES, SOURCES, TARGETS
+from agent.api.names import virtual_node
+from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS
 
 Raw = dict[str, Any]
+
+FOREIGN = "203.0.113.7"
+STAYS, COMES = "prometheus.io/port", "k8s.v1.cni.cncf.io/status"
+WARNINGS = 400
 
 
 async def allow(fleet: Fleet, namespace: str, target: str, policy: Raw | None) -> None:
@@ -99,3 +107,105 @@ async def change(fleet: Fleet, namespace: str, image: str) -> None:
     """Give the container of pod web another image."""
     containers = [{"name": "main", "image": image}]
     await fleet.source.patch(PODS, "web", {"spec": {"containers": containers}}, namespace, style="strategic")
+
+
+def ranges(fleet: Fleet, target: str) -> list[str]:
+    """Where addresses of a target's pods are."""
+    (plan,) = (each for each in fleet.sandbox.plan.clusters if each.name == target)
+    return [plan.fake_pod_range, plan.pod_range]
+
+
+async def test_addresses_outside_a_targets_ranges_stay_away_and_its_status_comes(fleet: Fleet, namespace: str) -> None:
+    us = ranges(fleet, "us")
+    await fleet.source.patch(TARGETS, "us", {"spec": {"podCIDRs": us}}, namespace)
+    await fleet.source.create(SERVICES, shared.service("web"), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 2), namespace)
+    await fleet.running(namespace, "web", 2)
+    await shared.known_everywhere(fleet, namespace, "web", 2)
+    uid, delegate = next((uid, pod) for uid, (at, pod) in (await fleet.delegates(namespace)).items() if at == "us")
+    status = {"podIP": FOREIGN, "podIPs": [{"ip": FOREIGN}], "message": "elsewhere now"}
+    name = delegate["metadata"]["name"]
+    await fleet.clients["us"].patch(PODS, name, {"status": status}, namespace, sub="status")
+
+    async def proxy(says: str) -> Raw:
+        (found,) = (pod for pod in await fleet.pods(namespace, "web") if pod["metadata"]["uid"] == uid)
+        return found if found["status"].get("podIP", "") == says else {}
+
+    found = await fleet.until("the address is left out", lambda: proxy(""), about=namespace)
+    assert (found["status"]["phase"], found["status"]["message"]) == ("Running", "elsewhere now")
+    left_out = condition(found, "multicluster/PodIPsAllowed")
+    assert FOREIGN in left_out["message"]
+    assert FOREIGN in await shared.warned(fleet, namespace, "web", "EndpointsBlocked")
+    for cluster in ("cd", "eu"):
+        assert FOREIGN not in await shared.ready(fleet, namespace, "web", cluster)
+
+    await fleet.source.patch(TARGETS, "us", {"spec": {"podCIDRs": [*us, "203.0.113.0/24"]}}, namespace)
+    found = await fleet.until("the address is inside now", lambda: proxy(FOREIGN), about=namespace)
+    assert condition(found, "multicluster/PodIPsAllowed") == {}
+    await shared.known_everywhere(fleet, namespace, "web", 2)
+
+
+async def test_labels_that_speak_of_this_clusters_nodes_are_not_taken_from_a_target(fleet: Fleet) -> None:
+    reserved = ("node-role.kubernetes.io/control-plane", "team.node-restriction.kubernetes.io/secure")
+    said = {**dict.fromkeys(reserved, "x"), "e2e/rack": "r1"}
+    us = fleet.clients["us"]
+    nodes = [node["metadata"]["name"] for node in await us.list(NODES)]
+    async with fleet.namespace(("us",)) as namespace:
+
+        async def labels(rack: str | None) -> Raw:
+            found = (await fleet.source.get(NODES, virtual_node(namespace, "us")))["metadata"]["labels"]
+            return dict(found) if found.get("e2e/rack") == rack else {}
+
+        try:
+            await asyncio.gather(*(us.patch(NODES, node, {"metadata": {"labels": said}}) for node in nodes))
+            found = await fleet.until("the other label comes", lambda: labels("r1"), about=namespace)
+            assert not set(reserved) & found.keys()
+        finally:
+            undo = {"metadata": {"labels": dict.fromkeys(said)}}
+            await asyncio.gather(*(us.patch(NODES, node, undo) for node in nodes))
+        await fleet.until("all is as it was", lambda: labels(None), about=namespace)
+
+
+async def test_an_annotation_that_others_act_upon_does_not_come_home(fleet: Fleet) -> None:
+    async with fleet.namespace(("us",)) as namespace:
+        await fleet.source.create(PODS, manifests.pod("web"), namespace)
+        _, delegate = await where(fleet, namespace, "web")
+        said = {"metadata": {"annotations": {STAYS: "9", COMES: "9"}}}
+        await fleet.clients["us"].patch(PODS, delegate["metadata"]["name"], said, namespace)
+
+        async def annotations() -> Raw:
+            found = (await fleet.source.get(PODS, "web", namespace))["metadata"]["annotations"]
+            return dict(found) if found.get(COMES) == "9" else {}
+
+        assert STAYS not in await fleet.until("the other annotation comes home", annotations, about=namespace)
+
+
+async def test_a_target_with_more_warnings_than_its_allowance_is_cut_short(fleet: Fleet) -> None:
+    async with fleet.namespace(("us",)) as namespace:
+        await fleet.source.create(PODS, manifests.pod("web"), namespace)
+        _, delegate = await where(fleet, namespace, "web")
+        await asyncio.gather(*(warn(fleet, delegate, number) for number in range(WARNINGS)))
+        counted = re.compile(rf'flotilla_delegate_events_dropped_total{{target="{namespace}/us"}} (\d+)')
+
+        async def all_counted() -> int:
+            dropped = counted.search(await fleet.metrics("cd"))
+            told = await fleet.source.list(EVENTS, namespace, fields="involvedObject.name=web,reason=Flood")
+            return len(told) if dropped and len(told) + int(dropped[1]) >= WARNINGS else 0
+
+        told = await fleet.until("every warning is told or counted", all_counted, about=namespace)
+        assert told < WARNINGS
+        assert "--event-rate" in await shared.warned(fleet, namespace, "us", "EventsDropped")
+
+
+async def warn(fleet: Fleet, pod: Raw, number: int) -> None:
+    """A Warning about a delegate in us."""
+    metadata = pod["metadata"]
+    about = {field: metadata[field] for field in ("name", "namespace", "uid")}
+    event = {
+        "metadata": {"name": f"flood-{number}"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+        "type": "Warning",
+        "reason": "Flood",
+        "message": f"warning {number}",
+    }
+    await fleet.clients["us"].create(EVENTS, event, metadata["namespace"])

@@ -3,7 +3,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.endpoints import ENDPOINTS_LIMIT, Shelf, is_mirror, mirrors, ready, silenced
+from agent.model.endpoints import ENDPOINTS_LIMIT, Shelf, is_mirror, mirrors, outside, ready, silenced
+from agent.model.podranges import of
 
 Raw = dict[str, Any]
 
@@ -98,3 +99,14 @@ def test_nothing_is_ready_in_a_cluster_that_has_gone_silent() -> None:
 def test_an_endpoint_whose_readiness_is_not_told_counts_as_ready() -> None:
     slice = slice_of(endpoint(1, conditions={}), endpoint(2, conditions={"ready": False}), endpoint(3, "n2"))
     assert ready(slice) == {"n1": ["10.1.0.1"], "n2": ["10.1.0.3"]}
+
+
+def test_addresses_outside_the_ranges_of_their_cluster_are_left_out() -> None:
+    ranges = of({"spec": {"podCIDRs": ["10.1.0.0/24"]}})
+    inside, both = endpoint(1), {**endpoint(2), "addresses": ["10.1.0.2", "203.0.113.7"]}
+    found = slice_of(inside, both, {**endpoint(3), "addresses": ["169.254.169.254"]})
+    (made,) = mirrors(found, "eu", SHELF, ranges=ranges)
+    assert [each["addresses"] for each in made["endpoints"]] == [["10.1.0.1"], ["10.1.0.2"]]
+    assert outside(found, ranges) == ["203.0.113.7", "169.254.169.254"]
+    assert mirrors(slice_of({**inside, "addresses": ["web.example"]}), "eu", SHELF, ranges=ranges) == []
+    assert len(mirrors(found, "eu", SHELF)[0]["endpoints"]) == 3

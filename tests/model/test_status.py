@@ -3,6 +3,7 @@ from typing import Any
 
 from agent.api import names
 from agent.model.diff import merge_patch
+from agent.model.podranges import of
 from agent.model.proxypod import proxy_pod
 from agent.model.status import annotations_home, proxy_status, with_ended
 from tests.model.pods import P, pod
@@ -191,3 +192,32 @@ def test_without_a_manifest_the_delegates_word_counts() -> None:
 def test_an_annotation_that_the_delegate_is_told_to_follow_does_not_come_home() -> None:
     live = {names.ANNOTATION_LIVE_CHANGES: '{"annotations":{"note":"1","team":"y"}}'}
     assert annotations_home({"team": "x"}, {"note": "1", "team": "y", "cni": "10.0.0.1", **live}) == {"cni": "10.0.0.1"}
+
+
+RANGES = of({"spec": {"podCIDRs": ["10.1.0.0/16"]}})
+OUTSIDE = {**RUNNING, "podIP": "10.9.0.5", "podIPs": [{"ip": "10.9.0.5"}]}
+
+
+def test_a_pod_ip_outside_the_ranges_of_the_target_stays_away_and_a_condition_says_so() -> None:
+    assert proxy_status(proxy(), RUNNING, RANGES) == proxy_status(proxy(), RUNNING)
+    status = proxy_status(proxy(), OUTSIDE, RANGES)
+    assert not {"podIP", "podIPs"} & status.keys()
+    assert (status["phase"], status["hostIP"]) == ("Running", "10.0.0.1")
+    ready, condition = status["conditions"]
+    assert ready["type"] == "Ready"
+    assert (condition["type"], condition["status"]) == ("multicluster/PodIPsAllowed", "False")
+    assert "10.9.0.5" in condition["message"]
+    assert "spec.podCIDRs" in condition["message"]
+
+
+def test_what_is_told_of_an_address_outside_is_told_once_and_goes_with_it() -> None:
+    first = proxy_status(proxy(), OUTSIDE, RANGES)
+    first["conditions"][1] |= {"lastProbeTime": None, "lastTransitionTime": None}
+    assert merge_patch(first, proxy_status(proxy(first), OUTSIDE, RANGES)) == {}
+    assert [each["type"] for each in proxy_status(proxy(first), RUNNING, RANGES)["conditions"]] == ["Ready"]
+    assert [each["type"] for each in proxy_status(proxy(first), OUTSIDE)["conditions"]] == ["Ready"]
+
+
+def test_annotations_that_others_act_upon_stay_with_the_delegate() -> None:
+    theirs = {"prometheus.io/port": "1", "k8s.v1.cni.cncf.io/network-status": "[]"}
+    assert annotations_home({}, theirs) == {"k8s.v1.cni.cncf.io/network-status": "[]"}

@@ -68,6 +68,27 @@ def test_labels_of_the_target_override_base_labels_but_not_who_the_node_is() -> 
     assert labels(summary).labels == {**BASE, "type": "metal", "region": "eu"}
 
 
+def test_what_a_target_may_not_say_of_a_node_of_this_cluster_is_not_taken() -> None:
+    summary = {
+        "node-role.kubernetes.io/control-plane": "",
+        "team.node-restriction.kubernetes.io/secure": "yes",
+        "node-restriction.kubernetes.io/secure": "yes",
+        "node.kubernetes.io/instance-type": "large",
+    }
+    assert labels(summary).labels == {**BASE, "node.kubernetes.io/instance-type": "large"}
+    before = labels({"region": "eu"})
+    applied = before.applied.replace("region", "node-role.kubernetes.io/control-plane")
+    current = {**BASE, "node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/mine": ""}
+    after = labels(summary, None, current, applied)
+    assert after.labels.keys() - BASE.keys() == {"node-role.kubernetes.io/mine", "node.kubernetes.io/instance-type"}
+
+
+def test_a_virtual_node_has_the_label_of_host_names_where_its_target_has_it_with_its_own_name() -> None:
+    assert "kubernetes.io/hostname" not in labels().labels
+    found = desired_labels(BASE, {"kubernetes.io/hostname": "n1"}, None, {}, None, "admiralty-default-us")
+    assert found.labels["kubernetes.io/hostname"] == "admiralty-default-us"
+
+
 @pytest.mark.parametrize(
     ("regexp", "want"),
     [

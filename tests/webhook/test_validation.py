@@ -49,6 +49,7 @@ def regexp(kind: str, pattern: str) -> Raw:
         ours("Target"),
         limits(cpu="7500m", memory="1Gi", pods=20, example__com="3"),
         limits(cpu=0),
+        ours("Target", {"self": True, "podCIDRs": ["10.1.0.0/16", "fd00::/48"]}),
         weight("-100"),
         weight("+100"),
         weight("0", "multicluster.admiralty.io/weight"),
@@ -73,6 +74,15 @@ def test_what_works_has_no_fault(obj: Raw) -> None:
         pytest.param(limits(cpu="much"), "spec.limits[cpu]", "'much' is not a quantity.*remove it", id="no quantity"),
         pytest.param(limits(pods=-1), "spec.limits[pods]", "0 or more, not -1", id="less than nothing"),
         pytest.param(limits(requests__cpu=1), "spec.limits[requests.cpu]", "the resource itself, cpu", id="as a quota"),
+        pytest.param(
+            ours("Target", {"self": True, "podCIDRs": ["10.1.0.0/16", "10.2.3.0/16"]}),
+            "spec.podCIDRs[1]",
+            "write 10.2.0.0/16",
+            id="a range",
+        ),
+        pytest.param(
+            ours("ClusterTarget", {"self": True, "podCIDRs": ["pods"]}), "spec.podCIDRs[0]", "no CIDR", id="no range"
+        ),
         pytest.param(weight("101"), "metadata.annotations[multicluster/weight]", "-100.*to 100.*'101'", id="a weight"),
         pytest.param(weight("high"), "metadata.annotations[multicluster/weight]", "whole number", id="a word"),
         pytest.param(

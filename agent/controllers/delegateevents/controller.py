@@ -1,15 +1,22 @@
 """Delegate events: what goes wrong with a delegate is told on its proxy pod, at most once each.
 
+A target that has more to tell than its allowance is cut short: the rest is counted, and an event on the Target says so.
+
 Watches  Warning events about pods in targets, our chaperons there, proxy pods here.
 Writes   events on proxy pods.
 Absent target: told when it is back. A target that does not let its sources read events: nothing is told.
 """
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter
+
 from agent.api import names
-from agent.api.kinds import EVENTS, PODS
+from agent.api.kinds import CLUSTER_TARGETS, EVENTS, PODS, TARGETS
+from agent.base.allowance import Allowance
+from agent.base.metrics import REGISTRY
 from agent.base.recent import Recent
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -23,6 +30,14 @@ if TYPE_CHECKING:
 
     from agent.kube.informer import Informer
 
+EVENTS_DROPPED = Counter(
+    "flotilla_delegate_events_dropped_total",
+    "Warnings about delegates that were not told on their proxy pods, since their target has too many.",
+    ("target",),
+    registry=REGISTRY,
+)
+_SECONDS_AT_ONCE = 10.0
+"""A target that was quiet may tell at once what it may tell in so many seconds."""
 _SELECTOR = "type=Warning,involvedObject.kind=Pod"
 
 
@@ -38,6 +53,8 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._informers: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._told = Recent()
+        self._allowances: dict[Key, Allowance] = {}
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self.watch(self._proxies, lambda pod: ())
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -53,12 +70,28 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
             return None
         manifest = event.decode()
         proxy = self._proxy(target, manifest["involvedObject"])
-        if proxy is None:
+        if proxy is None or not self._allowed(target):
             return None
         with contextlib.suppress(AlreadyExists, NotFound):
             await self._deps.local.client.create_raw(EVENTS, retold(manifest, proxy.decode(), target.title))
         self._told.add(event.uid)
         return None
+
+    def _allowed(self, target: Target) -> bool:
+        per_second = self._deps.settings.event_rate
+        allowance = self._allowances.setdefault(target.key, Allowance(per_second, _SECONDS_AT_ONCE * per_second))
+        if allowance.take(time.monotonic()):
+            return True
+        EVENTS_DROPPED.labels("/".join(target.key).lstrip("/")).inc()
+        kind = TARGETS if target.namespace else CLUSTER_TARGETS
+        found = self._objects[kind].store.get(target.key)
+        if found is not None:
+            message = (
+                f"it has more warnings about delegates than {per_second:g} a second: what is more is not told on proxy"
+                f" pods, see flotilla_delegate_events_dropped_total and --event-rate"
+            )
+            self._deps.recorder.event(found.decode(), "Warning", "EventsDropped", message)
+        return False
 
     def _proxy(self, target: Target, involved: dict[str, str]) -> Object | None:
         """The proxy pod of the delegate that an event is about: it has the name of its chaperon."""
@@ -86,6 +119,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
                 self.queue.add((target.key, event.key))
 
     def _detached(self, target: Target) -> None:
+        self._allowances.pop(target.key, None)
         informer = self._informers.pop(target.key, None)
         if informer is not None:
             informer[1]()

@@ -7,6 +7,7 @@ from typing import Any
 from agent.api import names
 from agent.model.diff import json_patch
 from agent.model.endpoints import Shelf, mirrors, silenced
+from agent.model.podranges import ANYWHERE, PodRanges
 
 Raw = dict[str, Any]
 
@@ -19,6 +20,8 @@ class Origin:
     """The slices that it has itself; None while that is not known: then the mirrors stay."""
     silent: bool = False
     """Whether it has not answered for so long that its endpoints do not count as ready any more."""
+    ranges: PodRanges = ANYWHERE
+    """Where addresses of its pods may be."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def decide(
 def _wanted(name: str, origin: Origin, shelf: Shelf, existing: Mapping[str, Raw], away: Collection[str]) -> list[Raw]:
     if origin.slices is None:
         return [live for live in existing.values() if live["metadata"]["labels"].get(names.LABEL_ORIGIN) == name]
-    return [mirror for slice in origin.slices for mirror in mirrors(slice, name, shelf, away)]
+    return [mirror for slice in origin.slices for mirror in mirrors(slice, name, shelf, away, origin.ranges)]
 
 
 def _change(live: Raw, wanted: Raw) -> Action | None:

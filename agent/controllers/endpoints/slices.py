@@ -1,6 +1,7 @@
 """Driver `endpointslices`: for flat pod networks, each cluster gets EndpointSlices of what the others have."""
 
 import contextlib
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from agent.api import names
@@ -12,7 +13,8 @@ from agent.controllers.endpoints.gather import HERE, Sharing
 from agent.controllers.endpoints.rights import missing, words
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Object
-from agent.model.endpoints import Shelf, is_mirror
+from agent.model.endpoints import Shelf, is_mirror, outside
+from agent.model.podranges import ANYWHERE, PodRanges, shown
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -60,15 +62,27 @@ class EndpointSlices:
             return
         existing = {obj.name: obj for obj in self._mirrors(place)}
         origins = {
-            each.origin: Origin(None if each.slices is None else [obj.decode() for obj in each.slices], each.silent)
+            each.origin: Origin(
+                None if each.slices is None else [obj.decode() for obj in each.slices], each.silent, each.ranges
+            )
             for each in sources
         }
+        self._tell_outside(place, origins)
         away = {obj.name for obj in self._sharing.nodes.store}
         found = {name: obj.decode() for name, obj in existing.items()}
         for action in decide(self._shelf(place), origins, found, away):
             await self._apply(place, action)
             before = None
         self._settled[key] = before if before is not None else self._seen(place, sources)
+
+    def _tell_outside(self, place: Place, origins: Mapping[str, Origin]) -> None:
+        for name, origin in origins.items():
+            found = [address for slice in origin.slices or () for address in outside(slice, origin.ranges)]
+            service = self._sharing.services.store.get(place.service)
+            if found and service is not None:
+                left = f"addresses outside spec.podCIDRs of Target {name} are left out: {shown(found)}"
+                remedy = "add the range there if it is right"
+                self._deps.recorder.event(service.decode(), "Warning", "EndpointsBlocked", f"{left}; {remedy}")
 
     def _seen(self, place: Place, sources: list["_Source"]) -> object:
         """Everything that the mirrors depend on, and they themselves, by their versions."""
@@ -100,7 +114,8 @@ class EndpointSlices:
             slices = [obj for obj in self._sharing.slices(node, place.service) if not is_mirror(obj.labels)]
         obj = self._sharing.target_object(node)
         origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
-        return _Source(origin, slices, silent_in)
+        target = self._deps.targets.by_node(node) if node != HERE else None
+        return _Source(origin, slices, silent_in, target.ranges if target is not None else ANYWHERE)
 
     def _silent_in(self, node: str) -> float | None:
         """In how many seconds a cluster counts as silent: 0 for one that does, None for one that answers.
@@ -145,6 +160,7 @@ class _Source(NamedTuple):
     origin: str
     slices: list[Object] | None
     silent_in: float | None
+    ranges: PodRanges
 
     @property
     def silent(self) -> bool:
@@ -154,4 +170,4 @@ class _Source(NamedTuple):
     def seen(self) -> object:
         slices = self.slices
         versions = None if slices is None else frozenset((obj.name, obj.version) for obj in slices)
-        return (self.origin, self.silent, versions)
+        return (self.origin, self.silent, self.ranges, versions)

@@ -7,6 +7,7 @@ Absent target: keeps the last known status; a terminating proxy pod waits for it
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
@@ -17,12 +18,22 @@ from agent.controllers.feedback import decide as room
 from agent.controllers.feedback.strays import Stray, Strays
 from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
+from agent.model.homecoming import Homecoming
+from agent.model.podranges import PodRanges
 from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 
 _LOSER_SECONDS = 2.0
 """In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
+
+
+class _Seen(NamedTuple):
+    """What decides of a proxy pod and its only chaperon: their versions, and the ranges of its target."""
+
+    proxy: str
+    chaperon: str
+    ranges: PodRanges
 
 
 class Feedback(Controller[Key]):
@@ -36,8 +47,9 @@ class Feedback(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-        self._agreed: dict[Key, tuple[str, str]] = {}
-        """Versions of a proxy pod and its chaperon with nothing to bring home."""
+        self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
+        self._agreed: dict[Key, _Seen] = {}
+        """Proxy pods and their chaperons with nothing to bring home."""
         self._strays = Strays(self._delete_stray)
         self._proxies.store.index("node", lambda pod: (pod.node_name,))
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
@@ -65,7 +77,7 @@ class Feedback(Controller[Key]):
                 self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
                 continue
             written = await self._apply(key, view, targets, action)
-            versions = (written, versions[1]) if written and versions else None
+            versions = versions._replace(proxy=written) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
         return None
@@ -76,7 +88,7 @@ class Feedback(Controller[Key]):
             if isinstance(action, room.DeleteChaperon) and action.delegate.uid == uid:
                 await self._apply(key, view, targets, action)
 
-    def _versions(self, proxy: Object | None) -> tuple[str, str] | None:
+    def _versions(self, proxy: Object | None) -> "_Seen | None":
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
         if proxy is None or proxy.deleting or not proxy.node_name:
             return None
@@ -85,7 +97,7 @@ class Feedback(Controller[Key]):
         placed = self._deps.chaperons.of(proxy.key)
         if len(placed) != 1 or not placed[0].target.ready:
             return None
-        return (proxy.version, placed[0].chaperon.version)
+        return _Seen(proxy.version, placed[0].chaperon.version, placed[0].target.ranges)
 
     def _target_changed(self, target: Target) -> None:
         if not target.ready:
@@ -118,7 +130,7 @@ class Feedback(Controller[Key]):
         proxy = self._proxies.store.get(key)
         targets = {target.finalizer: target for target in self._deps.targets}
         delegates = tuple(
-            room.Delegate(placed.target.finalizer, placed.chaperon.decode())
+            room.Delegate(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
             for placed in self._deps.chaperons.of(key)
             if placed.target.ready
         )
@@ -128,6 +140,7 @@ class Feedback(Controller[Key]):
             home=self._home(proxy),
             settled=frozenset(finalizer for finalizer, target in targets.items() if target.ready),
             cluster_uid=self._deps.cluster_uid,
+            homecoming=self._homecoming,
         )
         return view, targets
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from agent.api import names
 from agent.model.diff import merge_patch
+from agent.model.homecoming import USUAL, Homecoming
+from agent.model.podranges import ANYWHERE, PodRanges
 from agent.model.status import annotations_home, proxy_status
 
 
@@ -17,6 +19,8 @@ class Delegate:
     finalizer: str
     """Of the target it is in."""
     chaperon: dict[str, Any]
+    ranges: PodRanges = ANYWHERE
+    """Of the target."""
 
     @property
     def parent_uid(self) -> str:
@@ -59,6 +63,7 @@ class View:
     settled: frozenset[str]
     """Finalizers of targets that are ready: what is not among `delegates` is not there."""
     cluster_uid: str
+    homecoming: Homecoming = USUAL
 
 
 @dataclass(frozen=True)
@@ -200,17 +205,23 @@ def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Act
         return [DeleteProxy(sure=True)]
     if here.lost:
         return [DeleteChaperon(here)]
-    patch = home_patch(proxy, here, _unsure(view, proxy))
+    patch = home_patch(proxy, here, _unsure(view, proxy), view.homecoming)
     return [PatchProxy(patch, status=True)] if patch else []
 
 
-def home_patch(proxy: dict[str, Any], here: Delegate, held: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+def home_patch(
+    proxy: dict[str, Any], here: Delegate, held: AbstractSet[str] = frozenset(), homecoming: Homecoming = USUAL
+) -> dict[str, Any]:
     """Merge patch that brings status, annotations and finalizers of a bound proxy pod in line; {} when they are.
 
     Of our finalizers, that of the target at home stays, and those that are `held`.
     """
-    status = merge_patch(proxy.get("status") or {}, proxy_status(proxy, here.chaperon.get("status") or {}))
-    annotations = annotations_home(proxy["metadata"].get("annotations"), here.chaperon["metadata"].get("annotations"))
+    wanted_status = proxy_status(proxy, here.chaperon.get("status") or {}, here.ranges)
+    status = merge_patch(proxy.get("status") or {}, wanted_status)
+    if here.ranges != ANYWHERE:
+        homecoming = homecoming.without_addresses()
+    theirs = here.chaperon["metadata"].get("annotations")
+    annotations = annotations_home(proxy["metadata"].get("annotations"), theirs, homecoming)
     finalizers = proxy["metadata"].get("finalizers") or []
     wanted = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
     wanted = list(dict.fromkeys([*wanted, here.finalizer]))

@@ -22,6 +22,7 @@ from agent.controllers.target.gather import Problem, Raw, Reference
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model import podranges
 from agent.model.diff import same
 from agent.runtime.controller import Controller
 
@@ -101,11 +102,14 @@ class TargetRoom(Controller[Key]):
 
     async def _connect(self, key: Key, target: Raw, informer: Informer | None) -> Problem | None:
         """Have the connection that the Target asks for. Returns what keeps us from it."""
-        place = gather.reference(target)
+        place, ranges = gather.reference(target), podranges.of(target)
+        connected = self._deps.targets.get(key)
+        if connected is not None:
+            connected.keep_to(ranges)
         try:
             gather.check(target)
             if place is None:
-                await self._deps.targets.connect(key, None, gather.fingerprint(None, b""))
+                await self._deps.targets.connect(key, None, gather.fingerprint(None, b""), ranges)
                 return None
             if informer is not None and not informer.synced.is_set():
                 raise Problem("SecretUnreadable", f"{place} cannot be read: {informer.error}")
@@ -114,7 +118,7 @@ class TargetRoom(Controller[Key]):
             if self._deps.targets.get(key) is None or self._fingerprints.get(key) != fingerprint:
                 connection = gather.connection(place, data, plugins=self._deps.settings.target_plugins)
                 self._fingerprints[key] = fingerprint
-                await self._deps.targets.connect(key, connection, gather.identity(place, data))
+                await self._deps.targets.connect(key, connection, gather.identity(place, data), ranges)
         except Problem as problem:
             self._fingerprints.pop(key, None)
             await self._deps.targets.disconnect(key)

@@ -109,6 +109,7 @@ def wanted(view: View, node: Raw) -> Raw:
         view.excluded,
         metadata.get("labels"),
         annotations.get(names.ANNOTATION_APPLIED_LABELS),
+        names.hostname(*view.key),
     )
     spec = node.get("spec") or {}
     return {

@@ -1,0 +1,68 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.api.labels import ANNOTATIONS_NOT_HOME, is_among, is_key
+from agent.model.homecoming import USUAL, Homecoming
+from tests.examples import examples
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "prometheus.io/port",
+        "kubectl.kubernetes.io/default-container",
+        "sidecar.istio.io/status",
+        "ambient.istio.io/redirection",
+        "post.hook.backup.velero.io/command",
+        "kustomize.toolkit.fluxcd.io/prune",
+        "argocd.argoproj.io/tracking-id",
+        "controller.kubernetes.io/pod-deletion-cost",
+        "kubernetes.io/config.mirror",
+    ],
+)
+def test_what_others_act_upon_stays_away(key: str) -> None:
+    assert not USUAL.lets(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "cni",
+        "k8s.v1.cni.cncf.io/network-status",
+        "cni.projectcalico.org/podIP",
+        "workflows.argoproj.io/outputs",
+        "notprometheus.io/port",
+        "prometheus.io.example/port",
+        "kubernetes.io/limit-ranger",
+    ],
+)
+def test_what_they_do_not_comes_home(key: str) -> None:
+    assert USUAL.lets(key)
+
+
+def test_of_a_target_with_ranges_no_address_comes_as_an_annotation() -> None:
+    kept = USUAL.without_addresses()
+    assert not kept.lets("cni.projectcalico.org/podIP")
+    assert not kept.lets("k8s.v1.cni.cncf.io/network-status")
+    assert not kept.lets("prometheus.io/port")
+    assert kept.lets("cni.projectcalico.org/containerID")
+
+
+def test_where_an_installation_names_some_only_these_come_home() -> None:
+    chosen = Homecoming(frozenset(("prometheus.io/port", "argoproj.io")))
+    assert chosen.lets("prometheus.io/port")
+    assert chosen.lets("workflows.argoproj.io/outputs")
+    assert not chosen.lets("prometheus.io/path")
+    assert not chosen.lets("cni")
+
+
+def test_every_entry_is_a_key_or_a_domain_and_says_who_acts_upon_it() -> None:
+    assert all(is_key(entry) and reason for entry, reason in ANNOTATIONS_NOT_HOME.items())
+
+
+@settings(max_examples=examples(500))
+@given(st.text(max_size=30), st.lists(st.text(max_size=10), max_size=3))
+def test_there_is_a_verdict_about_any_key(key: str, among: list[str]) -> None:
+    assert is_among(key, [*among, key])
+    assert isinstance(USUAL.lets(key), bool)

@@ -1,0 +1,118 @@
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.model.podranges import ANYWHERE, PodRanges, flaw, of, shown, without_outside
+from tests.examples import examples
+
+Raw = dict[str, Any]
+
+
+def ranges(*cidrs: Any) -> PodRanges:
+    return of({"spec": {"podCIDRs": list(cidrs)}})
+
+
+TWO = ranges("10.1.0.0/16", "fd00:1::/64")
+
+
+def test_a_target_that_names_none_may_have_any_address() -> None:
+    assert of({"spec": {}}) == of({}) == ANYWHERE
+    status = {"podIP": "203.0.113.7", "podIPs": [{"ip": "203.0.113.7"}]}
+    assert without_outside(status, ANYWHERE) == (status, "")
+
+
+@pytest.mark.parametrize("address", ["10.1.0.1", "10.1.255.255", "fd00:1::5", "fd00:0001:0::5"])
+def test_an_address_inside_is_held(address: str) -> None:
+    assert TWO.holds(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.2.0.1",
+        "127.0.0.1",
+        "::ffff:10.1.0.1",
+        "fd00:1::5%eth0",
+        "fd00:2::5",
+        "010.1.0.1",
+        "web.example",
+        "",
+        None,
+        5,
+    ],
+)
+def test_any_other_is_not(address: object) -> None:
+    assert not TWO.holds(address)
+
+
+def test_what_is_no_cidr_holds_nothing_and_the_others_still_count() -> None:
+    assert ranges("10.1.0.0/16", "nonsense", 5).holds("10.1.0.1")
+    assert not ranges("nonsense").holds("10.1.0.1")
+    assert not ranges().holds("10.1.0.1")
+    assert not of({"spec": {"podCIDRs": "10.1.0.0/16"}}).holds("10.1.0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("10.1.0.0/16", ""),
+        ("fd00:1::/64", ""),
+        ("fd00:0001::/64", ""),
+        ("10.1.2.0/16", "write 10.1.0.0/16"),
+        ("10.1.0.0", "is no CIDR"),
+        ("10.1.0.0/255.255.0.0", "is no CIDR"),
+        ("10.1.0.0/33", "is no CIDR"),
+        ("pods", "is no CIDR"),
+    ],
+)
+def test_the_flaw_of_a_cidr_names_the_remedy(text: str, reason: str) -> None:
+    assert reason in flaw(text)
+    assert bool(flaw(text)) == bool(reason)
+
+
+def status(*ips: str) -> Raw:
+    return {"phase": "Running", "podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips], "hostIP": "192.0.2.1"}
+
+
+def test_addresses_outside_are_left_out_and_the_first_of_the_others_is_the_pods() -> None:
+    assert without_outside(status("10.1.0.5", "fd00:1::5"), TWO) == (status("10.1.0.5", "fd00:1::5"), "")
+    assert without_outside(status("10.9.0.5", "fd00:1::5"), TWO) == (status("fd00:1::5"), "10.9.0.5")
+    none = {"phase": "Running", "hostIP": "192.0.2.1"}
+    assert without_outside(status("10.9.0.5"), TWO) == (none, "10.9.0.5")
+    assert without_outside({**none, "podIP": "10.9.0.5"}, TWO) == (none, "10.9.0.5")
+    assert without_outside(none, TWO) == (none, "")
+    assert without_outside({**status("10.1.0.5"), "podIP": "10.9.0.5"}, TWO) == (status("10.1.0.5"), "10.9.0.5")
+
+
+def test_of_many_addresses_some_are_shown() -> None:
+    assert shown([str(each) for each in range(7)]) == "0, 1, 2, 3, 4 and 2 more"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.sampled_from(["10.1.0.1", "10.9.0.1", "ip"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["ip", "a"]), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=examples(500))
+@given(JSON, JSON, JSON)
+def test_no_address_outside_ever_comes_through(named: Any, ip: Any, ips: Any) -> None:
+    of({"spec": {"podCIDRs": named}})
+    found, outside = without_outside({"podIP": ip, "podIPs": ips}, TWO)
+    kept = found.get("podIPs")
+    for each in kept if isinstance(kept, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("ip"), str):
+            assert TWO.holds(each["ip"])
+    if isinstance(found.get("podIP"), str) and found["podIP"]:
+        assert TWO.holds(found["podIP"])
+    assert isinstance(outside, str)
+
+
+@settings(max_examples=examples(300))
+@given(st.text(max_size=60))
+def test_any_text_is_a_cidr_or_has_a_flaw(text: str) -> None:
+    assert isinstance(flaw(text), str)
+    assert isinstance(ranges(text).holds(text), bool)
