@@ -4,6 +4,7 @@ Everything that Admiralty accepts and uses is accepted, but for Targets that say
 `kubeconfigSecret`: Admiralty skips those silently, here the API server refuses them.
 """
 
+import copy
 from typing import Any
 
 from agent.api.kinds import (
@@ -79,9 +80,20 @@ def _string(description: str, **rest: Any) -> Schema:
     return {"type": "string", "description": description, **rest}
 
 
+QUANTITY: Schema = {
+    "x-kubernetes-int-or-string": True,
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    # As controller-gen writes it for `resource.Quantity`.
+    "pattern": (
+        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+        r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+    ),
+    "maxLength": 64,
+}
+
+
 def _amounts(description: str) -> Schema:
-    quantity = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-    return {"type": "object", "description": description, "additionalProperties": quantity}
+    return {"type": "object", "description": description, "additionalProperties": copy.deepcopy(QUANTITY)}
 
 
 _NAMESPACE = _string("Namespace of the Secret.", minLength=1)

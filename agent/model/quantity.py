@@ -1,6 +1,7 @@
 """Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), exactly: whole numbers of 10^-9, the finest that Kubernetes knows.
 
-Rules of parsing and of the canonical form: apimachinery's `resource.Quantity`. Its limit of 2^63 is not ours.
+Rules of parsing and of the canonical form: apimachinery's `resource.Quantity`. It cuts amounts off at 2^63; here sums
+beyond that are exact.
 """
 
 import re
@@ -15,6 +16,12 @@ _NANO = 10**9
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+LENGTH = 64
+"""Characters of a quantity; API servers write 20 at most."""
+LARGEST = 10**36
+"""In base units (cores, bytes): what sums of such amounts are written as can be read again."""
+_INTEGER_BITS = 8 * LENGTH
+_SHOWN = 32
 _SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))", re.ASCII)
 
 
@@ -35,7 +42,9 @@ class Quantity:
 
         :raises InvalidQuantity: if it says none
         """
-        nano, format = _parse(str(value))
+        if type(value) is not str:
+            value = _number(value)
+        nano, format = _parse(value)
         return cls(nano, format)
 
     @property
@@ -80,11 +89,19 @@ def add(left: str | int | float, right: str | int | float) -> str:
     return str(Quantity.of(left) + Quantity.of(right))
 
 
+def _number(value: object) -> str:
+    """A JSON number as text. Python refuses to write integers of thousands of digits."""
+    if type(value) is float or (type(value) is int and value.bit_length() <= _INTEGER_BITS):
+        return str(value)
+    raise InvalidQuantity(f"{type(value).__name__} is not a quantity such as 500m, 2, 1.5Gi or 1e3")
+
+
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[int, Format]:
-    match = _SYNTAX.fullmatch(text)
+    match = _SYNTAX.fullmatch(text) if len(text) <= LENGTH else None
     if match is None:
-        raise InvalidQuantity(f"{text!r} is not a quantity such as 500m, 2, 1.5Gi or 1e3")
+        shown = repr(text) if len(text) <= LENGTH else f"{text[:_SHOWN]!r}... ({len(text)} characters)"
+        raise InvalidQuantity(f"{shown} is not a quantity such as 500m, 2, 1.5Gi or 1e3")
     sign, digits, exponent, suffix = match.groups()
     number = Fraction(digits)
     format: Format = "decimal"
@@ -96,6 +113,8 @@ def _parse(text: str) -> tuple[int, Format]:
         format = "binary"
     else:
         number *= Fraction(10) ** _DECIMAL[suffix]
+    if number > LARGEST:
+        raise InvalidQuantity(f"{text!r} is more than any cluster has")
     scaled = number * _NANO
     nano = -(-scaled.numerator // scaled.denominator)
     return (-nano if sign == "-" else nano), format

@@ -1,16 +1,23 @@
 """The CRDs as a real API server understands them: CEL rules are only as good as its verdict."""
 
+import copy
+import functools
+import itertools
 from typing import Any
 
 import pytest
 
+from agent.api.crds import crds
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CLUSTER_TARGETS, CRDS, SOURCES, TARGETS, Kind
 from agent.kube.client import Client
-from agent.kube.errors import Invalid, NotFound
+from agent.kube.errors import Invalid, KubeError, NotFound
+from agent.sandbox.objects import apply
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 SECRET = {"name": "s"}
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 def made(kind: Kind, name: str = "x", **fields: Any) -> dict[str, Any]:
@@ -73,7 +80,7 @@ async def test_conditions_are_kept_on_the_status_subresource_only(client: Client
         "status": "True",
         "reason": "Fine",
         "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": MOMENT,
         "observedGeneration": 1,
     }
     status = {"conditions": [condition]}
@@ -102,6 +109,51 @@ async def test_a_summary_takes_quantities_as_text_and_as_numbers(client: Client,
     await client.delete(CLUSTER_SUMMARIES, namespace)
     with pytest.raises(NotFound):
         await client.get(CLUSTER_SUMMARIES, namespace)
+
+
+@pytest.mark.parametrize("amount", ["lots", "1e999999999 cores", "", "9" * 65])
+async def test_a_summary_does_not_take_what_is_no_quantity(client: Client, namespace: str, amount: str) -> None:
+    with pytest.raises(Invalid, match=r"allocatable\.cpu"):
+        await client.create(CLUSTER_SUMMARIES, made(CLUSTER_SUMMARIES, namespace, allocatable={"cpu": amount}))
+
+
+async def test_a_target_with_a_limit_from_before_the_check_keeps_its_status_and_can_be_mended(
+    client: Client, namespace: str
+) -> None:
+    old = Kind("before.flotilla.test", "v1alpha1", "targets", "Target")
+    crd = next(copy.deepcopy(crd) for crd in crds() if crd["metadata"]["name"] == str(TARGETS))
+    crd["metadata"]["name"], crd["spec"]["group"] = str(old), old.group
+    crd["spec"]["names"]["shortNames"] = []
+    strict = copy.deepcopy(crd)
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["limits"][
+        "additionalProperties"
+    ] = {"x-kubernetes-int-or-string": True}
+    await apply(client, CRDS, crd)
+    try:
+        spec = {"self": True, "limits": {"cpu": "lots", "pods": 3}}
+        create = functools.partial(client.create, old, made(old, spec=spec), namespace)
+        await until(create, what="the kind is served", forgiven=KubeError)
+        await apply(client, CRDS, strict)
+
+        tried = itertools.count()
+
+        async def is_checked() -> bool:
+            try:
+                await client.patch(old, "x", {"spec": {"limits": {"cpu": f"lots-{next(tried)}"}}}, namespace)
+            except Invalid as error:
+                return "limits.cpu" in str(error)
+            return False
+
+        await until(is_checked, what="limits are checked")
+        condition = {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": MOMENT}
+        await client.patch(old, "x", {"status": {"conditions": [condition]}}, namespace, sub="status")
+        await client.patch(old, "x", {"metadata": {"finalizers": ["multicluster/drain"]}}, namespace)
+        mended = await client.patch(
+            old, "x", {"metadata": {"finalizers": None}, "spec": {"limits": {"cpu": 4}}}, namespace
+        )
+        assert mended["spec"]["limits"] == {"cpu": 4, "pods": 3}
+    finally:
+        await client.delete(CRDS, str(old))
 
 
 async def test_the_api_server_accepts_every_schema_as_structural(client: Client) -> None:

@@ -1,12 +1,21 @@
+import contextlib
+import re
 from fractions import Fraction
+from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.model.quantity import Format, InvalidQuantity, Quantity, add, parse
+from agent.api.crds import QUANTITY, crds
+from agent.model.quantity import LARGEST, Format, InvalidQuantity, Quantity, add, parse
+from tests.examples import examples
 
 NANO = 10**9
+SYNTAX = re.compile(
+    r"[+-]?([0-9]{1,80}(\.[0-9]{0,5})?|\.[0-9]{1,80})(Ki|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,4})?", re.ASCII
+)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +122,49 @@ def test_whole_units_are_rounded_up() -> None:
     assert parse("1500m").value == 2
     assert parse("1n").value == 1
     assert parse("2Ki").value == 2048
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 5000, "0." + "0" * 5000, "9" * 5000 + "x", "1e999999999", "1e-999999999", "1e999", "1" + "0" * 37]
+)
+def test_what_no_cluster_has_is_refused_in_a_line(text: str) -> None:
+    with pytest.raises(InvalidQuantity) as caught:
+        parse(text)
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, 1e300, True, None, [], {"cpu": 1}],
+    ids=["too many digits", "too much", "a flag", "nothing", "a list", "an object"],
+)
+def test_json_that_is_no_amount_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidQuantity):
+        parse(value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@settings(max_examples=examples(300))
+@given(JSON | st.text(alphabet="0123456789.+-eEkKMGTPinum", max_size=100) | st.from_regex(SYNTAX, fullmatch=True))
+def test_whatever_is_read_gives_an_amount_that_can_be_written_and_read_again_or_the_error(value: Any) -> None:
+    try:
+        quantity = parse(value)
+    except InvalidQuantity:
+        return
+    assert abs(quantity.nano) <= LARGEST * NANO
+    assert parse(str(quantity)).nano == quantity.nano
+
+
+@given(st.from_regex(SYNTAX, fullmatch=True))
+def test_what_is_an_amount_here_is_one_to_the_pattern_of_the_crds(text: str) -> None:
+    schema = msgspec.json.encode(crds()).decode()
+    assert msgspec.json.encode(QUANTITY["pattern"]).decode() in schema
+    with contextlib.suppress(InvalidQuantity):
+        parse(text)
+        assert re.fullmatch(QUANTITY["pattern"], text, re.ASCII)
+        assert len(text) <= QUANTITY["maxLength"]
