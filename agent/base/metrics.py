@@ -41,3 +41,6 @@ QUEUE_DEPTH = Gauge("flotilla_queue_depth", "Keys waiting in a queue.", ("contro
 TASK_FAILURES = Counter(
     "flotilla_task_failures_total", "Long-running tasks that failed and were restarted.", ("task",), registry=REGISTRY
 )
+LISTENER_FAILURES = Counter(
+    "flotilla_listener_failures_total", "Changes that a part of the agent failed to take note of.", registry=REGISTRY
+)

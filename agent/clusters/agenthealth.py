@@ -10,14 +10,17 @@ from enum import StrEnum
 
 import msgspec
 
-from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS
+from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
 from agent.kube.store import Object
+from agent.model.source import Flaw
+from agent.model.summaryflaw import summary_flaw
 
 OLDEST = (0, 1)
 """Major and minor version of the oldest agent whose target this source can use."""
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", re.ASCII)
 _DEFAULT_DURATION = 15.0
+_SHOWN = 40
 
 
 class AgentState(StrEnum):
@@ -26,6 +29,7 @@ class AgentState(StrEnum):
     READY = "AgentReady"
     SILENT = "AgentSilent"
     TOO_OLD = "AgentTooOld"
+    INVALID_SUMMARY = "InvalidSummary"
     UNKNOWN = "Unknown"
 
 
@@ -112,16 +116,43 @@ class Pulse:
         return True if seen.moved and seen.spec.holder_identity else None
 
 
-def conclude(pulse: AgentRecord | None, summary: Object | None) -> AgentRecord | None:
-    """The state of an agent: dead before too old before anything else. Admiralty's agents tell no version."""
-    told = summary.annotations.get(ANNOTATION_AGENT_VERSION, "") if summary is not None else ""
-    version = _VERSION.match(told)
-    if version is None or (int(version[1]), int(version[2])) >= OLDEST:
-        return pulse
+def conclude(pulse: AgentRecord | None, summary: Object | None, flaw: Flaw | None = None) -> AgentRecord | None:
+    """The state of an agent: dead before too old before a summary that cannot be used before anything else.
+
+    Admiralty's agents tell no version.
+    """
     if pulse is not None and pulse.state is AgentState.SILENT:
         return pulse
-    needed = ".".join(map(str, OLDEST))
-    return AgentRecord(
-        AgentState.TOO_OLD,
-        f"the target's agent is version {told}, this source needs {needed} or later: upgrade the agent there",
+    told = _version_of(summary) if summary is not None else ""
+    version = _VERSION.match(told)
+    if version is not None and (int(version[1]), int(version[2])) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return AgentRecord(
+            AgentState.TOO_OLD,
+            f"the target's agent is version {told[:_SHOWN]}, this source needs {needed} or later: "
+            "upgrade the agent there",
+        )
+    return AgentRecord(AgentState.INVALID_SUMMARY, invalid(flaw)) if flaw is not None else pulse
+
+
+def _version_of(summary: Object) -> str:
+    try:
+        return summary.annotations.get(ANNOTATION_AGENT_VERSION, "")
+    except msgspec.ValidationError:
+        return ""
+
+
+def flaw_of(summary: Object) -> Flaw | None:
+    """What is wrong with a ClusterSummary as an API server gave it, None if nothing is."""
+    try:
+        return summary_flaw(summary.decode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Flaw("metadata", f"cannot be read: {error}")
+
+
+def invalid(flaw: Flaw) -> str:
+    """What to say of a target with a ClusterSummary that cannot be used."""
+    return (
+        f"ClusterSummary {SUMMARY_NAME} in the target: {flaw.field}: {flaw.reason}: "
+        "correct it there, or delete it, and the agent there writes it anew"
     )

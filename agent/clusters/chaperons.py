@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
+from agent.base.listeners import tell
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target, parent_of
 from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
@@ -117,8 +118,7 @@ class Chaperons:
             placed.pop(entry, None)
             if not placed:
                 self._by_parent.pop(parent, None)
-        for subscriber in self._subscribers:
-            subscriber(parent)
+        tell(self._subscribers, parent)
 
     def _detached(self, target: Target) -> None:
         # The informer of a self target lives on with the local cluster.

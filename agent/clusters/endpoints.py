@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.base.listeners import tell
+
 SERVING = "Serving"
 NO_ADDRESS = "NoAddress"
 NO_PORT = "NoPort"
@@ -72,5 +74,4 @@ class Endpoints:
                 self._tell(node)
 
     def _tell(self, node: str) -> None:
-        for subscriber in self._subscribers:
-            subscriber(node)
+        tell(self._subscribers, node)

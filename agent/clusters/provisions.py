@@ -6,6 +6,7 @@ The seam between those who send pods or let go of targets and the rooms that bri
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from agent.base.listeners import tell
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target
 from agent.kube.errors import Unreachable, Unsent
@@ -81,5 +82,4 @@ class Provisions:
             self._tell(target)
 
     def _tell(self, target: Target) -> None:
-        for listener in self._listeners:
-            listener(target)
+        tell(self._listeners, target)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from agent.base.clock import Clock
+from agent.base.listeners import tell
 from agent.clusters import metrics
 from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
@@ -20,7 +21,8 @@ class Targets:
     """The connected targets by key.
 
     Listeners: `on_attach` for a target that has just been added (subscribe to its informers there), `on_change` for
-    every change of its state, `on_detach` when it goes or is about to be replaced with new credentials.
+    every change of its state, `on_detach` when it goes or is about to be replaced with new credentials. One that fails
+    is logged, and the others are told.
     """
 
     def __init__(self, local: Cluster, clock: Clock, probing: Probing, supervisor: Supervisor) -> None:
@@ -98,8 +100,7 @@ class Targets:
         )
         self._targets[key] = (target, fingerprint, stops)
         self._by_node[target.node_name] = target
-        for listener in self._attach:
-            listener(target)
+        tell(self._attach, target)
         self._changed(target)
         return target
 
@@ -109,11 +110,10 @@ class Targets:
         if entry is None:
             return
         target, _, stops = entry
-        for stop in stops:
+        for stop in (*stops, target.end):
             stop()
         self._by_node.pop(target.node_name, None)
-        for listener in self._detach:
-            listener(target)
+        tell(self._detach, target)
         self._changed(target)
         metrics.forget(target)
         if not target.is_self:
@@ -133,7 +133,7 @@ class Targets:
             local = self._local.client.session.pace.average
             for target in self:
                 if target.slow or not target.cluster.client.session.pace.quiet:
-                    target.look(local)
+                    tell((target.look,), local)
 
     async def _close(self, cluster: Cluster) -> None:
         await cluster.close()
@@ -141,5 +141,4 @@ class Targets:
 
     def _changed(self, target: Target) -> None:
         metrics.note(target)
-        for listener in self._change:
-            listener(target)
+        tell(self._change, target)

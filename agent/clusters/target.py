@@ -3,8 +3,6 @@
 import asyncio
 import logging
 from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,17 +10,22 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
 from agent.base.clock import Clock
-from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Pulse, conclude
+from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Pulse, conclude, flaw_of
 from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
+from agent.clusters.record import Record, State, classify
 from agent.kube.config import Connection
-from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
+from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer, Reduce
 from agent.kube.store import Key, Object
 from agent.model.podranges import ANYWHERE, PodRanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agent.model.source import Flaw
+
+__all__ = ["Probing", "Record", "State", "Target", "parent_of"]
 
 log = logging.getLogger(__name__)
 
@@ -32,30 +35,6 @@ _UNDECIDED_SECONDS = 3.0
 """Pause between readings of the agent's lease while it is not known to be alive; a live one changes every 2 s."""
 _SLOW_SECONDS = 1.0
 """Pause between probes of a slow target: with few pods sent there, little else tells that it is prompt again."""
-
-
-class State(StrEnum):
-    """What we know of a target. The values are reasons of its conditions."""
-
-    CONNECTING = "Connecting"
-    READY = "Connected"
-    UNREACHABLE = "Unreachable"
-    UNAUTHORIZED = "Unauthorized"
-    FORBIDDEN = "Forbidden"
-    NOT_INSTALLED = "NotInstalled"
-    FAILING = "Failing"
-
-
-@dataclass(frozen=True)
-class Record:
-    """A target's health as others may read it."""
-
-    state: State
-    message: str
-    since: datetime
-    """When this state began."""
-    failures: int = 0
-    """Probes that failed in a row."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +74,17 @@ class Target:
         self._probe_now = asyncio.Event()
         self.chaperons = self.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self.chaperons.store.index("parent", parent_of)
+        self.ignored = ""
+        """What it tells that cannot be used and is left out, in words."""
         self.agent: AgentRecord | None = OWN if is_self else None
         """None until it is known for the first time: until then what was said of it last stays."""
         self._connected = asyncio.Event()
         self._pulse = Pulse(probing.agent_interval / 3)
         self._pulse_record = self.agent
+        self._flaw: Flaw | None = None
         self.summaries = self.informer(CLUSTER_SUMMARIES, fields=SUMMARY_FIELDS)
-        if not is_self:
-            self.summaries.subscribe(lambda old, new: self._judge_agent())
+        self.end = self.summaries.subscribe(self._summary_changed)
+        """Take no more notice of what the cluster tells: the informers of this very cluster live on."""
 
     @property
     def namespace(self) -> str:
@@ -118,6 +100,11 @@ class Target:
     def ready(self) -> bool:
         """Whether pods may be sent there and its stores may be believed."""
         return self.record.state is State.READY
+
+    @property
+    def summary(self) -> Object | None:
+        """What the target tells of its nodes; None while that is not known, or cannot be used."""
+        return self.summaries.store.get(("", names.SUMMARY_NAME)) if self._flaw is None else None
 
     def serves(self, namespace: str) -> bool:
         """Whether pods of a namespace may go there."""
@@ -143,6 +130,14 @@ class Target:
         """Take addresses of its pods from these ranges only from now on."""
         if ranges != self.ranges:
             self.ranges = ranges
+            self.changed(self)
+
+    def ignore(self, what: str) -> None:
+        """Say what the target tells that is left out because it cannot be used; empty when nothing is."""
+        if what != self.ignored:
+            self.ignored = what
+            if what:
+                log.warning("target %s: %s", "/".join(self.key).lstrip("/"), what)
             self.changed(self)
 
     def renew(self, connection: Connection) -> None:
@@ -183,7 +178,7 @@ class Target:
         try:
             _, items = await self.cluster.client.list_raw(LEASES, fields=_LEASE_FIELDS)
             leases = [_lease_decoder.decode(item) for item in items]
-        except (Forbidden, NotFound) as error:
+        except (Forbidden, NotFound, msgspec.DecodeError, RecursionError) as error:
             message = f"the lease {names.LEASE_CONTROLLERS} of the target's agent cannot be read: {error}"
             self._pulse_record = AgentRecord(AgentState.UNKNOWN, message)
         except KubeError as error:
@@ -194,9 +189,14 @@ class Target:
             self._pulse_record = self._pulse.read(leases, asyncio.get_running_loop().time()) or self._pulse_record
         self._judge_agent()
 
+    def _summary_changed(self, old: Object | None, new: Object | None) -> None:
+        self._flaw = flaw_of(new) if new is not None else None
+        self._judge_agent()
+
     def _judge_agent(self) -> None:
         old = self.agent
-        self.agent = conclude(self._pulse_record, self.summaries.store.get(("", names.SUMMARY_NAME)))
+        summary = self.summaries.store.get(("", names.SUMMARY_NAME))
+        self.agent = conclude(self._pulse_record, summary, self._flaw)
         if self.agent is not None and self.agent != old:
             level = logging.INFO if self.agent.usable else logging.WARNING
             log.log(level, "agent of target %s: %s", "/".join(self.key).lstrip("/"), self.agent.message)
@@ -268,24 +268,6 @@ class Target:
 
 
 _lease_decoder = msgspec.json.Decoder(Lease)
-
-
-def classify(error: KubeError, namespace: str) -> tuple[State, str]:
-    """The state that an error of the probe means, with a message that a user can act on."""
-    where = f"in namespace {namespace}" if namespace else "in all namespaces"
-    match error:
-        case Unauthorized():
-            return State.UNAUTHORIZED, f"the target refuses the credentials ({error}): renew the kubeconfig Secret"
-        case Forbidden():
-            return State.FORBIDDEN, f"not allowed to list podchaperons {where}: create a Source there ({error})"
-        case NotFound():
-            return State.NOT_INSTALLED, "the target does not serve PodChaperons: install the agent there"
-        case Unreachable() | InvalidConfig():
-            return State.UNREACHABLE, str(error)
-        case StatusError():
-            return State.FAILING, f"the target answers with an error: {error}"
-        case _:
-            return State.FAILING, str(error)
 
 
 def parent_of(chaperon: Object) -> list[str]:

@@ -1,17 +1,20 @@
 """What a ClusterSummary tells of single nodes and of delegates on them (design.md, ruling 11). Pure."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
 from agent.api import names
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class ToldFree(msgspec.Struct):
     """What nodes of one shape have left; amounts are quantities."""
 
     amounts: dict[str, str] = {}
-    count: int = 1
+    count: Count = 1
     """How many nodes have just this left."""
     ports: list[str] = []
     """Host ports in use, as `TCP/80`."""
@@ -24,7 +27,7 @@ class ToldShape(msgspec.Struct):
     taints: list[dict[str, str]] = []
     unschedulable: bool = False
     allocatable: dict[str, str] = {}
-    count: int = 1
+    count: Count = 1
     free: list[ToldFree] | None = None
     """None where the target does not tell; of a large target only the best nodes are told."""
 
@@ -34,15 +37,15 @@ class ToldShape(msgspec.Struct):
         return self.free is not None and sum(free.count for free in self.free) >= self.count
 
 
-_counted_decoder = msgspec.json.Decoder(dict[str, int])
-_decoder = msgspec.json.Decoder(list[ToldShape])
+COUNTED = msgspec.json.Decoder(dict[str, Count])
+NODE_SHAPES = msgspec.json.Decoder(list[ToldShape])
 
 
 def node_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
     """The shapes that a summary with these annotations tells; none where it tells none, or nothing that can be read."""
     try:
-        return _decoder.decode((annotations or {}).get(names.ANNOTATION_NODE_SHAPES) or "[]")
-    except msgspec.DecodeError:
+        return NODE_SHAPES.decode((annotations or {}).get(names.ANNOTATION_NODE_SHAPES) or "[]")
+    except (msgspec.DecodeError, RecursionError):
         return []
 
 
@@ -52,6 +55,6 @@ def counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | No
     if text is None:
         return None
     try:
-        return _counted_decoder.decode(text).get(cluster_uid, 0)
-    except msgspec.DecodeError:
+        return COUNTED.decode(text).get(cluster_uid, 0)
+    except (msgspec.DecodeError, RecursionError):
         return None

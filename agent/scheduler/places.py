@@ -1,28 +1,30 @@
 """Targets as the scheduler sees them, decoded once per change."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, RESOURCE_QUOTAS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.deps import Deps
 from agent.clusters.target import Record, State, Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.quantity import InvalidQuantity
-from agent.scheduler.discovered import Discovered
 from agent.scheduler.extrascores import ExtraScores
 from agent.scheduler.hearsay import hearsay, unconnected
-from agent.scheduler.summaries import common_labels, quota, shapes
+from agent.scheduler.quotas import Quotas, TargetQuotas
+from agent.scheduler.summaries import common_labels, shapes
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Amounts, Extra, Place, Quota, amounts
 
-Quotas = Mapping[str, tuple[Quota, ...]]
+log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
 """A target that is connecting for longer is worth telling, as in its conditions."""
+NOT_UNDERSTOOD = "what it tells of itself cannot be understood: see the log of the agent here"
 
 
 class Places:
@@ -39,7 +41,7 @@ class Places:
         self._interval = deps.settings.discovery_interval
         self._cache: dict[Key, Place] = {}
         self._lists: dict[str, tuple[Place, ...]] = {}
-        self._quotas: dict[Key, Discovered] = {}
+        self._quotas: dict[Key, TargetQuotas] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
         self._extra = ExtraScores(deps.local, scores, deps.clock, self._interval, self._scored)
@@ -84,40 +86,41 @@ class Places:
     def _place(self, target: Target) -> Place:
         place = self._cache.get(target.key)
         if place is None:
-            discovered = self._quotas.get(target.key)
-            store = discovered.store if discovered is not None else None
-            place = self._cache[target.key] = make_place(
+            place = self._cache[target.key] = self._make(target)
+        return place
+
+    def _make(self, target: Target) -> Place:
+        """What cannot be made up is a target that takes no pods: the others go on."""
+        obj = self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key)
+        quotas = self._quotas.get(target.key)
+        try:
+            return make_place(
                 target,
                 self._nodes.store.get(("", target.node_name)),
-                target.summaries.store.get(("", names.SUMMARY_NAME)),
-                self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key),
-                quotas=quotas_of(store) if store is not None else {},
+                target.summary,
+                obj,
+                quotas=quotas.read() if quotas is not None else {},
                 extra=self._extra.of(target.title),
             )
-        return place
+        except Exception:
+            log.exception("target %s: what is known of it cannot be understood", "/".join(target.key).lstrip("/"))
+            return replace(make_place(target, None, None), state=NOT_UNDERSTOOD)
 
     def _attached(self, target: Target) -> None:
         target.summaries.subscribe(lambda old, new: self._forget(target))
-        self._quotas[target.key] = Discovered(
-            target.cluster,
-            RESOURCE_QUOTAS,
-            target.namespace or None,
-            self._interval,
-            lambda old, new: self._forget(target),
-            lambda: self._forget(target),
-        )
+        self._quotas[target.key] = TargetQuotas(target, self._interval, lambda: self._forget(target))
 
     def _detached(self, target: Target) -> None:
-        discovered = self._quotas.pop(target.key, None)
-        if discovered is not None:
-            discovered.stop()
+        quotas = self._quotas.pop(target.key, None)
+        if quotas is not None:
+            quotas.stop()
         self._forget(target)
 
     def _target_changed(self, target: Target) -> None:
-        discovered = self._quotas.get(target.key)
-        if discovered is not None and target.ready:
+        quotas = self._quotas.get(target.key)
+        if quotas is not None and target.ready:
             # A Source's rights come together: what was refused before may be granted now.
-            discovered.look()
+            quotas.look()
         self._forget(target)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
@@ -256,13 +259,3 @@ def wishes(obj: Object | None) -> tuple[Amounts, int]:
     except ValueError:
         weight = 0
     return limits, weight
-
-
-def quotas_of(objects: Iterable[Object]) -> dict[str, tuple[Quota, ...]]:
-    """ResourceQuotas by namespace, by name."""
-    found: dict[str, list[Quota]] = {}
-    for obj in objects:
-        read = quota(obj)
-        if read is not None:
-            found.setdefault(obj.namespace, []).append(read)
-    return {namespace: tuple(sorted(quotas, key=lambda item: item.name)) for namespace, quotas in found.items()}

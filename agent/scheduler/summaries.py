@@ -1,4 +1,4 @@
-"""What ClusterSummaries and ResourceQuotas of targets say, as the scheduler's types."""
+"""What ClusterSummaries of targets say, as the scheduler's types."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from agent.api import names
 from agent.kube.store import Object
 from agent.model.nodeshapes import ToldShape, node_shapes
 from agent.model.quantity import InvalidQuantity
-from agent.scheduling.snapshot import Free, Quota, Scope, Shape, amounts
+from agent.scheduling.snapshot import Free, Shape, amounts
 
 
 def common_labels(summary: Object | None) -> dict[str, str]:
@@ -18,7 +18,7 @@ def common_labels(summary: Object | None) -> dict[str, str]:
     text = summary.annotations.get(names.ANNOTATION_CLUSTER_PROPERTIES, "[]")
     try:
         properties = msgspec.json.decode(text, type=set[str])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         properties = set()
     return {key: value for key, value in summary.labels.items() if key not in properties}
 
@@ -40,45 +40,3 @@ def _shape(told: ToldShape, everywhere: Mapping[str, str]) -> Shape:
         free = tuple(Free(amounts(left.amounts), left.count, frozenset(left.ports)) for left in told.free)
     labels = {**everywhere, **told.labels}
     return Shape(labels, told.taints, told.unschedulable, amounts(told.allocatable), told.count, free)
-
-
-class _Expression(msgspec.Struct, rename="camel"):
-    scope_name: str
-    operator: str = "Exists"
-    values: list[str] | None = None
-
-
-class _Selector(msgspec.Struct, rename="camel"):
-    match_expressions: list[_Expression] | None = None
-
-
-class _QuotaSpec(msgspec.Struct, rename="camel"):
-    scopes: list[str] | None = None
-    scope_selector: _Selector | None = None
-
-
-class _QuotaStatus(msgspec.Struct):
-    hard: dict[str, str] | None = None
-    used: dict[str, str] | None = None
-
-
-class _Quota(msgspec.Struct):
-    spec: _QuotaSpec = msgspec.field(default_factory=_QuotaSpec)
-    status: _QuotaStatus = msgspec.field(default_factory=_QuotaStatus)
-
-
-_quota_decoder = msgspec.json.Decoder(_Quota)
-
-
-def quota(obj: Object) -> Quota | None:
-    """A ResourceQuota as quota admission applies it; None while its status says nothing."""
-    told = _quota_decoder.decode(obj.raw)
-    if not told.status.hard:
-        return None
-    scopes = [Scope(name) for name in told.spec.scopes or ()]
-    if told.spec.scope_selector is not None:
-        scopes += [
-            Scope(item.scope_name, item.operator, tuple(item.values or ()))
-            for item in told.spec.scope_selector.match_expressions or ()
-        ]
-    return Quota(obj.name, amounts(told.status.hard), amounts(told.status.used), tuple(scopes))

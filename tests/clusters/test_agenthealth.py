@@ -1,11 +1,17 @@
 """What leases and a version say of a target's agent."""
 
+from typing import Any
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.clusters.agenthealth import AgentRecord, AgentState, Lease, Pulse, conclude
+from agent.clusters.agenthealth import AgentRecord, AgentState, Lease, Pulse, conclude, flaw_of
 from agent.kube.store import Object
+from agent.model.source import Flaw
+from tests.model.test_summaryflaw import VALUES
 
 MARGIN = 5.0
 LIMIT = 15 + MARGIN
@@ -114,3 +120,27 @@ def test_an_agent_that_is_too_old_is_told_apart_with_the_remedy(pulse: AgentReco
 
 def test_a_dead_agent_is_dead_before_it_is_old() -> None:
     assert conclude(SILENT, summary("0.0.9")) is SILENT
+
+
+def test_an_agent_whose_summary_cannot_be_used_is_told_with_the_remedy() -> None:
+    flaw = Flaw("allocatable[cpu]", "'lots' is not a quantity")
+    record = conclude(ALIVE, summary("0.1.0"), flaw)
+    assert record is not None
+    assert (record.state, record.usable) == (AgentState.INVALID_SUMMARY, False)
+    assert "ClusterSummary singleton in the target: allocatable[cpu]: 'lots' is not a quantity" in record.message
+    assert conclude(SILENT, summary("0.1.0"), flaw) is SILENT
+    old = conclude(ALIVE, summary("0.0.9"), flaw)
+    assert old is not None
+    assert old.state is AgentState.TOO_OLD
+
+
+@pytest.mark.parametrize("version", ["9" * 5000 + ".1", "1." + "9" * 5000, "٣.١"])
+def test_a_version_of_thousands_of_digits_is_none(version: str) -> None:
+    assert conclude(ALIVE, summary(version)) is ALIVE
+
+
+@given(VALUES, st.integers(-(10**30), 10**30) | st.text())
+def test_whatever_an_api_server_gives_as_a_summary_or_a_lease_is_judged(value: Any, version: Any) -> None:
+    metadata = {"name": "singleton", "annotations": {"multicluster/agent-version": version}}
+    told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata, "allocatable": value}))
+    assert conclude(ALIVE, told, flaw_of(told)) is not None

@@ -12,8 +12,9 @@ from agent.api.kinds import CHAPERONS
 from agent.base.clock import SystemClock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.record import classify
 from agent.clusters.registry import Targets
-from agent.clusters.target import Probing, State, Target, classify
+from agent.clusters.target import Probing, State, Target
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, ServerError, Unauthorized, Unreachable

@@ -32,9 +32,13 @@ SILENT = AgentRecord(AgentState.SILENT, "see that its agent runs")
 
 
 def told(
-    state: State, message: str = "m", agent: AgentRecord | None = None, old: Conditions | None = None
+    state: State,
+    message: str = "m",
+    agent: AgentRecord | None = None,
+    old: Conditions | None = None,
+    ignored: str = "",
 ) -> Conditions:
-    return conditions(old, health(Record(state, message, NOW), agent), 1, NOW)
+    return conditions(old, health(Record(state, message, NOW), agent, ignored=ignored), 1, NOW)
 
 
 def values(found: Conditions) -> dict[str, str]:
@@ -80,6 +84,7 @@ def test_conditions_of_others_survive() -> None:
         (AgentState.READY, "True", "True"),
         (AgentState.SILENT, "False", "False"),
         (AgentState.TOO_OLD, "False", "False"),
+        (AgentState.INVALID_SUMMARY, "False", "False"),
         (AgentState.UNKNOWN, "Unknown", "True"),
     ],
 )
@@ -100,6 +105,16 @@ def test_what_was_said_of_an_agent_stays_until_something_else_is_known() -> None
     silent = told(State.READY, agent=SILENT)
     assert told(State.READY, old=silent) == silent
     assert values(told(State.READY, agent=ALIVE, old=silent))["Ready"] == "True"
+
+
+def test_a_quota_that_does_not_count_is_told_until_every_one_does() -> None:
+    assert "QuotasReadable" not in values(told(State.READY))
+    told_of = told(State.READY, ignored="ResourceQuota a/b does not count")
+    by_type = {condition["type"]: condition for condition in told_of}
+    assert by_type["Ready"]["status"] == "True"
+    assert by_type["QuotasReadable"]["status"] == "False"
+    assert by_type["QuotasReadable"]["message"] == "ResourceQuota a/b does not count"
+    assert values(told(State.READY, old=told_of))["QuotasReadable"] == "True"
 
 
 def test_an_agent_that_falls_silent_is_worth_an_event() -> None:

@@ -19,7 +19,9 @@ NO_KEYS = {
 }  # fmt: skip
 """Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
 
-_CONSTANT = re.compile(r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|REACHABLE|SERVING)) = "([\w/]+)"$', re.MULTILINE)
+_CONSTANT = re.compile(
+    r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|READABLE|REACHABLE|SERVING)) = "([\w/]+)"$', re.MULTILINE
+)
 _COMMAND = re.compile(r"^│ ([a-z]+) {2,}\S", re.MULTILINE)
 _SET = re.compile(r'set_condition\(\s*[\w.()"]+,\s*"(\w+)"')
 _ASPECT = re.compile(r'^\s+\("(\w+)", now_is\.', re.MULTILINE)

@@ -9,13 +9,20 @@ import pytest
 from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.base.clock import SystemClock
 from agent.clusters.agenthealth import AgentRecord, AgentState
+from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
+from agent.clusters.provisions import Provisions
+from agent.clusters.registry import Targets
 from agent.clusters.target import Probing, Record, State, Target
 from agent.kube.config import Connection
+from agent.kube.events import Recorder
 from agent.kube.store import Object
 from agent.model.summary import summarise
-from agent.scheduler.places import make_place, matters
+from agent.runtime.supervisor import Supervisor
+from agent.scheduler.places import NOT_UNDERSTOOD, Places, make_place, matters
 from agent.scheduling.snapshot import Quota, amounts
+from agent.settings import Settings
 from tests.scheduling.places import place
 
 NODE = Object(NODES, b'{"metadata":{"name":"admiralty-default-eu"}}')
@@ -92,6 +99,31 @@ async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(targe
     told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
     place = make_place(target, NODE, told)
     assert [shape.labels for shape in place.shapes] == [{"os": "linux", "disk": "ssd"}, {"os": "linux"}]
+
+
+async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of what one target tells, nobody may have thought."""
+    local = Cluster(Connection("http://127.0.0.1:1"), "local")
+    async with Supervisor("test") as supervisor:
+        clock = SystemClock()
+        targets = Targets(local, clock, Probing(), supervisor)
+        chaperons, provisions = Chaperons(targets, "u"), Provisions(targets)
+        recorder = Recorder(local.client, clock)
+        deps = Deps(Settings(), clock, local, "u", targets, chaperons, provisions, recorder)
+        places = Places(deps, local.informer(NODES), lambda: None)
+        for name in ("good", "bad"):
+            await targets.connect(("default", name), Connection("http://127.0.0.1:1"), "1")
+        bad = targets.get(("default", "bad"))
+        assert bad is not None
+        monkeypatch.setattr(bad, "summaries", None)
+        found = {place.title: place.state for place in places.serving("default")}
+        assert found.keys() == {"good", "bad"}
+        assert found["bad"] == NOT_UNDERSTOOD
+        assert "target default/bad" in caplog.text
+        await targets.close()
+        await local.close()
 
 
 def limited(hard: str, used: str) -> dict[str, Any]:

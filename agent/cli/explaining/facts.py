@@ -23,13 +23,15 @@ from agent.api.kinds import (
 from agent.cli.explaining import volumes
 from agent.cli.fleet.reading import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
+from agent.clusters.agenthealth import flaw_of
 from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.scheduler.extrascores import kind_of, read_score
 from agent.scheduler.hearsay import Hearsay, hearsay
-from agent.scheduler.places import make_place, quotas_of
+from agent.scheduler.places import make_place
+from agent.scheduler.quotas import quotas_of
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, Place, amounts
 from agent.settings import Settings
@@ -169,7 +171,9 @@ async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None,
     with contextlib.suppress(Forbidden, NotFound):
         summary = Object(CLUSTER_SUMMARIES, await client.get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
         quotas = await _quotas(client, pod.namespace)
-        place = make_place(told, node, summary, obj, quotas=quotas_of(quotas))
+        # The Target says already that pods cannot go where the summary is wrong.
+        if flaw_of(summary) is None:
+            place = make_place(told, node, summary, obj, quotas=quotas_of(quotas))
     delegate = None
     if any(is_of(chaperon, pod) for chaperon in chaperons):
         with contextlib.suppress(Forbidden):

@@ -11,7 +11,7 @@ is told nothing, because it would take annotations back and start a quarrel.
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
+from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -21,6 +21,8 @@ from agent.model.errors import InvalidPod
 from agent.model.livechanges import changes, chaperon_patch
 from agent.model.proxypod import source_pod
 from agent.runtime.controller import Controller
+
+_AGENT_VERSION = names.ANNOTATION_AGENT_VERSION.encode()
 
 
 class LiveChanges(Controller[Key]):
@@ -99,6 +101,5 @@ def _may_matter(old: Object, new: Object) -> bool:
 
 
 def _understands(target: Target) -> bool:
-    store = target.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}").store
-    summary = store.get(("", names.SUMMARY_NAME))
-    return summary is not None and names.ANNOTATION_AGENT_VERSION in summary.annotations
+    summary = target.summaries.store.get(("", names.SUMMARY_NAME))
+    return summary is not None and _AGENT_VERSION in summary.raw

@@ -21,10 +21,14 @@ AGENT_READY = "AgentReady"
 RESPONSIVE = "Responsive"
 """Whether the target answers promptly; told once it did not."""
 
+QUOTAS_READABLE = "QuotasReadable"
+"""Whether each ResourceQuota of the target counts; told once one could not be read."""
+
 _AGENT_STATUS: dict[AgentState, Status] = {
     AgentState.READY: "True",
     AgentState.SILENT: "False",
     AgentState.TOO_OLD: "False",
+    AgentState.INVALID_SUMMARY: "False",
     AgentState.UNKNOWN: "Unknown",
 }
 
@@ -41,6 +45,8 @@ class Health:
     agent: AgentRecord | None = NOT_ASKED
     """None: not known yet, what was said last stays."""
     slow: bool = False
+    ignored: str = ""
+    """What the target tells that is left out because it cannot be used."""
 
 
 _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
@@ -54,10 +60,10 @@ _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
 }
 
 
-def health(record: Record, agent: AgentRecord | None, *, slow: bool = False) -> Health:
-    """The conditions that a connected target's record, that of its agent and its circuit mean."""
+def health(record: Record, agent: AgentRecord | None, *, slow: bool = False, ignored: str = "") -> Health:
+    """The conditions that a connected target's record, that of its agent, its circuit and what is left out mean."""
     asked = agent if record.state is State.READY else NOT_ASKED
-    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked, slow)
+    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked, slow, ignored)
 
 
 def unconnected(reason: str, message: str) -> Health:
@@ -81,6 +87,10 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
         values.append((RESPONSIVE, "False", "Slow", "answers take long: pods that can go to other targets do"))
     elif find_condition(old, RESPONSIVE) is not None:
         values.append((RESPONSIVE, "True", "Prompt", "answers promptly"))
+    if now_is.ignored:
+        values.append((QUOTAS_READABLE, "False", "InvalidQuota", now_is.ignored))
+    elif find_condition(old, QUOTAS_READABLE) is not None:
+        values.append((QUOTAS_READABLE, "True", "Readable", "every ResourceQuota there counts"))
     result = list(old or ())
     for kind, status, reason, message in (*values, ("Ready", *ready)):
         result = set_condition(result, kind, status, reason, message, now, generation)

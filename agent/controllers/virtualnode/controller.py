@@ -112,7 +112,7 @@ class VirtualNodeRoom(Controller[Key]):
 
     def _view(self, key: Key, target: Object, node: Object | None) -> View:
         connected = self._deps.targets.get(key)
-        summary = self._summaries[key][0].store.get(("", names.SUMMARY_NAME)) if key in self._summaries else None
+        summary = connected.summary if connected is not None else None
         told = summary.decode() if summary is not None else None
         manifest = target.decode()
         excluded = (manifest.get("spec") or {}).get("excludedLabelsRegexp")

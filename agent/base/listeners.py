@@ -1,0 +1,21 @@
+"""Telling several who want to know: what one of them makes of it is no matter of the others."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import ParamSpec
+
+from agent.base.metrics import LISTENER_FAILURES
+
+P = ParamSpec("P")
+
+log = logging.getLogger(__name__)
+
+
+def tell(listeners: Iterable[Callable[P, object]], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call each of them; one that fails is logged and counted, and never keeps the caller or another from going on."""
+    for listener in tuple(listeners):
+        try:
+            listener(*args, **kwargs)
+        except Exception:
+            LISTENER_FAILURES.inc()
+            log.exception("unexpected failure of %s", getattr(listener, "__qualname__", listener))
