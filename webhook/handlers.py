@@ -1,5 +1,6 @@
 """The paths API servers call: body in, answer out, counted and timed."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -36,23 +37,29 @@ class Handlers:
     def __init__(self, targets: Targets, validator: Validator) -> None:
         self._targets = targets
         self._validator = validator
+        self._long = asyncio.Lock()
 
     async def elected(self, request: Request) -> Answer:
         """A pod that may have asked for election."""
-        return self._pod(request, by_default=False)
+        return await self._pod(request, by_default=False)
 
     async def by_default(self, request: Request) -> Answer:
         """A pod of a namespace that elects its pods."""
-        return self._pod(request, by_default=True)
+        return await self._pod(request, by_default=True)
 
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
         return await self._validator.answer(request)
 
-    def _pod(self, request: Request, *, by_default: bool) -> Answer:
+    async def _pod(self, request: Request, *, by_default: bool) -> Answer:
         if not self._targets.synced:
             raise NotReady
-        return pods.answer(request, self._targets, by_default=by_default)
+        if not pods.takes_long(request):
+            return pods.answer(request, self._targets, by_default=by_default)
+        noted = pods.Noted.of(request, self._targets)
+        # One after the other, for threads share the interpreter with those who are answered at once.
+        async with self._long:
+            return await asyncio.to_thread(pods.answer, request, noted, by_default=by_default)
 
 
 def application(targets: Targets, validator: Validator, body_limit: int) -> web.Application:

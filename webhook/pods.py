@@ -1,13 +1,20 @@
 """What happens to a pod that is being created. No I/O, no side effects."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from agent.api import names
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_elected, proxy_pod
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
 
+_LONG = 4 * 1024
+_DOCUMENTS = (
+    names.ANNOTATION_MANIFEST,
+    names.PREFIX + names.PROXY_CONSTRAINTS,
+    names.SHORT_PREFIX + names.PROXY_CONSTRAINTS,
+)
 _NO = frozenset(("false", "no", "off", "0", "never"))
 
 
@@ -21,6 +28,38 @@ class Known(Protocol):
     def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
         """Sentences about what targets do not have that a pod needs."""
         ...
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What is known of the targets of one pod's namespace, for another thread."""
+
+    _finalizers: Sequence[str]
+    _missing: list[str]
+
+    @classmethod
+    def of(cls, request: Request, known: Known) -> Self:
+        """What a request needs of it."""
+        pod = request["object"]
+        namespace = pod["metadata"].get("namespace") or request.get("namespace") or ""
+        return cls(known.finalizers(namespace), known.missing(namespace, pod))
+
+    def finalizers(self, namespace: str) -> Sequence[str]:
+        """Finalizers of the targets that the pod may go to."""
+        return self._finalizers
+
+    def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
+        """Sentences about what targets do not have that the pod needs."""
+        return self._missing
+
+
+def takes_long(request: Request) -> bool:
+    """Whether an answer may take more than a few milliseconds: YAML that users write takes one for each KiB."""
+    pod = request.get("object")
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod" or not isinstance(pod.get("metadata"), dict):
+        return False
+    annotations: Mapping[str, str] = pod["metadata"].get("annotations") or {}
+    return sum(len(annotations.get(key, "")) for key in _DOCUMENTS) > _LONG
 
 
 def answer(request: Request, known: Known, *, by_default: bool = False) -> Answer:
@@ -43,6 +82,8 @@ def answer(request: Request, known: Known, *, by_default: bool = False) -> Answe
         proxy = proxy_pod(named, finalizers)
     except InvalidPod as error:
         return refused(request, [Fault(error.field, error.reason)])
+    except RecursionError:
+        return refused(request, [Fault("metadata.annotations", "what is written in one of them is nested too deeply")])
     creator = (request.get("userInfo") or {}).get("username")
     if creator:
         # Never what the user says of himself.

@@ -53,7 +53,7 @@ class Validator:
         except (KubeError, TimeoutError) as error:
             _log.info("%s is not checked: %s", where, error)
             return []
-        complaint = _complaint(secret.get("data") or {}, reference)
+        complaint = await asyncio.to_thread(_complaint, secret.get("data") or {}, reference)
         return [f"{where} {complaint}"] if complaint else []
 
 

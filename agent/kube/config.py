@@ -169,13 +169,13 @@ def of_document(
     """The same of a document that has been read."""
     name, entry = documents.context_of(document, context or "")
     cluster = documents.cluster_of(document, name)
-    user = documents.named(document, "users", "user", str(entry["user"])) if entry.get("user") else {}
+    user = documents.named(document, "users", "user", entry["user"]) if entry.get("user") else {}
     server = str(cluster.get("server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
-        raise InvalidConfig(f"cluster {entry.get('cluster')!r}: server {server!r} is not an http(s) address")
+        raise InvalidConfig(f"cluster {documents.shown(entry['cluster'])}: server is not an http(s) address")
     proxy = str(cluster.get("proxy-url") or "")
     if proxy and not proxy.startswith(("http://", "https://")):
-        raise InvalidConfig(f"cluster {entry.get('cluster')!r}: proxy-url {proxy!r} is not an http(s) address")
+        raise InvalidConfig(f"cluster {documents.shown(entry['cluster'])}: proxy-url is not an http(s) address")
     tls = _tls(cluster, user, base) if server.startswith("https://") else None
     return Connection(
         server=server,

@@ -10,10 +10,25 @@ import msgspec
 import yaml
 
 from agent.kube.errors import InvalidConfig
+from agent.model import document as documents
 
 Entry = dict[str, Any]
 
 _SECTIONS = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+_TEXTS = {
+    "cluster": ("server", "certificate-authority", "certificate-authority-data", "proxy-url", "tls-server-name"),
+    "context": ("cluster", "user", "namespace"),
+    "user": (
+        *("token", "tokenFile", "username", "password"),
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+    ),
+}
+_FLAGS = {"cluster": ("insecure-skip-tls-verify", "disable-compression")}
+_NAMES_TOLD = 10
+_SHOWN = 63
+_LIMIT = 1024 * 1024
+"""Characters of a kubeconfig: Secrets take no more."""
+
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key", "tokenFile")}
 """Fields that name files, relative to the kubeconfig's own directory."""
 
@@ -35,7 +50,7 @@ def merged(paths: Sequence[Path]) -> Entry:
     for path in paths:
         data = read(path)
         try:
-            document = _absolute(document_of(data), path.absolute().parent)
+            document = _absolute(_own(data), path.absolute().parent)
         except InvalidConfig as error:
             raise InvalidConfig(f"{path}: {error}") from error
         if not found.get("current-context") and document.get("current-context"):
@@ -47,11 +62,27 @@ def merged(paths: Sequence[Path]) -> Entry:
 
 
 def document_of(data: bytes | str) -> Entry:
-    """A kubeconfig's bytes (YAML or JSON) as a document. Raises InvalidConfig."""
+    """A kubeconfig's bytes (YAML or JSON), which are somebody else's input, as a document.
+
+    Raises InvalidConfig, which has none of the content, for that is secret.
+    """
     try:
-        document = _json(data) or yaml.safe_load(data)
+        return _checked(documents.read(data if isinstance(data, str) else data.decode("utf-8-sig"), _LIMIT))
+    except documents.InvalidDocument as error:
+        raise InvalidConfig(f"kubeconfig is neither YAML nor JSON: {error.reason}") from error
+    except UnicodeError as error:
+        raise InvalidConfig("kubeconfig is neither YAML nor JSON: it is not text in UTF-8") from error
+
+
+def _own(data: bytes) -> Entry:
+    """The same of a file of the user's own, in any YAML and of any size."""
+    try:
+        return _checked(_json(data) or yaml.safe_load(data))
     except yaml.YAMLError as error:
         raise InvalidConfig("kubeconfig is neither YAML nor JSON") from error
+
+
+def _checked(document: Any) -> Entry:
     if not isinstance(document, dict):
         raise InvalidConfig("kubeconfig is not an object with clusters, contexts and users")
     return document
@@ -63,14 +94,32 @@ def named(document: Entry, section: str, field_name: str, name: str) -> Entry:
     for item in items:
         if item.get("name") == name and isinstance(item.get(field_name), dict):
             found: Entry = item[field_name]
+            _check_fields(found, field_name, name)
             return found
-    known = ", ".join(str(item.get("name")) for item in items)
-    raise InvalidConfig(f"kubeconfig has no {field_name} named {name!r} (it has: {known or 'none'})")
+    known = [each[:_SHOWN] for item in items if isinstance(each := item.get("name"), str)]
+    told = ", ".join([*known[:_NAMES_TOLD], *(["..."] if len(known) > _NAMES_TOLD else [])])
+    raise InvalidConfig(f"kubeconfig has no {field_name} named {shown(name)} (it has: {told or 'none'})")
+
+
+def shown(name: str) -> str:
+    """The name of a cluster, context or user, as messages have it."""
+    return repr(name[:_SHOWN])
+
+
+def _check_fields(entry: Entry, field_name: str, name: str) -> None:
+    for field in _TEXTS[field_name]:
+        if not isinstance(entry.get(field), str | None):
+            raise InvalidConfig(f"{field_name} {shown(name)}: {field} is not text: write it in quotes")
+    for field in _FLAGS.get(field_name, ()):
+        if not isinstance(entry.get(field), bool | None):
+            raise InvalidConfig(f"{field_name} {shown(name)}: {field} is neither true nor false")
 
 
 def context_of(document: Entry, context: str = "") -> tuple[str, Entry]:
     """Name and entry of a context, by default of the current one. Raises InvalidConfig."""
-    name = context or str(document.get("current-context") or "")
+    name = context or document.get("current-context") or ""
+    if not isinstance(name, str):
+        raise InvalidConfig("kubeconfig: current-context is not text: write it in quotes")
     if not name:
         raise InvalidConfig("kubeconfig has no current-context: set it, or name a context")
     return name, named(document, "contexts", "context", name)
@@ -78,18 +127,18 @@ def context_of(document: Entry, context: str = "") -> tuple[str, Entry]:
 
 def cluster_of(document: Entry, context: str = "") -> Entry:
     """The cluster of a context. Raises InvalidConfig."""
-    return named(document, "clusters", "cluster", str(context_of(document, context)[1].get("cluster", "")))
+    return named(document, "clusters", "cluster", context_of(document, context)[1].get("cluster") or "")
 
 
 def token_of(document: Entry, context: str = "") -> str:
     """The token of a context's user, empty when it has none. Raises InvalidConfig."""
     user = context_of(document, context)[1].get("user")
-    return str(named(document, "users", "user", str(user)).get("token") or "").strip() if user else ""
+    return str(named(document, "users", "user", user).get("token") or "").strip() if user else ""
 
 
 def set_token(document: Entry, token: str, context: str = "") -> None:
     """Give the user of a context another token. Raises InvalidConfig."""
-    named(document, "users", "user", str(context_of(document, context)[1].get("user")))["token"] = token
+    named(document, "users", "user", context_of(document, context)[1].get("user") or "")["token"] = token
 
 
 def with_token(name: str, cluster: Entry, namespace: str, token: str) -> Entry:

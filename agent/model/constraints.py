@@ -113,6 +113,8 @@ def parse(field: str, text: str) -> dict[str, Any]:
         if fragment is None:
             return {}
         msgspec.convert(fragment, _Constraints)
+    except RecursionError as error:
+        raise InvalidPod(field, "is nested too deeply") from error
     except (document.InvalidDocument, msgspec.ValidationError) as error:
         raise InvalidPod(
             field, f"must be a YAML or JSON fragment of a pod spec with only {', '.join(FIELDS)}: {error}"

@@ -74,6 +74,8 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     :param finalizers: of all targets that the pod's namespace can use, Targets and ClusterTargets
     :raises InvalidPod: if an annotation or field cannot be honoured
     """
+    # Before anything is read that is in them.
+    _check_size((pod.get("metadata") or {}).get("annotations") or {})
     if (pod.get("spec") or {}).get("nodeName"):
         raise InvalidPod(
             "spec.nodeName", "the node of an elected pod is chosen by the proxy scheduler: remove the field"
@@ -93,6 +95,9 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
     _check_group(annotations)
+    if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
+        # The agent reads it often, and YAML takes a hundred times as long.
+        annotations[names.ANNOTATION_MANIFEST] = msgspec.json.encode(source).decode()
     _check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
     return {

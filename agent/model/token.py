@@ -48,7 +48,7 @@ def claims(token: str) -> Claims | None:
     try:
         payload = _decoder.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         issued, expires = (datetime.fromtimestamp(moment, UTC) for moment in (payload.iat, payload.exp))
-    except (binascii.Error, ValueError, OverflowError, OSError):
+    except (binascii.Error, ValueError, OverflowError, OSError, RecursionError):
         # msgspec's errors are ValueErrors.
         return None
     namespace, _, account = payload.sub.removeprefix(_SUBJECT).partition(":")

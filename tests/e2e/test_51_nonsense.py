@@ -1,5 +1,6 @@
 """Promise: what one target or one pod says, and nobody can use, stops nothing else, and is told of where users look."""
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, LEASES, NODES, TARGETS
-from agent.sandbox.objects import apply_definitions
+from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, LEASES, NODES, PODS, SECRETS, TARGETS
+from agent.kube.errors import StatusError
+from agent.sandbox.objects import apply, apply_definitions
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
@@ -83,3 +85,49 @@ async def test_a_target_that_tells_nonsense_takes_no_pods_and_the_others_do(flee
     pods = await fleet.running(namespace, "all", 4)
     assert {pod["spec"]["nodeName"] for pod in pods} == {names.virtual_node(namespace, each) for each in ("us", "eu")}
     await fleet.agree(namespace)
+
+
+SEXAGESIMAL = "a: " + ":".join(["1"] * 100_000)
+MANIFEST = names.ANNOTATION_MANIFEST
+LAUGHING = "\n".join(["a0: &a0 [lol]", *(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(9))])
+
+
+async def test_pods_with_endless_documents_are_refused_and_keep_nobody_waiting(fleet: Fleet, namespace: str) -> None:
+    async def refused(number: int) -> str:
+        with pytest.raises(StatusError) as caught:
+            await fleet.source.create(
+                PODS, manifests.pod(f"bad-{number}", annotations={MANIFEST: SEXAGESIMAL}), namespace
+            )
+        return str(caught.value)
+
+    asked = [asyncio.create_task(refused(number)) for number in range(4)]
+    good = [fleet.source.create(PODS, manifests.pod(f"good-{number}"), namespace) for number in range(4)]
+    assert len(await asyncio.gather(*good)) == 4
+    for told in await asyncio.gather(*asked):
+        assert f"metadata.annotations[{MANIFEST}]" in told
+        assert "as YAML it may have 65536 characters" in told
+    for number in range(4):
+        await fleet.running(namespace, f"good-{number}", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{LAUGHING}\nclusters: *a9", "with its aliases written out"),
+        ("a: &a {name: [x, y]}\ncurrent-context: x\ncontexts: [{name: x, context: *a}]", "no cluster named"),
+        ("current-context: x\ncontexts: [{name: x, context: {cluster: [s3cr3t]}}]", "context 'x': cluster is not text"),
+    ],
+    ids=["aliases of aliases", "an alias", "a list for text"],
+)
+async def test_a_kubeconfig_that_is_none_is_named_without_its_content(
+    fleet: Fleet, namespace: str, text: str, told: str
+) -> None:
+    await apply(fleet.source, SECRETS, manifests.secret("bad", namespace, text))
+    await apply(
+        fleet.source, TARGETS, manifests.ours("Target", "bad", namespace, {"kubeconfigSecret": {"name": "bad"}})
+    )
+    await says(fleet, namespace, "bad", "False", told)
+    ready = condition(await fleet.source.get(TARGETS, "bad", namespace), "Ready")
+    assert ready["reason"] == "InvalidKubeconfig"
+    assert len(ready["message"]) < 500
+    assert "s3cr3t" not in ready["message"]

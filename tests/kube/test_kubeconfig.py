@@ -1,10 +1,15 @@
+import contextlib
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.kube import config, kubeconfig
 from agent.kube.errors import InvalidConfig
+from tests.examples import examples
 
 
 def document(name: str, server: str = "", **cluster: str) -> kubeconfig.Entry:
@@ -60,6 +65,94 @@ def test_of_several_files_the_one_that_cannot_be_read_is_named(tmp_path: Path) -
 def test_a_context_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(InvalidConfig, match=r"no context named 'eu' \(it has: cd\)"):
         kubeconfig.cluster_of(document("cd"), "eu")
+
+
+SECRET = "s3cr3t"
+LAUGHING = "\n".join(["a0: &a0 [s3cr3t]", *(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(9))])
+LONG_NAME = f"n: &n '{SECRET * 50}'\ncontexts: [{', '.join(['{name: *n}'] * 500)}]\ncurrent-context: x"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (LAUGHING, "aliases written out"),
+        ("current-context: [s3cr3t]", "current-context is not text: write it in quotes"),
+        (LONG_NAME, "no context named 'x'"),
+        ("contexts: [{name: [*a]}]", "it cannot be written out"),
+        ("a: s3cr3t: s3cr3t", r"neither YAML nor JSON: it is not YAML \(line 1\)"),
+        ("s3cr3t: a\ns3cr3t: b", "a key is there twice"),
+        ("a: !!s3cr3t b", "a tag is not allowed"),
+        ("[" * 9999, "nested too deeply"),
+        ("a" * 70_000, "as YAML it may have 65536 characters, not 70000: write it as JSON"),
+        (" " * 1_100_000, "it has 1100000 characters, and 1048576 are allowed"),
+    ],
+)
+def test_what_is_wrong_with_a_kubeconfig_is_told_without_its_content(text: str, want: str) -> None:
+    with pytest.raises(InvalidConfig, match=want) as caught:
+        config.parse(text)
+    assert len(str(caught.value)) < 1000
+    if text is not LONG_NAME:
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        *(("cluster", field) for field in ("server", "proxy-url", "tls-server-name", "certificate-authority-data")),
+        *(("user", field) for field in ("token", "tokenFile", "username", "password", "client-key-data")),
+        *(("context", field) for field in ("cluster", "user", "namespace")),
+    ],
+)
+@pytest.mark.parametrize("value", [5, True, [SECRET], {"a": SECRET}], ids=["a number", "a flag", "a list", "an object"])
+def test_a_field_that_is_not_text_is_named(part: str, field: str, value: object) -> None:
+    found = document("cd")
+    (entry,) = found[f"{part}s"]
+    entry[part][field] = value
+    with pytest.raises(InvalidConfig, match=f"{part} 'cd': {field} is not text: write it in quotes") as caught:
+        config.of_document(found)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["false", 1, []])
+def test_a_flag_is_true_or_false(value: object) -> None:
+    found = document("cd")
+    found["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = value
+    with pytest.raises(InvalidConfig, match="insecure-skip-tls-verify is neither true nor false"):
+        config.of_document(found)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = st.sampled_from(
+    ["server", "token", "user", "cluster", "namespace", "proxy-url", "certificate-authority-data", "client-key-data"]
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.sampled_from(["cluster", "user", "context"]), st.dictionaries(FIELDS, VALUES), VALUES, st.booleans())
+def test_any_kubeconfig_gives_a_connection_or_the_error(
+    part: str, fields: dict[str, object], current: object, as_yaml: bool
+) -> None:
+    found = document("cd", "http://cd")
+    found[f"{part}s"][0][part] |= fields
+    if current:
+        found["current-context"] = current
+    text = yaml.safe_dump(found) if as_yaml else msgspec.json.encode(found).decode()
+    try:
+        assert config.parse(text).server.startswith("http")
+    except InvalidConfig as error:
+        refused = str(error)
+        assert len(refused) < 500
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.binary(max_size=100) | st.text(max_size=100))
+def test_any_bytes_give_a_connection_or_the_error(data: bytes | str) -> None:
+    with contextlib.suppress(InvalidConfig):
+        config.parse(data)
 
 
 def test_a_token_is_exchanged_and_nothing_else() -> None:

@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.model import document
 from agent.model.proxypod import InvalidPod, is_delegate, is_elected, is_proxy, proxy_pod, source_pod
 from tests.model.pods import P, pod
 
@@ -247,6 +248,28 @@ def test_an_elected_pod_cannot_name_its_node() -> None:
 def test_a_pod_whose_manifest_does_not_fit_is_refused_with_the_limit() -> None:
     with pytest.raises(InvalidPod, match="262144"):
         proxy_pod(pod({"big": "x" * 140_000}), [])
+
+
+@pytest.mark.parametrize("key", [MANIFEST, CONSTRAINTS])
+def test_what_does_not_fit_is_refused_before_it_is_read(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(text: str) -> None:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(document, "read", read)
+    with pytest.raises(InvalidPod, match="262144"):
+        proxy_pod(pod({key: "a: " + "x" * 270_000}), [])
+
+
+def test_a_manifest_in_yaml_is_kept_as_json() -> None:
+    source = pod()
+    del source["metadata"]["managedFields"]
+    kept = proxy_pod(pod({MANIFEST: yaml.safe_dump(source)}), [])["metadata"]["annotations"][MANIFEST]
+    assert json.loads(kept) == source
+
+
+def test_a_manifest_in_long_yaml_is_refused_with_the_limit() -> None:
+    with pytest.raises(InvalidPod, match="as YAML it may have 65536 characters, not 70000: write it as JSON"):
+        proxy_pod(pod({MANIFEST: "a" * 70_000}), [])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"spec": {}}', '{"kind": "Job", "spec": {"containers": [{}]}}'])

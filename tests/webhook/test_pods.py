@@ -2,12 +2,16 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import hypothesis
 import msgspec
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from agent.model.proxypod import proxy_pod, source_pod
+from tests.examples import examples
 from tests.webhook.reviews import patched, pod, review
-from webhook.pods import answer
+from webhook.pods import Noted, answer, takes_long
 from webhook.review import Answer, Malformed, Outcome, read
 
 FINALIZERS = {"default": ["multicluster.admiralty.io/c1", "multicluster.admiralty.io/default-c2"]}
@@ -75,6 +79,41 @@ def test_other_pods_are_allowed_as_they_are(sent: dict[str, Any]) -> None:
 def test_only_creation_is_ours(request_: dict[str, Any]) -> None:
     sent = request_.pop("object", pod())
     assert ask(sent, **request_).outcome is Outcome.UNTOUCHED
+
+
+MANIFEST, CONSTRAINTS = "sourcepod_manifest", "proxy_pod_scheduling_constraints"
+
+
+def test_long_documents_are_answered_by_another_thread_and_the_same_way() -> None:
+    sent = pod(**{CONSTRAINTS: f"nodeSelector: {{a: {'b' * 5000}}}"})
+    sent["spec"]["serviceAccountName"] = "robot"
+    request = read(msgspec.json.encode(review(sent)))
+    assert takes_long(request)
+    given = answer(request, Noted.of(request, Known()))
+    assert given == answer(request, Known())
+    assert given.review["response"]["warnings"] == ["robot is missing in default"]
+    assert not takes_long(read(msgspec.json.encode(review(pod(**{CONSTRAINTS: "nodeSelector: {a: b}"})))))
+
+
+@pytest.mark.parametrize("obj", [None, [], {"kind": "Pod"}, {"kind": "Job", "metadata": {"annotations": {"a": "b"}}}])
+def test_what_is_no_pod_takes_no_thread(obj: Any) -> None:
+    assert not takes_long(read(msgspec.json.encode(review(obj))))
+
+
+DEEP = '{"nodeSelector":' * 400 + "{}" + "}" * 400
+TEXTS = st.sampled_from([DEEP, "[" * 5000, "", "{}", "a: *b"]) | st.text(alphabet="ab01:-[]{},&*!'\"\n #~", max_size=40)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@hypothesis.given(
+    st.dictionaries(
+        st.sampled_from([MANIFEST, CONSTRAINTS, "use_constraints_from_spec_for_proxy_pod_scheduling"]), TEXTS
+    )
+)
+def test_whatever_users_write_into_documents_is_taken_or_refused_with_the_field(annotations: dict[str, str]) -> None:
+    given = ask(pod(**annotations))
+    assert given.outcome in (Outcome.MUTATED, Outcome.REFUSED)
+    assert given.outcome is Outcome.MUTATED or "metadata.annotations" in given.explanation
 
 
 def test_a_second_invocation_changes_nothing() -> None:

@@ -1,8 +1,11 @@
+import asyncio
 import datetime
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -12,6 +15,8 @@ from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.session import Session
+from agent.model import _yaml
+from tests.waiting import until
 from tests.webhook.reviews import patch_of, pod, review
 from tests.webhook.test_targets import target
 from webhook import certificates
@@ -84,6 +89,33 @@ async def test_an_elected_pod_is_patched_over_tls(running: Running, http: aiohtt
         answered
     )
     assert count("mutated") == before + 1
+
+
+async def test_while_a_long_document_is_read_others_are_answered(
+    running: Running, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def load(text: str, limit: int) -> None:
+        begun.set()
+        assert go.wait(30)
+
+    monkeypatch.setattr(_yaml, "load", load)
+    long = pod(proxy_pod_scheduling_constraints=f"a: {'b' * 5000}")
+
+    async def ask(obj: dict[str, Any]) -> dict[str, Any]:
+        async with http.post(running.url(), json=review(obj)) as response:
+            answered: dict[str, Any] = await response.json()
+            return answered["response"]  # type: ignore[no-any-return]
+
+    asked = asyncio.create_task(ask(long))
+    try:
+        await until(begun.is_set)
+        assert (await ask(pod()))["allowed"]
+        assert not asked.done()
+    finally:
+        go.set()
+    assert (await asked)["allowed"]
 
 
 async def test_the_path_decides_whether_a_pod_has_to_ask(running: Running, http: aiohttp.ClientSession) -> None:

@@ -8,6 +8,7 @@ A Target gets its finalizer when it is ready for the first time: before that, no
 go at once. Other targets are never disturbed.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
@@ -116,9 +117,12 @@ class TargetRoom(Controller[Key]):
             data = gather.kubeconfig(place, informer.store.get(place.secret) if informer else None)
             fingerprint = gather.fingerprint(place, data)
             if self._deps.targets.get(key) is None or self._fingerprints.get(key) != fingerprint:
-                connection = gather.connection(place, data, plugins=self._deps.settings.target_plugins)
+                # A long kubeconfig takes a while.
+                plugins = self._deps.settings.target_plugins
+                connection = await asyncio.to_thread(gather.connection, place, data, plugins=plugins)
+                identity = await asyncio.to_thread(gather.identity, place, data)
                 self._fingerprints[key] = fingerprint
-                await self._deps.targets.connect(key, connection, gather.identity(place, data), ranges)
+                await self._deps.targets.connect(key, connection, identity, ranges)
         except Problem as problem:
             self._fingerprints.pop(key, None)
             await self._deps.targets.disconnect(key)

@@ -41,6 +41,7 @@ class _Secret(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
+_KEYS_TOLD = 10
 _secret_decoder = msgspec.json.Decoder(_Secret)
 
 
@@ -78,7 +79,7 @@ def kubeconfig(place: Reference, secret: Object | None) -> bytes:
         raise Problem("SecretNotFound", f"{place} does not exist: create it with a kubeconfig under key {place.key!r}")
     data = _secret_decoder.decode(secret.raw).data or {}
     if place.key not in data:
-        known = ", ".join(sorted(data)) or "none"
+        known = ", ".join(sorted(data)[:_KEYS_TOLD]) or "none"
         raise Problem("KeyNotFound", f"{place} has no key {place.key!r} (it has: {known}): add it, or name another key")
     return msgspec.convert(data[place.key], bytes, strict=False)
 

@@ -7,6 +7,7 @@ A target gives one if its source's service account may create tokens of itself, 
 token is good until its own end, so a write that comes late disturbs nobody. Absent target: tried again when it is back.
 """
 
+import asyncio
 import base64
 import time
 
@@ -64,7 +65,7 @@ class TargetTokenRoom(Controller[Key]):
         secret = self._secrets.store.get(place.secret) if place else None
         if place is None or secret is None:
             return None
-        found = _read(place, secret)
+        found = await asyncio.to_thread(_read, place, secret)
         metrics.note_token(key, found[1] if found else None)
         if found is None:
             return None
