@@ -10,6 +10,8 @@ import msgspec
 
 from agent.api import names
 from agent.model import constraints, document, proxycopy
+from agent.model.annotations import LIMIT
+from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
 from agent.model.pattern import InvalidPattern, compile_pattern
 
@@ -24,9 +26,6 @@ TOLERATIONS: tuple[dict[str, str], ...] = (
 )
 _UNLIMITED = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
 _SWITCHES = (names.FOLLOW_ACCOUNT, names.FOLLOW_ROLES, names.FOLLOW_POLICIES, names.SOURCE_API)
-
-ANNOTATIONS_LIMIT = 256 * 1024
-"""Bytes of all annotations of an object together (apimachinery's TotalAnnotationSizeLimitB)."""
 
 
 def is_delegate(pod: Mapping[str, Any]) -> bool:
@@ -280,10 +279,10 @@ def _check_group(annotations: Mapping[str, str]) -> None:
 
 
 def _check_size(annotations: Mapping[str, str]) -> None:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    if size > ANNOTATIONS_LIMIT:
+    taken = size_of(annotations)
+    if taken > LIMIT:
         raise InvalidPod(
             "metadata.annotations",
-            f"with the manifest of the pod they take {size} bytes, and Kubernetes allows {ANNOTATIONS_LIMIT}: "
+            f"with the manifest of the pod they take {taken} bytes, and Kubernetes allows {LIMIT}: "
             "make the pod smaller, for example by moving long annotations, arguments or variables to a ConfigMap",
         )

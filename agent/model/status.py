@@ -77,7 +77,7 @@ def annotations_home(
     removed, in the source. Nor does one come home that is told of as a live change: there the delegate follows.
     """
     mine = proxy_annotations or {}
-    followed = told({"metadata": {"annotations": chaperon_annotations}}).get("annotations", {})
+    followed = told({"metadata": {"annotations": chaperon_annotations}}).get("annotations") or ()
     changed: dict[str, str | None] = {
         key: value
         for key, value in (chaperon_annotations or {}).items()
@@ -95,7 +95,8 @@ def _original_annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
     except InvalidPod:
         # Without a manifest nothing tells who changed what: the delegate's word counts.
         return {}
-    return source.get("metadata", {}).get("annotations") or {}
+    annotations = source.get("metadata", {}).get("annotations")
+    return annotations if isinstance(annotations, dict) else {}
 
 
 def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]], outside: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from agent.base.clock import stamp
 from agent.controllers.chaperon.decide import (
     CreatePod,
     Foreign,
+    LeaveOut,
     LookAgain,
     PatchChaperon,
     PatchPod,
@@ -356,3 +357,16 @@ def test_whatever_a_source_writes_into_a_chaperon_there_is_something_to_do_or_no
     hostile["metadata"]["resourceVersion"] = "1"
     found = {**pod(RUNNING), "spec": {"containers": [ALLOWED]}} if there else None
     assert isinstance(within((STRICT,), hostile, found), list)
+
+
+def test_the_status_is_told_without_annotations_that_do_not_fit() -> None:
+    annotations = {"big": "x" * 150_000, "bigger": "x" * 160_000, "small": "1"}
+    left, patched, put = outcome(chaperon(annotations=ago(1)), pod(RUNNING, annotations))
+    assert isinstance(left, LeaveOut)
+    assert "do not come home: bigger: " in left.message
+    assert patched == PatchChaperon(
+        {"metadata": {"annotations": {SINCE: None, "big": annotations["big"], "small": "1"}}}
+    )
+    assert put == PutStatus(RUNNING)
+    both = {"big": annotations["big"], "small": "1"}
+    assert outcome(chaperon(RUNNING, both), pod(RUNNING, annotations)) == [left]

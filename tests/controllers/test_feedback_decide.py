@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.controllers.feedback.decide import (
+    CONDITION,
     Action,
     Delegate,
     DeleteChaperon,
@@ -304,3 +306,39 @@ def test_of_a_target_with_ranges_neither_pod_ips_nor_annotations_bring_other_add
     assert patch["metadata"]["annotations"] == {"cni.projectcalico.org/containerID": "x"}
     assert "podIP" not in patch["status"]
     assert patch["status"]["phase"] == "Running"
+
+
+def come_home(annotations: dict[str, str], found: dict[str, Any]) -> dict[str, Any] | None:
+    """The patch by which they do, None for none."""
+    actions = decide(View(found, (delegate(annotations=annotations),), EU, frozenset({EU}), "here"))
+    if not actions:
+        return None
+    (action,) = actions
+    assert isinstance(action, PatchProxy)
+    assert action.status
+    return action.patch
+
+
+def test_the_status_comes_home_without_annotations_that_do_not_fit_and_says_which() -> None:
+    told = {"big": "x" * 150_000, "bigger": "x" * 160_000, "small": "1", "No/Key At All": "1"}
+    patch = come_home(told, proxy(annotations={"mine": "x" * 80_000}))
+    assert patch is not None
+    assert patch["metadata"]["annotations"] == {"big": told["big"], "small": "1"}
+    assert patch["status"]["phase"] == "Running"
+    condition = find_condition(patch["status"]["conditions"], CONDITION) or {}
+    assert (condition["status"], condition["reason"]) == ("False", "LeftOut")
+    assert "do not come home: No/Key At All, bigger: " in condition["message"]
+
+    # With that on the proxy pod there is nothing more to do, whatever else of the condition API servers write.
+    stored = [{**each, "lastTransitionTime": None} for each in patch["status"]["conditions"]]
+    now = proxy(
+        annotations={"mine": "x" * 80_000, "big": told["big"], "small": "1"}, status={**RUNNING, "conditions": stored}
+    )
+    assert come_home(told, now) is None
+    mended = come_home({**told, "bigger": "1", "No/Key At All": "1"}, now)
+    assert mended is not None
+    assert mended["metadata"]["annotations"] == {"bigger": "1"}
+    del told["No/Key At All"]
+    mended = come_home({**told, "bigger": "1"}, now)
+    assert mended is not None
+    assert find_condition(mended["status"]["conditions"], CONDITION) is None

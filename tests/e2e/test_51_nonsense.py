@@ -131,3 +131,38 @@ async def test_a_kubeconfig_that_is_none_is_named_without_its_content(
     assert ready["reason"] == "InvalidKubeconfig"
     assert len(ready["message"]) < 500
     assert "s3cr3t" not in ready["message"]
+
+
+LATE = {"type": "example.com/Late", "status": "True"}
+LARGE = {f"example.com/{name}": "x" * (kilobytes * 1024) for name, kilobytes in (("a", 100), ("b", 80), ("c", 40))}
+
+
+async def test_annotations_that_do_not_fit_stay_behind_and_the_status_comes_home(fleet: Fleet, namespace: str) -> None:
+    # The proxy pod has it twice, for it is in the manifest, too.
+    pod = manifests.pod("web", annotations={"example.com/mine": "x" * (20 * 1024)})
+    await fleet.source.create(PODS, pod, namespace)
+    await fleet.running(namespace, "web", 1)
+    ((cluster, delegate),) = (await fleet.delegates(namespace)).values()
+    client, name = fleet.clients[cluster], delegate["metadata"]["name"]
+    await client.patch(PODS, name, {"metadata": {"annotations": LARGE}}, namespace)
+    await client.patch(PODS, name, {"status": {"conditions": [LATE]}}, namespace, sub="status", style="strategic")
+
+    async def home() -> Raw:
+        found = await fleet.source.get(PODS, "web", namespace)
+        return found if condition(found, LATE["type"]) else {}
+
+    proxy = await fleet.until("the status is home", home, about=namespace)
+    told = condition(proxy, "multicluster/AnnotationsHome")
+    assert (told["status"], told["reason"]) == ("False", "LeftOut")
+    assert "do not come home: example.com/a: " in told["message"]
+    there = {key for key in LARGE if key in proxy["metadata"]["annotations"]}
+    assert there == LARGE.keys() - {"example.com/a"}
+
+    await client.patch(PODS, name, {"metadata": {"annotations": {"example.com/a": "small"}}}, namespace)
+
+    async def whole() -> bool:
+        found = await fleet.source.get(PODS, "web", namespace)
+        is_told = condition(found, "multicluster/AnnotationsHome")
+        return found["metadata"]["annotations"].get("example.com/a") == "small" and not is_told
+
+    await fleet.until("all annotations are home", whole, about=namespace)

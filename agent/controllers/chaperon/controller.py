@@ -106,6 +106,8 @@ class Chaperon(Controller[Key]):
                 return await self._refused(view, message, by)
             case room.RefuseChange(message):
                 self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", message)
+            case room.LeaveOut(message):
+                self._deps.recorder.event(view.pod or view.chaperon, "Warning", "AnnotationsLeftOut", message)
             case room.LookAgain(seconds):
                 return seconds
         return None

@@ -9,6 +9,7 @@ import msgspec
 
 from agent.api import names
 from agent.base.clock import parse, stamp
+from agent.model.annotations import fitting, message
 from agent.model.diff import equivalent, merge_patch
 from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
@@ -84,13 +85,20 @@ class RefuseChange:
 
 
 @dataclass(frozen=True)
+class LeaveOut:
+    """Annotations of the delegate do not fit onto its chaperon: told on the delegate, whose warnings come home."""
+
+    message: str
+
+
+@dataclass(frozen=True)
 class LookAgain:
     """Nothing to do before some seconds have passed."""
 
     seconds: float
 
 
-Action = CreatePod | PatchChaperon | PutStatus | PatchPod | Foreign | Refuse | RefuseChange | LookAgain
+Action = CreatePod | PatchChaperon | PutStatus | PatchPod | Foreign | Refuse | RefuseChange | LeaveOut | LookAgain
 
 _UNREAD_SECONDS = 0.5
 """Sources are read within moments of the agent's start."""
@@ -192,8 +200,11 @@ def _with_pod(view: View, pod: dict[str, Any]) -> list[Action]:
     ours = meant.get("annotations", {})
     upwards = merge_patch(_travelling(theirs), _travelling(pod["metadata"].get("annotations") or {}))
     changed |= {key: value for key, value in upwards.items() if key not in ours}
-    if changed:
-        actions.append(PatchChaperon(_annotations(changed)))
+    fit, left_out = fitting(theirs, changed)
+    if left_out:
+        actions.append(LeaveOut(message(left_out)))
+    if fit:
+        actions.append(PatchChaperon(_annotations(fit)))
     status = with_ended(with_restarts(pod.get("status") or {}, _restarts(theirs)), pod, before)
     if worth_telling(status) and not equivalent(before, status):
         actions.append(LookAgain(view.silence) if view.silence > 0 else PutStatus(status))

@@ -1,15 +1,20 @@
 """What to do about one proxy pod and its chaperons: pure (specs, section 5; design.md, rulings 1, 4, 5, 6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
+from agent.api.conditions import find_condition, without_condition
+from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.model.status import annotations_home, proxy_status
+
+CONDITION = "multicluster/AnnotationsHome"
+"""Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
 
 
 @dataclass(frozen=True)
@@ -216,12 +221,12 @@ def home_patch(
 
     Of our finalizers, that of the target at home stays, and those that are `held`.
     """
-    wanted_status = proxy_status(proxy, here.chaperon.get("status") or {}, here.ranges)
-    status = merge_patch(proxy.get("status") or {}, wanted_status)
     if here.ranges != ANYWHERE:
         homecoming = homecoming.without_addresses()
-    theirs = here.chaperon["metadata"].get("annotations")
-    annotations = annotations_home(proxy["metadata"].get("annotations"), theirs, homecoming)
+    mine, theirs = (each["metadata"].get("annotations") or {} for each in (proxy, here.chaperon))
+    annotations, left_out = fitting(mine, annotations_home(mine, theirs, homecoming))
+    wanted_status = _with_left_out(proxy_status(proxy, here.chaperon.get("status") or {}, here.ranges), left_out)
+    status = merge_patch(proxy.get("status") or {}, wanted_status)
     finalizers = proxy["metadata"].get("finalizers") or []
     wanted = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
     wanted = list(dict.fromkeys([*wanted, here.finalizer]))
@@ -234,6 +239,17 @@ def home_patch(
         return {}
     patch = _metadata(proxy, guarded="finalizers" in changes, **changes)
     return patch | {"status": status} if status else patch
+
+
+def _with_left_out(status: dict[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+    """The status that also says which annotations do not come home: they do not keep the rest from coming."""
+    conditions = status.get("conditions")
+    if left_out:
+        told = {"type": CONDITION, "status": "False", "reason": "LeftOut", "message": message(left_out)}
+        return {**status, "conditions": [*without_condition(conditions, CONDITION), told]}
+    if find_condition(conditions, CONDITION) is None:
+        return status
+    return {**status, "conditions": without_condition(conditions, CONDITION)}
 
 
 def _metadata(proxy: dict[str, Any], *, guarded: bool = True, **changes: Any) -> dict[str, Any]:
