@@ -27,7 +27,7 @@ from agent.model.quantity import InvalidQuantity, Quantity
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 5.0
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 _DEFAULT_WINDOW = 30.0
 
 
@@ -150,7 +150,7 @@ class Usage:
         _, items = await target.cluster.client.list_raw(POD_METRICS, target.namespace or None, labels=labels)
         found = {}
         for item in items:
-            with contextlib.suppress(msgspec.ValidationError):
+            with contextlib.suppress(msgspec.ValidationError, RecursionError):
                 metrics = _decoder.decode(item)
                 found[metrics.metadata.namespace, metrics.metadata.name] = metrics
         return found

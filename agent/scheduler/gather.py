@@ -204,7 +204,7 @@ def _source(manifest: str | None, pod: Object) -> dict[str, Any]:
     if manifest is not None:
         try:
             source = _source_decoder.decode(manifest)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         else:
             if source.kind == "Pod" and source.spec.get("containers"):

@@ -37,6 +37,16 @@ def test_a_proxy_pod_without_manifest_has_no_demand() -> None:
         demand_of(pod())
 
 
+def test_a_manifest_without_end_is_a_flaw_of_the_pod_and_no_error_of_ours() -> None:
+    sent = pod()
+    sent["metadata"]["annotations"][names.ANNOTATION_MANIFEST] = '{"spec":{"containers":[{}]},"x":' + "[" * 5000
+    obj = Object(PODS, msgspec.json.encode(sent))
+    demands = Demands()
+    assert demands.about(obj).source == {}
+    with pytest.raises(InvalidPod, match="nested too deeply"):
+        demands.of(obj)
+
+
 def stored(**changes: Any) -> Object:
     """A proxy pod as the API server tells it."""
     fields: dict[str, Any] = {"name": "web-1", "uid": "u1", "generation": 1, "annotations": {}} | changes
