@@ -2,7 +2,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.api.policy import POLICY
@@ -202,7 +202,9 @@ def test_there_is_a_verdict_about_any_json(pod: Any) -> None:
         assert judged is None or judged.message
 
 
-@settings(max_examples=examples(200))
+@settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(pods(), st.sampled_from(["hostNetwork", "nodeName", "serviceAccountName"]))
 def test_a_random_pod_is_refused_for_its_image_and_for_what_is_added(pod: Raw, field: str) -> None:
     policy = read({"hostNamespaces": False, "nodeNames": False, "serviceAccountNames": ["default"]})
