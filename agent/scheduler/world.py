@@ -198,7 +198,7 @@ class World:
 
     def _attached(self, target: Target) -> None:
         node = target.node_name
-        target.summaries.subscribe(lambda old, new: self._told(node, new))
+        target.summaries.subscribe(lambda old, new: self._told(node, target.summary))
 
     def _told(self, node: str, summary: Object | None) -> None:
         """A target has told anew what is free."""
