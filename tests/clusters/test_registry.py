@@ -1,0 +1,31 @@
+"""Targets and those who follow them: what one makes of a target is no matter of the others."""
+
+from agent.clusters.target import State, Target
+from agent.kube.config import Connection
+from tests.clusters.test_target import registry
+from tests.waiting import until
+
+NOWHERE = Connection("http://127.0.0.1:1")
+
+
+def broken(target: Target) -> None:
+    raise ValueError("of all things")
+
+
+async def test_a_listener_that_fails_keeps_no_other_from_hearing_and_ends_no_task_of_a_target() -> None:
+    attached: list[str] = []
+    states: list[State] = []
+    detached: list[str] = []
+    async with registry(NOWHERE) as targets:
+        for listen in (targets.on_attach, targets.on_change, targets.on_detach):
+            listen(broken)
+        targets.on_attach(lambda target: attached.append(target.title))
+        targets.on_change(lambda target: states.append(target.record.state))
+        targets.on_detach(lambda target: detached.append(target.title))
+        target = await targets.connect(("team", "eu"), NOWHERE, "1")
+        assert attached == ["eu"]
+        await until(lambda: State.UNREACHABLE in states)
+        failures = target.record.failures
+        await until(lambda: target.record.failures > failures + 3)
+        await targets.disconnect(("team", "eu"))
+        assert detached == ["eu"]
