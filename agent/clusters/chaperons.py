@@ -1,5 +1,6 @@
 """Our chaperons in all targets, found by the proxy pod they stand for."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -64,6 +65,8 @@ class Chaperons:
     def __init__(self, targets: Targets, cluster_uid: str) -> None:
         self._cluster_uid = cluster_uid
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
+        self._in: Counter[str] = Counter()
+        """How many this cluster itself has made, by namespace."""
         self._subscribers: list[Callable[[Key], None]] = []
         self._stops: dict[Key, Callable[[], None]] = {}
         targets.on_attach(self._attached)
@@ -72,6 +75,10 @@ class Chaperons:
     def of(self, parent: Key) -> list[Placed]:
         """Chaperons of the proxy pod with this namespace and name, whatever its UID."""
         return list(self._by_parent.get(parent, {}).values())
+
+    def any_in(self, namespace: str) -> bool:
+        """Whether a pod of a namespace has a chaperon that this cluster itself has made, by its UID."""
+        return self._in[namespace] > 0
 
     def subscribe(self, subscriber: Callable[[Key], None]) -> None:
         """Call with the parent's key whenever one of its chaperons changes."""
@@ -91,10 +98,7 @@ class Chaperons:
         return [
             parent
             for parent, placed in self._by_parent.items()
-            if any(
-                key[0] == target.key and each.chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._cluster_uid
-                for key, each in placed.items()
-            )
+            if any(key[0] == target.key and self._was_made_here(each.chaperon) for key, each in placed.items())
         ]
 
     def _attached(self, target: Target) -> None:
@@ -112,12 +116,12 @@ class Chaperons:
         parent = (namespace, name)
         entry = (target.key, chaperon.key)
         if present:
-            self._by_parent.setdefault(parent, {})[entry] = Placed(target, chaperon)
+            placed = self._by_parent.setdefault(parent, {})
+            self._count(namespace, placed.get(entry), -1)
+            placed[entry] = Placed(target, chaperon)
+            self._count(namespace, placed[entry], 1)
         else:
-            placed = self._by_parent.get(parent, {})
-            placed.pop(entry, None)
-            if not placed:
-                self._by_parent.pop(parent, None)
+            self._drop(parent, entry)
         tell(self._subscribers, parent)
 
     def _detached(self, target: Target) -> None:
@@ -126,8 +130,20 @@ class Chaperons:
         if stop is not None:
             stop()
         for parent in self.parents(target):
-            placed = self._by_parent[parent]
-            for entry in [entry for entry in placed if entry[0] == target.key]:
-                del placed[entry]
-            if not placed:
-                del self._by_parent[parent]
+            for entry in [entry for entry in self._by_parent[parent] if entry[0] == target.key]:
+                self._drop(parent, entry)
+
+    def _drop(self, parent: Key, entry: tuple[Key, Key]) -> None:
+        placed = self._by_parent.get(parent, {})
+        self._count(parent[0], placed.pop(entry, None), -1)
+        if not placed:
+            self._by_parent.pop(parent, None)
+
+    def _count(self, namespace: str, placed: Placed | None, by: int) -> None:
+        if placed is not None and self._was_made_here(placed.chaperon):
+            self._in[namespace] += by
+            if not self._in[namespace]:
+                del self._in[namespace]
+
+    def _was_made_here(self, chaperon: Object) -> bool:
+        return chaperon.labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._cluster_uid

@@ -2,7 +2,8 @@
 
 A copy says by labels whose child it is, so that originals need no finalizers: it goes when its original is gone or is
 shared no more, at once or when its target or this agent is back. An object of the same name that is not ours is never
-touched, and reported on the original. A copy that somebody changed is put right, at growing intervals.
+touched, and reported on the original. A copy that somebody changed is put right, at growing intervals. From a namespace
+that is not enabled no copy is made, unless pods of it are in a target still; those that are there are kept right.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object, metadata_only
+from agent.model.namespaces import not_enabled
 from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
@@ -61,6 +63,8 @@ class CopyRoom(Controller[Item]):
         """What is in the way of an original's copies, by virtual node."""
         self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
         self.watch(originals, self._items)
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.on_turn(self._turned)
         for informer in self._targets:
             self.watch(informer, lambda target: self._left(names.virtual_node(*target.key)) if target.deleting else ())
         deps.provisions.add(self)
@@ -151,6 +155,9 @@ class CopyRoom(Controller[Item]):
             if (wait := self._reverts.wait(item, self._agreed.get(item), original.version, now)) > 0:
                 return wait
         try:
+            if copy is None and not self.deps.namespaces.is_in_use(original.namespace):
+                title = f"{self.kind.name} {original.namespace}/{original.name}"
+                raise Blocked(not_copied(title, copier.target, not_enabled(original.namespace)))
             content = await self.content(original)
             if content is None:
                 return None
@@ -243,6 +250,12 @@ class CopyRoom(Controller[Item]):
         else:
             left = {node for node, copies in self._copies.items() if copies.store.get(original.key)}
             yield from ((node, *original.key) for node in left.union(self.problems.get(original.key, ())))
+
+    def _turned(self, namespace: str) -> None:
+        for original in self.originals.store:
+            if original.namespace == namespace:
+                for item in self._items(original):
+                    self.queue.add(item)
 
     def _left(self, node: str) -> list[Item]:
         informer = self._copies.get(node)

@@ -1,11 +1,13 @@
 """What rooms are built from."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from agent.base.clock import Clock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
+from agent.clusters.namespaces import Namespaces
 from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
 from agent.kube.events import Recorder
@@ -25,3 +27,8 @@ class Deps:
     provisions: Provisions
     recorder: Recorder
     endpoints: Endpoints = field(default_factory=Endpoints)
+
+    @cached_property
+    def namespaces(self) -> Namespaces:
+        """Which namespaces of this cluster are enabled."""
+        return Namespaces(self.local, self.chaperons)

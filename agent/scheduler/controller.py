@@ -18,7 +18,7 @@ from agent.scheduler.groups import Groups
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
 from agent.scheduler.ranked import Ranked
 from agent.scheduler.reserving import Reserving
-from agent.scheduler.scene import IN_LINE, WAITING, Scene
+from agent.scheduler.scene import IN_LINE, NEW, WAITING, Scene
 from agent.scheduler.turnstile import Turnstile
 from agent.scheduler.writes import Writes
 
@@ -45,7 +45,7 @@ class ProxyScheduler(Controller[Key]):
         turnstile = Turnstile(lambda: deps.settings.max_in_flight, self.queue.add)
         self._reserving = Reserving(deps, self._scene, self._writes, self._couriers, turnstile)
         self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
-        self.watch(self._scene.namespaces, lambda namespace: ())
+        self.watch(self._scene.namespaces.informer, lambda namespace: ())
         self.watch(self._scene.nodes, lambda node: ())
         self.watch(self._scene.proxies, lambda pod: ())
         self._scene.proxies.subscribe(self._pod_changed)
@@ -124,7 +124,9 @@ class ProxyScheduler(Controller[Key]):
         pod = self._scene.proxies.store.get(key)
         if pod is None or pod.uid in self._writes.bound or not is_open(pod) or pod.gated:
             return None
-        mode = mode_of(pod, self._scene.namespaces.store.get(("", pod.namespace)), self._default)
+        if self._scene.is_early(pod):
+            return NEW.total_seconds()
+        mode = mode_of(pod, self._scene.namespaces.get(pod.namespace), self._default)
         return await (self._reserving.turn(pod) if mode == "reserve" else self._ranked.step(pod))
 
 

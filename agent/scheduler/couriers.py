@@ -112,6 +112,7 @@ class Couriers(Controller[Send | Drop]):
             return None
         pod = self._scene.proxies.store.get(key.pod)
         wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
+        wanted = wanted and not self._scene.closed(key.pod[0])
         if target is None or pod is None or not wanted or not target.ready:
             self._done(key)
             return None

@@ -33,6 +33,8 @@ class View:
     now: datetime
     dwell: timedelta
     """Shortest stay in a target that refused the pod before it moves to one that did so earlier."""
+    closed: str = ""
+    """Why no pod of its namespace gets a target anew, empty when pods may."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,14 @@ class Wait:
     seconds: float | None = None
 
 
-Step = Bind | Claim | GiveUp | Wait
+@dataclass(frozen=True)
+class Stop:
+    """The pod gets no target before its namespace is enabled; `message` says so."""
+
+    message: str
+
+
+Step = Bind | Claim | GiveUp | Wait | Stop
 
 
 def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
@@ -82,7 +91,16 @@ def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
 
 
 def decide(view: View) -> Step:
-    """The next step."""
+    """The next step. Where its namespace is not enabled, a pod keeps the chaperon that it has and gets no other."""
+    step = _next(view)
+    if not view.closed:
+        return step
+    if view.chaperon is not None:
+        return Wait(step.reason) if isinstance(step, GiveUp) else step
+    return step if isinstance(step, Wait) and step.message else Stop(view.closed)
+
+
+def _next(view: View) -> Step:
     if not view.claim or (not view.claim_held and not view.claim_known):
         return _claim(view)
     if not view.claim_known:

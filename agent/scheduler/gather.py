@@ -118,8 +118,11 @@ class Demands:
         self._known.pop(uid, None)
 
     def relabel(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Take note of a namespace's labels, for the demands that are there, too; whether they have changed."""
-        known = self._namespaces.setdefault(namespace, {})
+        """Take note of a namespace's labels; whether this changes any demand that is there."""
+        known = self._namespaces.get(namespace)
+        if known is None:
+            self._namespaces[namespace] = dict(labels)
+            return False
         if known == labels:
             return False
         known.clear()

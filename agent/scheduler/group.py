@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from agent.scheduler.groupturns import Limits, Memory, Stage, pause
 from agent.scheduler.groupview import Group, Member, ill_formed
-from agent.scheduler.reserve import Gate, feasible, home, reasons, reserved
+from agent.scheduler.reserve import Gate, feasible, home, reasons, reserved, shut
 from agent.scheduler.sighting import NEGATIVE
 
 _TOLD = 3
@@ -40,7 +40,7 @@ def stage(group: Group) -> Stage:
     """What other groups have to know of this one."""
     memory = group.memory
     core = _core(group)
-    complete = not ill_formed(group) and len(core) == group.size and _begun(group) is None
+    complete = not _wrong(group) and len(core) == group.size and _begun(group) is None
     views = [member.view for member in core if member.view is not None]
     return Stage(
         key=group.key,
@@ -62,30 +62,30 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
     begun = _begun(group)
     if begun is not None:
         return _verdict(group, Gate(only=_only(group, begun)), _rest(group.memory))
-    wrong = ill_formed(group)
+    core = [] if ill_formed(group) else _core(group)
+    if core and len(core) == group.size and _committed(core):
+        return _verdict(group, Gate(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
+    wrong = _wrong(group)
     if wrong:
-        return _verdict(group, _closed(wrong), _rest(group.memory))
-    core = _core(group)
+        return _verdict(group, shut(wrong), _rest(group.memory))
     if len(core) < group.size:
         gated = f", and {group.gated} with scheduling gates" if group.gated else ""
         there = f"there are {len(core)} of {group.size} pods in this namespace"
         message = f"group {group.name} waits for its members: {there}{gated}"
-        return _verdict(group, _closed(message), _rest(group.memory))
-    if _committed(core):
-        return _verdict(group, Gate(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
+        return _verdict(group, shut(message), _rest(group.memory))
     return _take_turns(group, core, rivals, now, limits)
 
 
 def _take_turns(group: Group, core: list[Member], rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
     left = group.memory.until - now
     if left > 0:
-        return _verdict(group, _closed(group.memory.told), group.memory, left)
+        return _verdict(group, shut(group.memory.told), group.memory, left)
     mine = stage(group)
     waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
     first = min(waiting, key=Stage.place, default=None)
     if first is not None and first.place() < mine.place():
         message = f"group {group.name} waits for group {first.key[1]}, which comes first"
-        return _verdict(group, _closed(message), replace(group.memory, since=None))
+        return _verdict(group, shut(message), replace(group.memory, since=None))
     return _collect(group, core, now, limits, contested=bool(waiting))
 
 
@@ -104,7 +104,7 @@ def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, co
         got = f"group {group.name} got no reservation for every member in {limit:g} s"
         told = f"{got} and tries again in a moment{_lacking(core, now)}"
         released = Memory(queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told)
-        return _verdict(group, _closed(told), released, wait)
+        return _verdict(group, shut(told), released, wait)
     message = ""
     if lacking is not None:
         message = f"group {group.name} waits: no target has a node for {lacking.name}"
@@ -236,18 +236,22 @@ def _common(core: list[Member]) -> str | None:
 
 
 def _of_core(group: Group, core: list[Member], gate: Gate, memory: Memory, seconds: float) -> Verdict:
-    beyond = _closed(f"group {group.name} has {group.size} pods before this one that start together")
+    beyond = shut(f"group {group.name} has {group.size} pods before this one that start together")
     uids = {member.uid for member in core}
     gates = {m.uid: gate if m.uid in uids else beyond for m in group.members if m.live}
     return Verdict(gates, memory, seconds)
 
 
 def _verdict(group: Group, gate: Gate, memory: Memory, seconds: float | None = None) -> Verdict:
-    return Verdict({member.uid: gate for member in group.members if member.live}, memory, seconds)
+    """The same for all members; where the namespace is not enabled, for those that are claimed."""
+    others = shut(group.closed) if group.closed else gate
+    live = [member for member in group.members if member.live]
+    return Verdict({member.uid: gate if _claim(member) else others for member in live}, memory, seconds)
 
 
-def _closed(message: str) -> Gate:
-    return Gate(enter=False, claim=False, allow=False, message=message)
+def _wrong(group: Group) -> str:
+    """Why the group may not begin, empty when it may."""
+    return group.closed or ill_formed(group)
 
 
 def _rest(memory: Memory) -> Memory:

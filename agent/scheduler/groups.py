@@ -15,7 +15,7 @@ from agent.scheduler.groupview import Group, Member
 from agent.scheduler.modes import group_name, group_of, is_open
 from agent.scheduler.reserve import Gate, View
 from agent.scheduler.reserving import Reserving
-from agent.scheduler.scene import WAITING, Scene
+from agent.scheduler.scene import NEW, WAITING, Scene
 from agent.scheduler.writes import Writes
 
 _AT_ONCE = 32
@@ -50,6 +50,8 @@ class Groups:
             if self._stages.pop(key, None) is not None:
                 self._wake_others(key)
             return None
+        if any(map(self._scene.is_early, pods)):
+            return NEW.total_seconds()
         group, flaws = self._gather(key, pods)
         rivals = [stage for other, stage in self._stages.items() if other != key]
         verdict = room.decide(group, rivals, time.monotonic(), self._limits)
@@ -86,7 +88,7 @@ class Groups:
         name = (key[0], group_name(key) or "")
         memory = self._memories.get(key) or Memory(queued=time.monotonic())
         gated = sum(pod.gated and not pod.deleting for pod in pods)
-        return Group(name, tuple(members), memory, gated), flaws
+        return Group(name, tuple(members), memory, gated, self._scene.closed(key[0])), flaws
 
     async def _member(self, pod: Object, gate: Gate) -> float | None:
         async with self._slots:

@@ -47,6 +47,8 @@ class Group:
     memory: Memory
     gated: int = 0
     """Pods with scheduling gates, which are no members yet."""
+    closed: str = ""
+    """Why no pod of its namespace gets a target anew, empty when pods may."""
 
     @property
     def name(self) -> str:

@@ -100,6 +100,7 @@ class Ranked:
             ranking=ranking,
             now=self._deps.clock.now(),
             dwell=self._dwell,
+            closed=self._scene.closed(pod.namespace),
         )
         return await self._take(pod, proxy, view, steps.decide(view))
 
@@ -117,6 +118,9 @@ class Ranked:
                         return _UNSETTLED_SECONDS
                     later = await self._tell(proxy, view, message)
                     return min((left for left in (seconds, later) if left is not None), default=WAITING)
+            case steps.Stop(message):
+                await self._writes.say(proxy, message)
+                return WAITING
             case _:
                 pass
         return None

@@ -47,6 +47,12 @@ class Gate:
 
 OPEN = Gate()
 
+
+def shut(message: str) -> Gate:
+    """For a pod that may not have candidates; `message` says why."""
+    return Gate(enter=False, claim=False, allow=False, message=message)
+
+
 SILENT = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
 
 

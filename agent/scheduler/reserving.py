@@ -55,11 +55,16 @@ class Reserving:
 
     async def turn(self, pod: Object) -> float | None:
         """As `step`, for a pod without a group, which waits until it may have candidates."""
-        begun = pod.known.claim or self._deps.chaperons.of(pod.key)
+        closed, claim = self._scene.closed(pod.namespace), pod.known.claim
+        begun = closed or claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._turnstile.admits(pod):
             return None
+        gate = room.OPEN
+        if closed:
+            # It stays with the target that it is claimed by.
+            gate = room.Gate(only=claim) if claim else room.shut(closed)
         try:
-            return await self.step(pod)
+            return await self.step(pod, gate)
         finally:
             if self._is_decided(pod):
                 self._turnstile.leave(pod.uid)

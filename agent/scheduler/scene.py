@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, NODES, PODS
+from agent.api.kinds import NODES, PODS
+from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
+from agent.model.namespaces import not_enabled
 from agent.scheduler.gather import Demands
 from agent.scheduler.metrics import PHASE
 from agent.scheduler.places import Places
@@ -16,6 +19,9 @@ from agent.scheduling.snapshot import Demand
 
 WAITING = -1.0
 """Returned as the seconds until the next look at a pod that waits for the scene to change."""
+
+NEW = timedelta(seconds=2)
+"""A namespace and its first pods may be made together, and the pods be seen first."""
 
 IN_LINE = -2.0
 """The same of a pod that is woken when it is its turn at a target: so far, it has not waited in vain."""
@@ -27,18 +33,19 @@ class Scene:
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
-        enabled = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
-        self.namespaces = deps.local.informer(NAMESPACES, labels=enabled)
+        self.namespaces = deps.namespaces
         self._changed = changed
         self.epoch = 0
         """Grows whenever `changed` is called."""
         self.demands = Demands()
         self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, deps.cluster_uid, self._change)
         self._places = Places(deps, self.nodes, self._change)
+        self._clock = deps.clock
         self._provisions = deps.provisions
         self._weights = deps.settings.weights
         self._turn = 0
-        self.namespaces.subscribe(self._relabelled)
+        self.namespaces.informer.subscribe(self._relabelled)
+        self.namespaces.on_turn(lambda namespace: self._change())
 
     def ranking(self, pod: Object) -> tuple[Demand, Ranking]:
         """The pod's demand, and the targets for it.
@@ -60,10 +67,22 @@ class Scene:
 
     def _relabelled(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
-        if namespace is not None and self.demands.relabel(namespace.name, new.labels if new is not None else {}):
+        assert namespace is not None
+        if self.demands.relabel(namespace.name, new.labels if new is not None else {}):
             self.world.holdings.census.recount()
             self._change()
 
     def settled(self, namespace: str) -> bool:
         """Whether all targets of a namespace are known well enough to tell why a pod waits."""
         return self._places.settled(namespace)
+
+    def closed(self, namespace: str) -> str:
+        """Why no pod of a namespace gets a target anew, empty when pods may."""
+        return "" if self.namespaces.is_enabled(namespace) else not_enabled(namespace)
+
+    def is_early(self, pod: Object) -> bool:
+        """Whether a pod is so new that its namespace may be enabled without that this was seen yet."""
+        if self.namespaces.is_enabled(pod.namespace):
+            return False
+        age = self._clock.now() - parse(pod.head.metadata.creation_timestamp or "")
+        return timedelta(0) <= age < NEW

@@ -32,7 +32,7 @@ from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from agent.scheduler.controller import ProxyScheduler
 from tests.cli.command import allowed, flotilla
-from tests.controllers.proxies import elected, pod_where
+from tests.controllers.proxies import elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
 from tests.waiting import gone, until
@@ -84,6 +84,7 @@ def untold(pod: Raw) -> Raw:
 @contextlib.asynccontextmanager
 async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Command]:
     """Targets `me`, the cluster itself, and `far`, the same by its kubeconfig; both ready."""
+    await enable(client, namespace)
     async with running(cluster, *ROOMS):
         try:
             await client.create(TARGETS, target("me", namespace, self=True))

@@ -109,6 +109,14 @@ def test_a_mode_of_the_namespace_that_is_none_is_told() -> None:
     assert "write ranked or reserve" in note
 
 
+@pytest.mark.parametrize("mode", ["ranked", "reserve"])
+def test_a_pod_of_a_namespace_that_is_not_enabled_is_told_how_to_enable_it(mode: str) -> None:
+    pod = proxy(scheduling=mode)
+    namespace = Object(NAMESPACES, msgspec.json.encode({"metadata": {"name": "default"}}))
+    found = account(Facts(pod, namespace, (pod,), (seen("eu"),)), Settings(), NOW)
+    assert found.waits_for.endswith("kubectl label namespace default multicluster-scheduler=enabled")
+
+
 def test_namespaces_are_known_by_their_labels() -> None:
     db = proxy(name="db", claim=EU)
     raw = proxy().decode()

@@ -17,7 +17,7 @@ from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from agent.runtime.controller import Controller
 from agent.sandbox import Cluster, Sandbox
-from tests.controllers.proxies import elected
+from tests.controllers.proxies import elected, enable
 from tests.controllers.rooms import running
 from tests.controllers.targets import tear_away
 from tests.waiting import until
@@ -105,11 +105,12 @@ class Pair:
 
 @contextlib.asynccontextmanager
 async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterator[Pair]:
-    """A pair with a namespace of its own, deleted afterwards."""
+    """A pair with an enabled namespace of its own, deleted afterwards."""
     name = f"test-{secrets.token_hex(4)}"
     for client in (here, there):
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         await until(functools.partial(client.get, SERVICE_ACCOUNTS, "default", name))
+    await enable(here, name)
     try:
         yield Pair(here, there, (sandbox["here"], sandbox["there"]), name)
     finally:

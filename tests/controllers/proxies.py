@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NODES, PODS
+from agent.api.kinds import CHAPERONS, NAMESPACES, NODES, PODS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.client import Client
@@ -35,6 +35,11 @@ def elected(name: str, namespace: str, **spec: Any) -> Raw:
     }
 
 
+async def enable(client: Client, namespace: str, value: str | None = names.ENABLED_VALUE) -> None:
+    """Label a namespace as its administrator does, or (None) take the label away."""
+    await client.patch(NAMESPACES, namespace, {"metadata": {"labels": {names.LABEL_ENABLED: value}}})
+
+
 async def create(client: Client, pod: Raw, targets: Sequence[Target]) -> Raw:
     """Create its proxy pod as the webhook would."""
     return await client.create(PODS, proxy_pod(pod, [target.finalizer for target in targets]))
@@ -44,7 +49,8 @@ async def create(client: Client, pod: Raw, targets: Sequence[Target]) -> Raw:
 async def connected(
     deps: Deps, client: Client, namespace: str, **connections: Connection | None
 ) -> AsyncIterator[dict[str, Target]]:
-    """Targets by name, ready, with their virtual nodes; None means the cluster itself."""
+    """Targets by name, ready, with their virtual nodes, in an enabled namespace; None means the cluster itself."""
+    await enable(client, namespace)
     targets = {
         name: await deps.targets.connect((namespace, name), connection, "first")
         for name, connection in connections.items()

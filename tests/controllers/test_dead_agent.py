@@ -22,7 +22,7 @@ from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
-from tests.controllers.proxies import create, elected, pod_where
+from tests.controllers.proxies import create, elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
 from tests.waiting import until
@@ -34,6 +34,7 @@ TIMES = LeaseTimes(duration=1.0, renew=0.8, retry=0.1)
 
 @pytest.fixture(autouse=True)
 async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
+    await enable(client, namespace)
     yield
     await tear_away(client, namespace)
     with contextlib.suppress(NotFound):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
-from agent.api.names import finalizer, virtual_node
+from agent.api.kinds import CHAPERONS, NAMESPACES, NODES, PODS, TARGETS
+from agent.api.names import ENABLED_VALUE, LABEL_ENABLED, finalizer, virtual_node
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.peers.conftest import without_agent
@@ -38,11 +38,13 @@ async def before_us(fleet: Fleet) -> AsyncIterator[None]:
 
 
 async def made_by_admiralty(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """A proxy pod in a, not bound yet, as Admiralty's webhook leaves it."""
+    """A proxy pod in a, not bound yet, as Admiralty's webhook leaves it in an enabled namespace."""
     pod = manifests.pod(name, annotations={"team": "x"})
     pod["metadata"]["namespace"] = namespace
     finalizers = [finalizer(namespace, "t"), finalizer(namespace, "b"), OTHER_CLUSTER]
-    return await fleet.source.create(PODS, proxy_of(pod, finalizers), namespace)
+    proxy = await fleet.source.create(PODS, proxy_of(pod, finalizers), namespace)
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"labels": {LABEL_ENABLED: ENABLED_VALUE}}})
+    return proxy
 
 
 async def candidate(fleet: Fleet, proxy: Raw, cluster: str, *, cluster_name: str | None = "same") -> Raw:

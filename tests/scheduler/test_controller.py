@@ -12,12 +12,13 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
 from agent.scheduler import reserve, writes
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.writes import Writes
 from agent.scheduling.ranking import Ranking
-from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
+from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import target as of_itself
 from tests.kube.relay import Relay
@@ -215,6 +216,31 @@ async def test_a_label_of_a_namespace_that_changes_wakes_who_keeps_away_from_its
         await waiting(client, namespace, "web", "pod anti-affinity: a pod that it keeps away from is there")
         await team("b")
         await pod_where(client, namespace, "web", phase="Running")
+
+
+@pytest.mark.parametrize("mode", ["ranked", "reserve"])
+async def test_a_pod_of_a_namespace_that_is_not_enabled_says_how_to_enable_it_and_then_goes(
+    cluster: Cluster, client: Client, namespace: str, mode: str
+) -> None:
+    async with running(cluster, *ALL, scheduling=mode) as deps, connected(deps, client, namespace, eu=None) as targets:
+        await enable(client, namespace, None)
+        await until(lambda: not deps.namespaces.is_enabled(namespace))
+        await create(client, elected("web", namespace), [*targets.values()])
+        forged = proxy_pod(elected("forged", namespace), [targets["eu"].finalizer])
+        claim = {names.ANNOTATION_CLAIM: targets["eu"].node_name}
+        forged["metadata"]["annotations"] |= claim | {names.ANNOTATION_CLAIM_UID: "u"} if mode == "reserve" else claim
+        await client.create(PODS, forged)
+        for name in ("web", "forged"):
+            await waiting(
+                client, namespace, name, f"kubectl label namespace {namespace} multicluster-scheduler=enabled"
+            )
+        assert await chaperons(client, namespace) == []
+        await enable(client, namespace)
+        await until(lambda: _has(client, namespace, 2))
+
+
+async def _has(client: Client, namespace: str, count: int) -> bool:
+    return len(await chaperons(client, namespace)) == count
 
 
 async def test_without_any_target_the_pod_says_what_to_do(cluster: Cluster, client: Client, namespace: str) -> None:

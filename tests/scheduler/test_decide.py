@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.base.clock import stamp
 from agent.scheduler.attempts import Attempt
-from agent.scheduler.decide import Bind, Claim, GiveUp, View, Wait, decide, judge
+from agent.scheduler.decide import Bind, Claim, GiveUp, Step, Stop, View, Wait, decide, judge
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import Free, Place, Shape
 from tests.scheduling.places import place
@@ -58,6 +58,31 @@ def test_an_unclaimed_pod_is_claimed_for_the_best_target() -> None:
 
 def test_an_unclaimed_pod_waits_when_no_target_will_do() -> None:
     assert decide(view(**UNCLAIMED, ranking=NONE)) == Wait()
+
+
+CLOSED = "not enabled"
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        pytest.param(UNCLAIMED, Stop(CLOSED), id="a pod without a claim gets none"),
+        pytest.param({**UNCLAIMED, "ranking": NONE}, Stop(CLOSED), id="nor where there is no target at all"),
+        pytest.param({"chaperon": None}, Stop(CLOSED), id="a claim that anybody may have written sends nothing"),
+        pytest.param({"chaperon": None, "ranking": NONE}, Stop(CLOSED), id="wherever it points"),
+        pytest.param({"chaperon": chaperon()}, Wait(), id="a chaperon is waited for"),
+        pytest.param({"chaperon": chaperon({"phase": "Running"})}, Bind(), id="and its pod is bound"),
+        pytest.param({"chaperon": chaperon(REFUSAL)}, Wait("full"), id="it stays where it was refused"),
+    ],
+)
+def test_where_the_namespace_is_not_enabled(changes: dict[str, Any], want: Step) -> None:
+    assert decide(view(**changes, closed=CLOSED)) == want
+
+
+def test_a_claim_by_a_target_that_does_not_answer_is_told_of_rather_than_the_namespace() -> None:
+    step = decide(view(chaperon=None, closed=CLOSED, **AWAY))
+    assert isinstance(step, Wait)
+    assert "no answer" in step.message
 
 
 def test_a_claim_without_chaperon_is_followed_by_the_chaperon() -> None:

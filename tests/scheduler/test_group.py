@@ -77,6 +77,23 @@ def test_an_agent_that_finds_some_claims_goes_on_with_the_others() -> None:
     assert (gate.claim, gate.allow) == (True, False)
 
 
+def test_a_group_of_a_namespace_that_is_not_enabled_does_not_begin_and_is_in_nobodys_way() -> None:
+    closed = replace(group(member(1, view(HELD)), member(2, view(HELD, claim=EU))), closed="not enabled")
+    gate = only_gate(judge(closed))
+    assert (gate.enter, gate.message) == (False, "not enabled")
+    assert not stage(closed).wants
+    assert stage(replace(closed, closed="")).wants
+
+
+def test_a_group_that_has_begun_before_its_namespace_was_closed_goes_on_with_those_that_are_claimed() -> None:
+    begun = group(member(1, node_name=EU), member(2, view(HELD, claim=EU)), member(3))
+    gates = judge(replace(begun, closed="not enabled")).gates
+    assert (gates["u2"].enter, gates["u2"].allow) == (True, True)
+    assert (gates["u3"].enter, gates["u3"].message) == (False, "not enabled")
+    claimed = group(member(1, view(HELD, claim=EU)), member(2, view(HELD_IN_US, claim=US)))
+    assert only_gate(judge(replace(claimed, closed="not enabled"))).firm
+
+
 def test_when_every_member_is_claimed_there_is_no_way_back() -> None:
     lost = view(sighting(US, FULL), claim=US)
     gate = only_gate(judge(group(member(1, view(HELD, claim=EU)), member(2, lost), since=0.0), now=1e6))

@@ -245,6 +245,7 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         ranking=ranking,
         now=now,
         dwell=dwell,
+        closed=facts.closed,
     )
     tried = {node: attempt.reason for node, attempt in attempts.items()}
     here = claimed.place.title if claimed is not None else pod.known.claim
@@ -267,6 +268,8 @@ def _in_words(view: ranked.View, step: ranked.Step, here: str, titles: Mapping[s
             return f"room: one candidate is left in {here}, so that one autoscaler reacts ({message}){later}"
         case ranked.Wait(message):
             return f"{here}: {message}" if message else f"a target that can take it: {nowhere}"
+        case ranked.Stop(message):
+            return f"its namespace: {message}"
 
 
 def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
@@ -278,6 +281,8 @@ def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
             return "the agent, which looks whether the candidate that it is claimed by is still there"
         title, sighting = own
         return f"its delegate in {title} to be bound" if sighting.allowed else f"leave for its candidate in {title}"
+    if facts.closed:
+        return f"its namespace: {facts.closed}"
     reserved = _titles(found, "reserved")
     pending = _titles(found, "pending")
     if group_of(pod) is not None:

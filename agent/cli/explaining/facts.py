@@ -28,6 +28,7 @@ from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
+from agent.model.namespaces import is_enabled, not_enabled
 from agent.scheduler.extrascores import kind_of, read_score
 from agent.scheduler.hearsay import Hearsay, hearsay
 from agent.scheduler.places import make_place
@@ -73,6 +74,12 @@ class Facts:
     """Claims of the pod to the virtual node that has their volume."""
     notes: list[str] = field(default_factory=list)
     """What could not be read, and what follows."""
+
+    @property
+    def closed(self) -> str:
+        """Why the pod gets no target anew, empty when it may, or when its namespace could not be read."""
+        enabled = self.namespace is None or is_enabled(self.namespace.labels)
+        return "" if enabled else not_enabled(self.pod.namespace)
 
 
 async def read_pod(source: Client, namespace: str, name: str) -> Object:

@@ -2,6 +2,7 @@
 
 from agent.api import names
 from agent.kube.store import Object
+from agent.model.namespaces import command, is_enabled
 from agent.model.proxypod import is_delegate, is_elected
 
 
@@ -17,8 +18,8 @@ def remedy(pod: Object, namespace: Object | None) -> str:
             f"{what} is a delegate, made by PodChaperon {pod.controller.name if pod.controller else ''}:"
             f" explain the proxy pod that it stands for, {where}"
         )
-    enabled = namespace is not None and namespace.labels.get(names.LABEL_ENABLED) == names.ENABLED_VALUE
-    label = f"kubectl label namespace {pod.namespace} {names.LABEL_ENABLED}={names.ENABLED_VALUE}"
+    enabled = namespace is not None and is_enabled(namespace.labels)
+    label = command(pod.namespace)
     if is_elected(pod.decode()):
         why = "there was no webhook" if enabled else "its namespace was not enabled"
         first = "see that the webhook runs" if enabled else f"run `{label}`"

@@ -8,11 +8,11 @@ target takes part. While no agent runs the last known label counts, and a namesp
 
 import contextlib
 
-from agent.api import names
 from agent.api.kinds import NAMESPACES
 from agent.clusters.deps import Deps
 from agent.controllers.election.decide import decide
 from agent.kube.errors import NotFound
+from agent.model.namespaces import is_enabled
 from agent.runtime.controller import Controller
 
 
@@ -26,14 +26,14 @@ class ElectionRoom(Controller[str]):
         super().__init__()
         self._client = deps.local.client
         self._recorder = deps.recorder
-        self._namespaces = deps.local.informer(NAMESPACES, labels=f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}")
+        self._namespaces = deps.namespaces.informer
         self._complaints: dict[str, str] = {}
         self.watch(self._namespaces, lambda namespace: (namespace.name,))
 
     async def reconcile(self, key: str) -> float | None:
         """Make the label of one namespace what its annotation says."""
         namespace = self._namespaces.store.get(("", key))
-        if namespace is None or namespace.deleting:
+        if namespace is None or namespace.deleting or not is_enabled(namespace.labels):
             self._complaints.pop(key, None)
             return None
         verdict = decide(namespace.annotations, namespace.labels)

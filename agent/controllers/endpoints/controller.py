@@ -49,6 +49,8 @@ class EndpointsRoom(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.on_turn(self._all)
         for informer in self._sharing.targets:
             self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
@@ -78,6 +80,8 @@ class EndpointsRoom(Controller[At]):
                 await driver.teardown(place)
             return None
         self._unshared.pop(service, None)
+        if not self._sharing.may_be_exported(service):
+            return None
         if (busy := self._busy_until.get(key, 0.0)) > now:
             return busy - now
         return await self._share(key, place, target)

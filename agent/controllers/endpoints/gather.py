@@ -85,6 +85,11 @@ class Sharing:
         original = self.services.store.get(service)
         return original is not None and not original.deleting and is_shared(original.annotations)
 
+    def may_be_exported(self, service: Key) -> bool:
+        """Whether its namespace is enabled, or pods of it are in a target still, or another cluster has it already."""
+        in_use = self.deps.namespaces.is_in_use(service[0])
+        return in_use or any(informer.store.get(service) for informer in self._copies.values())
+
     def nodes_of(self, service: Key) -> list[str]:
         """Clusters that share a Service, each once: two Targets that lead to one cluster find the same copy there."""
         found: dict[str, str] = {}

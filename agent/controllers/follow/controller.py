@@ -1,7 +1,7 @@
 """Follow: the ConfigMaps and Secrets that proxy pods name are in the target before the delegate starts.
 
-Watches  proxy pods and our chaperons (what is needed where); metadata of ConfigMaps and Secrets here, and of our copies
-         in targets.
+Watches  proxy pods, namespaces and our chaperons (what is needed where); metadata of ConfigMaps and Secrets here, and
+         of our copies in targets.
 Writes   the copies; Warning events on pods and originals where something is in the way. Originals are never changed.
 Absent target: its copies stay as they are, and are brought up to date when it is back; no other target waits for it.
 A kind that a target does not let us list is not followed there, and the pods that need it say so.
@@ -53,6 +53,7 @@ class FollowRoom(Controller[Item]):
         self._idle_since: dict[Item, float] = {}
         self._waiters: dict[Item, list[asyncio.Future[KubeError | None]]] = {}
         self.watch(self._proxies, lambda pod: ())
+        self.watch(deps.namespaces.informer, lambda namespace: ())
         self._proxies.subscribe(self._pod_changed)
         for informer in self._originals.values():
             self.watch(informer, self._concerned)
@@ -119,7 +120,7 @@ class FollowRoom(Controller[Item]):
 
     async def _reconcile(self, item: Item) -> float | None:
         target = self._deps.targets.by_node(item.node)
-        if target is None or target.is_self or not target.ready:
+        if target is None or target.is_self or not target.ready or not target.serves(item.namespace):
             self._there.discard(item)
             return None
         now = asyncio.get_running_loop().time()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, Kind
+from agent.api.kinds import SERVICE_ACCOUNTS, Kind
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -51,8 +51,8 @@ class Needs:
 
     A pod needs what it names in the target that it is bound to, else claimed for, and wherever it has a chaperon. A
     chaperon whose pod is no more needs it, too: gone means that its delegate is gone. A pod that has ended needs
-    nothing, one that is being deleted no more than its chaperons. Service accounts are needed where the pod or its
-    namespace says so; every namespace has its own `default`.
+    nothing, one that is being deleted no more than its chaperons; nor does one whose namespace is not enabled. Service
+    accounts are needed where the pod or its namespace says so; every namespace has its own `default`.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Needs:
         self._by_item: dict[Item, set[Key]] = {}
         self._by_object: dict[tuple[Kind, Key], set[Item]] = {}
         self._with_accounts: set[str] = set()
-        enabled = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
-        deps.local.informer(NAMESPACES, labels=enabled).subscribe(self._namespace_changed)
+        deps.namespaces.informer.subscribe(self._namespace_changed)
+        deps.namespaces.on_turn(self._update_all)
 
     def pods(self, item: Item) -> Collection[Key]:
         """Pods that need an item."""
@@ -99,8 +99,9 @@ class Needs:
             return
         self._forget_expected(pod, key, placed)
         record = self._pods.setdefault(key, _Pod())
-        accounts = key[0] in self._with_accounts
-        seen = hash((pod and _signature(pod), _places(placed), frozenset(self._expected.get(key, ())), accounts))
+        accounts, enabled = key[0] in self._with_accounts, self._deps.namespaces.is_enabled(key[0])
+        expected = frozenset(self._expected.get(key, ()))
+        seen = hash((pod and _signature(pod), _places(placed), expected, accounts, enabled))
         if seen != record.seen:
             record.seen = seen
             self._replace(key, record, frozenset(self._items(key, pod, placed, record)))
@@ -118,7 +119,8 @@ class Needs:
     def _items(self, key: Key, pod: Object | None, placed: Iterable[Placed], record: _Pod) -> Iterable[Item]:
         nodes: set[str] = set()
         if pod is not None and not pod.deleting and pod.phase not in _DONE:
-            nodes = {_home(pod), *self._expected.get(key, ())} - {""}
+            home = _home(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
+            nodes = {home, *self._expected.get(key, ())} - {""}
         for each in placed:
             if each.chaperon.phase in _DONE:
                 continue
@@ -157,8 +159,11 @@ class Needs:
         wanted = new is not None and names.annotation(new.annotations, names.FOLLOW_ACCOUNT) == "true"
         if wanted != (namespace.name in self._with_accounts):
             self._with_accounts ^= {namespace.name}
-            for key in [key for key in self._pods if key[0] == namespace.name]:
-                self.update(key)
+            self._update_all(namespace.name)
+
+    def _update_all(self, namespace: str) -> None:
+        for key in [key for key in self._pods if key[0] == namespace]:
+            self.update(key)
 
     def _replace(self, key: Key, record: _Pod, items: frozenset[Item]) -> None:
         items = frozenset(item for item in items if not self._is_self(item.node))

@@ -9,16 +9,14 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, PODS
+from agent.api.kinds import PODS
 from agent.api.roles import SOURCE_RULES_ROLE
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, NotFound
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.service import is_copy
-
-_ENABLED = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
 
 
 class OptInRoom(CopyRoom):
@@ -46,16 +44,20 @@ class OptInRoom(CopyRoom):
         self.originals.store.index("namespace", lambda obj: (obj.namespace,))
         self.watch(self._proxies, lambda pod: ())
         self._proxies.subscribe(self._pod_changed)
-        namespaces = deps.local.informer(NAMESPACES, labels=_ENABLED)
-        self.watch(namespaces, lambda namespace: ())
-        namespaces.subscribe(self._namespace_changed)
+        deps.namespaces.informer.subscribe(self._namespace_changed)
+        deps.chaperons.subscribe(self._chaperon_changed)
 
     def concerns(self, original: Object, pod: Object) -> bool:
         """Whether an original is to go where a pod goes that asks for it."""
         raise NotImplementedError
 
     def shared(self, original: Object) -> bool:
-        """Whether its namespace asks for it, or a pod that it concerns. Copies and what we made go nowhere."""
+        """Whether its namespace asks for it, or a pod that it concerns. Copies and what we made go nowhere.
+
+        In a namespace that is not enabled any more, as long as pods of it are in a target.
+        """
+        if not self.deps.namespaces.is_in_use(original.namespace):
+            return False
         if is_copy(original.annotations) or names.LABEL_SOURCE in original.labels:
             return False
         if original.namespace in self._namespaces:
@@ -136,6 +138,10 @@ class OptInRoom(CopyRoom):
         if wanted != (namespace.name in self._namespaces):
             self._namespaces ^= {namespace.name}
             self.again(namespace.name)
+
+    def _chaperon_changed(self, pod: Key) -> None:
+        if not self.deps.namespaces.is_enabled(pod[0]) and (pod[0] in self._namespaces or self.asking(pod[0])):
+            self.again(pod[0])
 
 
 def _substance(pod: Object | None, asked_by: str) -> object:

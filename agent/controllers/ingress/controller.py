@@ -67,7 +67,8 @@ class IngressRoom(CopyRoom):
         annotations = original.annotations
         wanted: dict[str, str | None]
         if self.shared(original) and names.ANNOTATION_GLOBAL not in annotations:
-            if all(target.is_self or not target.serves(original.namespace) for target in self.deps.targets):
+            goes = any(target.serves(original.namespace) and not target.is_self for target in self.deps.targets)
+            if not goes or not self.deps.namespaces.is_in_use(original.namespace):
                 return
             wanted = {names.ANNOTATION_GLOBAL: "true", names.ANNOTATION_MARKS: _MARKED}
         elif not self.shared(original) and annotations.get(names.ANNOTATION_MARKS) == _MARKED:

@@ -11,15 +11,15 @@ so. A target that is this very cluster has what its pods need.
 import time
 from typing import TYPE_CHECKING
 
-from agent.api import names
 from agent.api.conditions import set_condition
-from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.api.kinds import CLUSTER_TARGETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, View, decide
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model.diff import same
+from agent.model.namespaces import is_enabled
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class InventoryRoom(Controller[Key]):
         self._stops: dict[Key, list[Callable[[], None]]] = {}
         self._written_at: dict[Key, float] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
-        self._namespaces = deps.local.informer(NAMESPACES, labels=f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}")
+        self._namespaces = deps.namespaces.informer
         for informer in self._objects.values():
             self.watch(informer, lambda target: (target.key,))
-        self.watch(self._namespaces, lambda namespace: tuple(self._informers))
+        self.watch(self._namespaces, lambda namespace: tuple(self._informers) if is_enabled(namespace.labels) else ())
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.targets.on_detach(self._detached)
@@ -78,7 +78,11 @@ class InventoryRoom(Controller[Key]):
         if not informers or not all(informer.synced.is_set() for informer in found.values()):
             return None
         return View(
-            namespaces=[namespace.name for namespace in self._namespaces.store if target.serves(namespace.name)],
+            namespaces=[
+                namespace.name
+                for namespace in self._namespaces.store
+                if is_enabled(namespace.labels) and target.serves(namespace.name)
+            ],
             found={kind: list(informer.store.keys()) for kind, informer in found.items()},
             forbidden=forbidden,
         )

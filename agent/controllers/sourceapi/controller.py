@@ -62,6 +62,8 @@ class SourceApiRoom(Controller[Item]):
         self._told: dict[str, str] = {}
         self._locks: dict[Item, asyncio.Lock] = {}
         self.watch(self._proxies, lambda pod: ())
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.on_turn(self._turned)
         self._proxies.subscribe(self._pod_changed)
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.targets.on_attach(self._attached)
@@ -167,7 +169,13 @@ class SourceApiRoom(Controller[Item]):
     def _is_needed(self, pod: Object, node: str) -> bool:
         if pod.key not in self._asking or pod.deleting or pod.phase in _DONE:
             return False
-        return node == (pod.node_name or pod.known.claim) or (node, pod.uid) in self._chaperons(pod.key)
+        if (node, pod.uid) in self._chaperons(pod.key):
+            return True
+        target = self._deps.targets.by_node(node)
+        allowed = (
+            self._deps.namespaces.is_enabled(pod.namespace) and target is not None and target.serves(pod.namespace)
+        )
+        return allowed and node == (pod.node_name or pod.known.claim)
 
     def _chaperons(self, key: Key) -> set[tuple[str, str]]:
         """Virtual nodes of the chaperons of a pod, and the UIDs of the pods that they stand for."""
@@ -193,6 +201,11 @@ class SourceApiRoom(Controller[Item]):
             return
         for node in self._secrets:
             self.queue.add((node, *pod.key))
+
+    def _turned(self, namespace: str) -> None:
+        for pod in self._asking:
+            if pod[0] == namespace:
+                self._chaperon_changed(pod)
 
     def _chaperon_changed(self, pod: Key) -> None:
         for node, informer in self._secrets.items():

@@ -52,6 +52,8 @@ class ServiceRerouteRoom(Controller[Key]):
         self._plain_until: dict[Key, float] = {}
         self._told: set[Key] = set()
         self.watch(proxies, lambda pod: ())
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.on_turn(self._turned)
         self.watch(self._coverage.nodes, lambda node: ())
         self.watch(self._services, self._service_changed)
         self.watch(self._coverage.slices, self._slice_changed)
@@ -86,7 +88,8 @@ class ServiceRerouteRoom(Controller[Key]):
 
     def _proxies(self, key: Key, *, rerouted: bool) -> tuple[bool, float | None]:
         """Whether the Service counts as selecting proxy pods, and in how many seconds that may end."""
-        if self._selections.any(key) and self._is_federated(key[0]):
+        begins = rerouted or self._deps.namespaces.is_in_use(key[0])
+        if begins and self._selections.any(key) and self._is_federated(key[0]):
             self._empty_since.pop(key, None)
             return True, None
         if not rerouted:
@@ -184,6 +187,11 @@ class ServiceRerouteRoom(Controller[Key]):
         target = new or old
         if target is not None and self._coverage.note(target.key, new):
             self._target_changed(target)
+
+    def _turned(self, namespace: str) -> None:
+        for service in self._services.store:
+            if service.namespace == namespace and self._selections.any(service.key):
+                self.queue.add(service.key)
 
     def _target_changed(self, target: object) -> None:
         for service in self._services.store:

@@ -1,0 +1,77 @@
+"""The namespaces of this cluster: only from those that are enabled does anything new go to targets.
+
+Whoever takes the label away stops new pods. Those that are in targets, and what they need there, stay until they end.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import NAMESPACES
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.kube.store import Object
+from agent.model.namespaces import is_enabled
+
+
+class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decoder = msgspec.json.Decoder(_Namespace)
+_encode = msgspec.json.Encoder().encode
+
+
+def reduce(raw: bytes) -> bytes:
+    """The metadata of a namespace, without annotations that are not ours."""
+    namespace = _decoder.decode(raw)
+    annotations = namespace.metadata.annotations or {}
+    namespace.metadata.annotations = {key: value for key, value in annotations.items() if names.is_ours(key)} or None
+    return _encode(namespace)
+
+
+class Namespaces:
+    """Nothing may be concluded from it before its informer has synced: whoever asks watches that."""
+
+    def __init__(self, local: Cluster, chaperons: Chaperons) -> None:
+        self.informer = local.informer(NAMESPACES, reduce=reduce)
+        self._chaperons = chaperons
+        self._listeners: list[Callable[[str], None]] = []
+        self.informer.subscribe(self._changed)
+
+    def on_turn(self, listener: Callable[[str], None]) -> None:
+        """Call with the name of every namespace that is, becomes or ceases to be enabled."""
+        self._listeners.append(listener)
+        for namespace in self.informer.store:
+            if is_enabled(namespace.labels):
+                listener(namespace.name)
+
+    def get(self, name: str) -> Object | None:
+        """A namespace, with those of its annotations that are ours."""
+        return self.informer.store.get(("", name))
+
+    def is_enabled(self, name: str) -> bool:
+        """Whether something new of a namespace may go to targets."""
+        namespace = self.get(name)
+        return namespace is not None and is_enabled(namespace.labels)
+
+    def is_in_use(self, name: str) -> bool:
+        """Whether a namespace is enabled, or pods of it are in a target still."""
+        return self.is_enabled(name) or self._chaperons.any_in(name)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        before, after = (obj is not None and is_enabled(obj.labels) for obj in (old, new))
+        namespace = new or old
+        if namespace is not None and before != after:
+            for listener in self._listeners:
+                listener(namespace.name)

@@ -1,0 +1,34 @@
+"""What is kept of a namespace: all that decides whether and how its pods go to targets."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api import names
+from agent.api.kinds import NAMESPACES
+from agent.clusters.namespaces import reduce
+from agent.kube.store import Object
+from agent.model.namespaces import is_enabled, not_enabled
+
+OURS = st.sampled_from((names.PREFIX, names.SHORT_PREFIX)).flatmap(lambda prefix: st.text().map(prefix.__add__))
+PAIRS = st.dictionaries(OURS | st.text(), st.text(), max_size=5)
+
+
+@given(st.none() | PAIRS, st.none() | PAIRS, st.booleans())
+def test_labels_and_annotations_of_ours_are_kept(
+    labels: dict[str, str] | None, annotations: dict[str, str] | None, deleting: bool
+) -> None:
+    metadata = {"name": "team", "uid": "u", "resourceVersion": "7", "labels": labels, "annotations": annotations}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    whole = {"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    kept = Object(NAMESPACES, reduce(msgspec.json.encode(whole)))
+    assert (kept.key, kept.uid, kept.version, kept.deleting) == (("", "team"), "u", "7", deleting)
+    assert kept.labels == (labels or {})
+    assert kept.annotations == {key: value for key, value in (annotations or {}).items() if names.is_ours(key)}
+
+
+def test_only_the_label_with_its_value_enables() -> None:
+    assert is_enabled({"multicluster-scheduler": "enabled", "team": "a"})
+    for labels in (None, {}, {"multicluster-scheduler": "true"}, {"team": "enabled"}):
+        assert not is_enabled(labels)
+    assert not_enabled("team").endswith(": kubectl label namespace team multicluster-scheduler=enabled")

@@ -1,0 +1,116 @@
+"""Promise 53: only namespaces that are enabled send anything to targets; one that is no more serves what is there."""
+
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, NAMESPACES, PODS, SECRETS, SERVICES
+from tests.e2e import manifests, shared
+from tests.e2e.fleet import Fleet, condition
+
+Raw = dict[str, Any]
+
+GATE = {"schedulingGates": [{"name": "flotilla.test/gate"}]}
+NEEDS = {
+    "volumes": [
+        {"name": "words", "configMap": {"name": "words"}},
+        {"name": "key", "secret": {"secretName": "key"}},
+    ]
+}
+TARGETS = ("us", "eu")
+
+
+async def label(fleet: Fleet, namespace: str, value: str | None) -> None:
+    """What an administrator says of a namespace."""
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"labels": {names.LABEL_ENABLED: value}}})
+
+
+async def needed(fleet: Fleet, namespace: str) -> None:
+    """What pods name."""
+    await fleet.source.create(CONFIGMAPS, {"metadata": {"name": "words"}, "data": {"a": "1"}}, namespace)
+    await fleet.source.create(SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "1"}}, namespace)
+
+
+async def waits(fleet: Fleet, namespace: str, name: str, words: str) -> None:
+    """Wait until a pod says why it waits."""
+
+    async def told() -> bool:
+        pod = await fleet.source.get(PODS, name, namespace)
+        return words in condition(pod, "PodScheduled").get("message", "")
+
+    await fleet.until(f"{name} says {words}", told, about=namespace)
+
+
+async def in_targets(fleet: Fleet, namespace: str) -> set[str]:
+    """What of ours targets have of a namespace."""
+    found = set()
+    for cluster in TARGETS:
+        for kind in (CHAPERONS, PODS, CONFIGMAPS, SECRETS, SERVICES):
+            for each in await fleet.clients[cluster].list(kind, namespace, labels=names.LABEL_PARENT_UID):
+                found.add(f"{cluster} {kind.plural}/{each['metadata']['name']}")
+    return found
+
+
+def is_sticky(service: Raw) -> bool:
+    """Whether a Service sends a client to the same pod again."""
+    return bool(service["spec"]["sessionAffinity"] == "ClientIP")
+
+
+async def test_nothing_of_a_namespace_that_is_not_enabled_goes_to_a_target(fleet: Fleet, namespace: str) -> None:
+    await needed(fleet, namespace)
+    await fleet.source.create(PODS, manifests.pod("web", **NEEDS, **GATE), namespace)
+    await label(fleet, namespace, None)
+    await fleet.source.patch(PODS, "web", {"spec": {"schedulingGates": []}}, namespace)
+    await fleet.source.create(SERVICES, shared.service("web"), namespace)
+    await fleet.source.create(SERVICES, shared.service("api", {"multicluster/global": "true"}), namespace)
+    command = f"kubectl label namespace {namespace} multicluster-scheduler=enabled"
+    await waits(fleet, namespace, "web", command)
+
+    async def told() -> bool:
+        api = await fleet.source.get(SERVICES, "api", namespace)
+        return command in condition(api, "multicluster/Shared").get("message", "")
+
+    await fleet.until("the Service says why it has no copies", told, about=namespace)
+    events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
+    assert any(command in each["message"] for each in events)
+    assert await in_targets(fleet, namespace) == set()
+    web = await fleet.source.get(SERVICES, "web", namespace)
+    assert names.ANNOTATION_ORIGINAL_SELECTOR not in web["metadata"].get("annotations", {})
+
+    await label(fleet, namespace, "enabled")
+    await fleet.running(namespace, "web", 1)
+    for cluster in TARGETS:
+        for name in ("web", "api"):
+            await shared.has(fleet, cluster, SERVICES, namespace, name, lambda copy: True)
+
+
+async def test_pods_of_a_namespace_that_is_no_longer_enabled_are_served_to_their_end(
+    fleet: Fleet, namespace: str
+) -> None:
+    await needed(fleet, namespace)
+    await fleet.source.create(SERVICES, shared.service("web"), namespace)
+    await fleet.source.create(PODS, manifests.pod("web", **NEEDS), namespace)
+    await fleet.source.create(PODS, manifests.pod("late", **GATE), namespace)
+    await fleet.running(namespace, "web", 1)
+    await shared.rerouted(fleet, namespace, "web")
+    await shared.known_everywhere(fleet, namespace, "web", 1)
+    ((cluster, before),) = (await fleet.delegates(namespace)).values()
+    await label(fleet, namespace, None)
+    await fleet.source.patch(PODS, "late", {"spec": {"schedulingGates": []}}, namespace)
+    await waits(fleet, namespace, "late", f"kubectl label namespace {namespace}")
+
+    await fleet.source.patch(CONFIGMAPS, "words", {"data": {"a": "2"}}, namespace)
+    await shared.has(fleet, cluster, CONFIGMAPS, namespace, "words", lambda copy: copy["data"] == {"a": "2"})
+    await fleet.source.patch(SERVICES, "web", {"spec": {"sessionAffinity": "ClientIP"}}, namespace)
+    for each in TARGETS:
+        await shared.has(fleet, each, SERVICES, namespace, "web", is_sticky)
+    await shared.known_everywhere(fleet, namespace, "web", 1)
+    ((_, after),) = (await fleet.delegates(namespace)).values()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+    await fleet.source.delete(PODS, "web", namespace)
+    await fleet.source.delete(PODS, "late", namespace)
+
+    async def clean() -> bool:
+        return await in_targets(fleet, namespace) == set()
+
+    await fleet.until("nothing is left in targets", clean, about=namespace)
