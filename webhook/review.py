@@ -63,6 +63,13 @@ def read(body: bytes) -> dict[str, Any]:
     return request
 
 
+def user_of(request: Request) -> dict[str, Any]:
+    """Who asks, as SubjectAccessReviews write it. Whoever is not asked by an API server alone must not believe it."""
+    info = request.get("userInfo")
+    who: Mapping[str, Any] = info if isinstance(info, dict) else {}
+    return {"user": who.get("username"), **{field: who[field] for field in ("groups", "uid", "extra") if field in who}}
+
+
 def allowed(request: Request, outcome: Outcome, warnings: Sequence[str] = ()) -> Answer:
     """The object is fine as it is."""
     return Answer(outcome, _review(request, {"allowed": True, **_warnings(warnings)}))

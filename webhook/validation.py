@@ -29,6 +29,8 @@ Raw = Mapping[str, Any]
 
 DEFAULT_KEY = "config"
 
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""What a Secret or namespace may be called."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,3}", re.ASCII)
 
 
@@ -56,10 +58,15 @@ def judge(request: Request) -> Verdict:
         return Verdict()
     obj = request.get("object")
     found = faults(obj)
-    if not isinstance(obj, dict) or "deletionTimestamp" in _part(obj, "metadata"):
+    if not isinstance(obj, dict) or is_going(obj):
         return Verdict()
     had = faults(request["oldObject"]) if isinstance(request.get("oldObject"), dict) else []
     return Verdict(tuple(fault for fault in found if fault not in had), tuple(fault for fault in found if fault in had))
+
+
+def is_going(obj: Raw) -> bool:
+    """Whether an object is being deleted."""
+    return "deletionTimestamp" in _part(obj, "metadata")
 
 
 def faults(obj: Any) -> list[Fault]:
@@ -72,14 +79,15 @@ def faults(obj: Any) -> list[Fault]:
 
 
 def secret_of(obj: Raw, namespace: str) -> SecretReference | None:
-    """The Secret that a target names, None when it names none. `namespace` is that of a Target."""
+    """The Secret that a target names, None when it names none that can exist. `namespace` is that of a Target."""
     reference = _part(_part(obj, "spec"), "kubeconfigSecret")
-    if not reference.get("name"):
+    where = reference.get("namespace") if obj.get("kind") == CLUSTER_TARGETS.name else namespace
+    name, key, context = (reference.get(field) for field in ("name", "key", "context"))
+    if not all(isinstance(each, str) and _NAME.fullmatch(each) for each in (where, name)):
         return None
-    where = reference.get("namespace", "") if obj.get("kind") == CLUSTER_TARGETS.name else namespace
-    return SecretReference(
-        where, reference["name"], reference.get("key") or DEFAULT_KEY, reference.get("context") or None
-    )
+    if not all(isinstance(each, str | None) for each in (key, context)):
+        return None
+    return SecretReference(str(where), str(name), key or DEFAULT_KEY, context or None)
 
 
 def _target(kind: Kind) -> Callable[[Raw], list[Fault]]:
@@ -99,8 +107,8 @@ def _target(kind: Kind) -> Callable[[Raw], list[Fault]]:
 
 
 def _label_value(obj: Raw, label: str) -> list[Fault]:
-    name = _part(obj, "metadata").get("name") or ""
-    if len(name) <= SHORT_LIMIT:
+    name = _part(obj, "metadata").get("name")
+    if not isinstance(name, str) or len(name) <= SHORT_LIMIT:
         return []
     reason = (
         f"has {len(name)} characters, and becomes the value of label {label} on the virtual node, "

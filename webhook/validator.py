@@ -1,6 +1,7 @@
 """Answers for our own kinds: faults refuse them, and what may still come right, such as a Secret, is a warning.
 
 The Secret is read here, and never the target: objects are applied in any order, so what is missing now may be next.
+Only users who may read it hear of it, and nobody hears what it holds.
 """
 
 import asyncio
@@ -14,8 +15,9 @@ from agent.api.kinds import SECRETS
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import InvalidConfig, KubeError, NotFound
-from webhook.review import Answer, Outcome, Request, allowed, refused
-from webhook.validation import SecretReference, judge, secret_of
+from agent.kube.reviews import is_allowed
+from webhook.review import Answer, Outcome, Request, allowed, refused, user_of
+from webhook.validation import SecretReference, is_going, judge, secret_of
 
 SECRET_SECONDS = 2.0
 """How long a Secret may take to read before there is simply no warning."""
@@ -37,16 +39,17 @@ class Validator:
         warnings = [f"{fault.field}: {fault.reason}" for fault in verdict.tolerated]
         obj = request.get("object")
         if request.get("operation") in ("CREATE", "UPDATE") and isinstance(obj, dict):
-            warnings += await self._about_secret(obj, request.get("namespace") or "")
+            reference = secret_of(obj, request.get("namespace") or "")
+            if reference is not None and not is_going(obj):
+                warnings += await self._about_secret(reference, user_of(request))
         return allowed(request, Outcome.VALID, warnings)
 
-    async def _about_secret(self, obj: Mapping[str, Any], namespace: str) -> list[str]:
-        reference = secret_of(obj, namespace)
-        if reference is None or "deletionTimestamp" in obj["metadata"]:
-            return []
+    async def _about_secret(self, reference: SecretReference, user: Mapping[str, Any]) -> list[str]:
         where = f"spec.kubeconfigSecret: Secret {reference.namespace}/{reference.name}"
         try:
             async with asyncio.timeout(SECRET_SECONDS):
+                if not await is_allowed(self._client, user, _reading(reference)):
+                    return []
                 secret = await self._client.get(SECRETS, reference.name, reference.namespace)
         except NotFound:
             return [f"{where} does not exist: the target is connected once it does"]
@@ -63,8 +66,13 @@ def _complaint(data: Mapping[str, str], reference: SecretReference) -> str | Non
     try:
         # Whether credential plugins may run is the agent's setting: here none is run in any case.
         config.parse(base64.b64decode(data[reference.key]), reference.context, plugins=True)
-    except InvalidConfig as error:
-        return f"key {reference.key!r} is no usable kubeconfig: {error}"
+    except InvalidConfig:
+        return f"key {reference.key!r} is no usable kubeconfig: the condition Ready of the target will say why"
     except binascii.Error:
         return f"key {reference.key!r} cannot be read"
     return None
+
+
+def _reading(reference: SecretReference) -> dict[str, str]:
+    where = {"namespace": reference.namespace, "name": reference.name}
+    return {"verb": "get", "version": SECRETS.version, "resource": SECRETS.plural, **where}

@@ -1,6 +1,7 @@
 """The kinds we speak about, and where an API server serves them."""
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from agent.api.names import GROUP, VERSION
 
@@ -24,16 +25,21 @@ class Kind:
         """URL path of a collection, an object or a subresource; no namespace means all of them."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace and self.namespaced:
-            parts += ["namespaces", namespace]
+            parts += ["namespaces", _segment(namespace)]
         parts.append(self.plural)
         if name:
-            parts.append(name)
+            parts.append(_segment(name))
         if sub:
             parts.append(sub)
         return "/".join(parts)
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def _segment(name: str) -> str:
+    """A name within a path: no object has one with a slash, but whoever refers to an object may write anything."""
+    return quote(name, safe=":")
 
 
 PODS = Kind("", "v1", "pods", "Pod")

@@ -194,6 +194,7 @@ WEBHOOK = Account(
             *_grants(TARGETS, "list watch", WARN),
             *_grants(CLUSTER_TARGETS, "list watch", WARN),
             *_grants(SECRETS, "get", SECRETS_OF_TARGETS),
+            *_grants(SUBJECT_ACCESS_REVIEWS, "create", SECRETS_OF_TARGETS),
             *_grants(MUTATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
             *_grants(VALIDATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
             *_grants(MUTATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),

@@ -1,9 +1,13 @@
-"""Promise 53: only namespaces that are enabled send anything to targets; one that is no more serves what is there."""
+"""Promise 53: nothing goes to targets that an administrator of the source did not let go, and nobody hears of it."""
 
 from typing import Any
 
+import msgspec
+import pytest
+
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, NAMESPACES, PODS, SECRETS, SERVICES
+from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, INGRESSES, NAMESPACES, PODS, SECRETS, SERVICES
+from agent.sandbox.errors import SandboxError
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 
@@ -81,6 +85,46 @@ async def test_nothing_of_a_namespace_that_is_not_enabled_goes_to_a_target(fleet
     for cluster in TARGETS:
         for name in ("web", "api"):
             await shared.has(fleet, cluster, SERVICES, namespace, name, lambda copy: True)
+
+
+async def test_an_ingress_takes_certificates_along_and_no_other_secret(fleet: Fleet, namespace: str) -> None:
+    account = {"annotations": {"kubernetes.io/service-account.name": "default"}}
+    token = {"metadata": {"name": "token", **account}, "type": "kubernetes.io/service-account-token"}
+    await fleet.source.create(SECRETS, token, namespace)
+    data = {"stringData": {"tls.crt": "x", "tls.key": "y"}}
+    await fleet.source.create(SECRETS, {"metadata": {"name": "tls"}, "type": "kubernetes.io/tls", **data}, namespace)
+    await fleet.source.create(SERVICES, shared.service("web", {"multicluster/global": "true"}), namespace)
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    tls = [{"secretName": name} for name in ("token", "tls")]
+    ingress = {"metadata": {"name": "web"}, "spec": {"defaultBackend": backend, "tls": tls}}
+    await fleet.source.create(INGRESSES, ingress, namespace)
+    for cluster in TARGETS:
+        await shared.has(fleet, cluster, SECRETS, namespace, "tls", lambda copy: True)
+        await shared.has(fleet, cluster, INGRESSES, namespace, "web", lambda copy: True)
+
+    async def told() -> bool:
+        events = await fleet.source.list(EVENTS, namespace, fields="involvedObject.kind=Ingress")
+        words = "Secret token is of type kubernetes.io/service-account-token"
+        return any(words in each["message"] and "kubernetes.io/tls only" in each["message"] for each in events)
+
+    await fleet.until("the Ingress says what does not go along", told, about=namespace)
+    for cluster in TARGETS:
+        assert await shared.is_gone(fleet, cluster, SECRETS, namespace, "token")
+
+
+async def test_who_may_make_targets_hears_of_a_secret_only_what_he_may_read(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.create(SECRETS, {"metadata": {"name": "secret"}, "stringData": {"a": "b"}}, namespace)
+    here, targets = ("-n", namespace, "create"), "--resource=targets.multicluster.admiralty.io"
+    await fleet.kubectl("cd", *here, "role", "joiner", "--verb=create,get", targets)
+    await fleet.kubectl("cd", *here, "rolebinding", "joiner", "--role=joiner", "--user=mallory")
+    for name, said in (("secret", "has no key 'config'"), ("missing", "does not exist")):
+        target = manifests.ours("Target", "c9", namespace, {"kubeconfigSecret": {"name": name}})
+        path = fleet.sandbox.directory / f"{name}.json"
+        path.write_bytes(msgspec.json.encode(target))
+        dry_run = ("create", "--dry-run=server", "--warnings-as-errors", "-f", str(path))
+        with pytest.raises(SandboxError, match=said):
+            await fleet.kubectl("cd", *dry_run)
+        assert "c9" in await fleet.kubectl("cd", "--as=mallory", *dry_run)
 
 
 async def test_pods_of_a_namespace_that_is_no_longer_enabled_are_served_to_their_end(

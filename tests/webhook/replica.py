@@ -108,12 +108,14 @@ class Place:
         made = await self.client.session.request("POST", PODS.path(self.namespace), params=params, body=body)
         return decoded(made)
 
-    async def warnings(self, kind: Kind, obj: Raw) -> list[str]:
-        """What the API server warns of when an object is created here (a dry run tells)."""
+    async def warnings(self, kind: Kind, obj: Raw, *, user: str = "") -> list[str]:
+        """What the API server warns of when an object is created here (a dry run tells), by a user if one is given."""
         connection = load(str(self.cluster.kubeconfig))
         headers = {"Content-Type": "application/json"}
         if authorization := await connection.auth.header():
             headers["Authorization"] = authorization
+        if user:
+            headers["Impersonate-User"] = user
         url = connection.server + kind.path(self.namespace)
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=connection.tls or False)) as session,

@@ -1,12 +1,22 @@
+import contextlib
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from webhook.review import Malformed
+from webhook.review import Malformed, user_of
 from webhook.validation import SecretReference, faults, judge, secret_of
 
 Raw = dict[str, Any]
+
+
+FIELDS = (
+    "self", "kubeconfigSecret", "name", "namespace", "key", "context", "limits", "cpu", "excludedLabelsRegexp",
+    "annotations", "multicluster/weight", "userName", "serviceAccountName", "serviceAccount", "deletionTimestamp",
+    "username", "groups", "extra", "uid",
+)  # fmt: skip
 
 
 def ours(kind: str, spec: Raw | None = None, name: str = "c2") -> Raw:
@@ -195,3 +205,28 @@ def test_what_is_none_of_our_kinds_is_malformed(obj: Any) -> None:
 )
 def test_the_secret_of_a_target_is_found(obj: Raw, want: SecretReference | None) -> None:
     assert secret_of(obj, "team") == want
+
+
+@pytest.mark.parametrize(
+    "name", ["../../kube-system/secrets/s", "s/../../x", "..", "s?watch=1", "S", "", 5, ["s"], None]
+)
+def test_a_name_that_no_secret_has_leads_nowhere(name: Any) -> None:
+    assert secret_of(ours("Target", {"kubeconfigSecret": {"name": name}}), "team") is None
+    assert secret_of(ours("ClusterTarget", {"kubeconfigSecret": {"name": "s", "namespace": name}}), "") is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from(("Target", "ClusterTarget", "Source", "ClusterSource")), JSON, JSON, JSON, JSON)
+def test_whatever_is_sent_is_judged(kind: str, metadata: Any, spec: Any, old: Any, user: Any) -> None:
+    obj = {"apiVersion": "multicluster.admiralty.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+    sent = request(obj, old, userInfo=user)
+    with contextlib.suppress(Malformed):
+        judge(sent)
+    assert secret_of(obj, "team") is None or isinstance(spec, dict)
+    assert user_of(sent).keys() <= {"user", "groups", "uid", "extra"}

@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from agent.api.kinds import CLUSTER_SOURCES, CLUSTER_TARGETS, SECRETS, SOURCES, TARGETS, Kind
+from agent.api.kinds import (
+    CLUSTER_SOURCES,
+    CLUSTER_TARGETS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SOURCES,
+    TARGETS,
+    Kind,
+)
 from agent.kube.errors import Invalid, NotFound
 from tests.waiting import until
 from tests.webhook.replica import Place, Raw
@@ -116,14 +125,37 @@ async def test_a_secret_that_is_not_there_yet_is_a_warning(place: Place) -> None
     assert f"{place.namespace}/c3 does not exist" in other
 
 
+async def test_who_may_not_read_a_secret_hears_nothing_of_it(place: Place) -> None:
+    await put(place, {"other": KUBECONFIG})
+    name = f"{place.namespace}-mallory"
+    rules = [{"apiGroups": [TARGETS.group], "resources": [TARGETS.plural], "verbs": ["create"]}]
+    await place.client.create(ROLES, {"metadata": {"name": name}, "rules": rules}, place.namespace)
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": name},
+        "subjects": [{"apiGroup": ROLES.group, "kind": "User", "name": name}],
+    }
+    await place.client.create(ROLE_BINDINGS, binding, place.namespace)
+    missing = ours(TARGETS, {"kubeconfigSecret": {"name": "missing"}}, "c2")
+    async with validating(place):
+        for target in (naming(place), missing):
+            assert await place.warnings(TARGETS, target), "who may read it is told"
+            assert await place.warnings(TARGETS, target, user=name) == []
+
+
 @pytest.mark.parametrize(
     ("data", "reference", "want"),
     [
         pytest.param({"config": KUBECONFIG}, {}, "", id="a good one"),
         pytest.param({"other": KUBECONFIG}, {"key": "other"}, "", id="a good one under another key"),
         pytest.param({"other": KUBECONFIG}, {}, "has no key 'config'", id="under another key than said"),
-        pytest.param({"config": b"{"}, {}, "is no usable kubeconfig: kubeconfig is neither", id="damaged"),
-        pytest.param({"config": KUBECONFIG}, {"context": "d"}, "'d'", id="an unknown context"),
+        pytest.param(
+            {"config": b"{"},
+            {},
+            "is no usable kubeconfig: the condition Ready of the target will say why",
+            id="damaged",
+        ),
+        pytest.param({"config": KUBECONFIG}, {"context": "d"}, "is no usable kubeconfig", id="an unknown context"),
         pytest.param(
             {
                 "config": KUBECONFIG.replace(

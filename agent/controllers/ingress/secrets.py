@@ -1,7 +1,7 @@
 """Secrets with the certificates of shared Ingresses go where these go.
 
 Watches  metadata of Secrets, and Ingresses and Services here; our copies in targets.
-Writes   the copies.
+Writes   the copies; a Warning event on an Ingress that names a Secret of another type than that of certificates.
 Absent target: its copies stay, and are brought in line when it is back. A Secret that pods name, too, is theirs: it is
 there already, and comes back within half a minute once they need it no more.
 """
@@ -10,14 +10,18 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import INGRESSES, SECRETS, SERVICES
-from agent.clusters.copying import CopyRoom, Item
+from agent.clusters.copying import BLOCKED, CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.controllers.ingress.controller import is_shared_ingress, leads_to
 from agent.kube.errors import NotFound
-from agent.kube.store import Object, metadata_only
+from agent.kube.store import Key, Object, metadata_only
 from agent.model import ingress, sharedcopies
 
 Raw = dict[str, Any]
+
+
+TYPE = "kubernetes.io/tls"
+"""Of a Secret with a certificate: whoever may write an Ingress names any Secret, a token of an account too."""
 
 
 def certificates(obj: Object) -> list[str]:
@@ -35,6 +39,9 @@ class IngressSecretRoom(CopyRoom):
     borrowed = 30.0
 
     def __init__(self, deps: Deps) -> None:
+        self._others: dict[Key, tuple[str, str]] = {}
+        """UID and type of Secrets that are named and hold something else; a Secret's type never changes."""
+        self._told: set[tuple[str, str]] = set()
         self._ingresses = deps.local.informer(INGRESSES)
         self._ingresses.store.index("secret", certificates)
         self._ingresses.store.index("service", leads_to)
@@ -43,9 +50,16 @@ class IngressSecretRoom(CopyRoom):
         self.watch(deps.local.informer(SERVICES), self._behind)
 
     def shared(self, original: Object) -> bool:
-        """Whether a shared Ingress names it."""
-        users = self._ingresses.store.by_index("secret", f"{original.namespace}/{original.name}")
-        return any(is_shared_ingress(self.deps, each) for each in users)
+        """Whether a shared Ingress names it, and it holds a certificate as far as is known."""
+        return not self._is_other(original) and bool(self._users(original.key))
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one copy in line, or say on the Ingresses that name the original why there is none."""
+        again = await super().reconcile(item)
+        original = self.originals.store.get(item[1:])
+        if original is not None and self._is_other(original):
+            self._warn(original)
+        return again
 
     def wanted(self, original: Raw) -> Raw:
         """The copy."""
@@ -57,7 +71,35 @@ class IngressSecretRoom(CopyRoom):
             raw = await self.deps.local.client.get_raw(SECRETS, original.name, original.namespace)
         except NotFound:
             return None
-        return Object(SECRETS, raw).decode()
+        secret = Object(SECRETS, raw)
+        content = secret.decode()
+        if content.get("type") == TYPE:
+            return content
+        self._others[secret.key] = (secret.uid, content.get("type") or "Opaque")
+        for node in self._copies:
+            self.queue.add((node, *secret.key))
+        return None
+
+    def _users(self, secret: Key) -> list[Object]:
+        users = self._ingresses.store.by_index("secret", "/".join(secret))
+        return [each for each in users if is_shared_ingress(self.deps, each)]
+
+    def _is_other(self, original: Object) -> bool:
+        return self._others.get(original.key, ("", ""))[0] == original.uid
+
+    def _warn(self, original: Object) -> None:
+        """Say once on each shared Ingress that it names a Secret that does not go along."""
+        for each in self._users(original.key):
+            if (each.uid, original.uid) not in self._told:
+                self._told.add((each.uid, original.uid))
+                metadata = {"namespace": each.namespace, "name": each.name, "uid": each.uid}
+                regarding = {"apiVersion": INGRESSES.api_version, "kind": INGRESSES.name, "metadata": metadata}
+                message = (
+                    f"Secret {original.name} is of type {self._others[original.key][1]} and not copied to targets:"
+                    f" spec.tls of an Ingress takes along Secrets of type {TYPE} only; put certificate and key into one"
+                    " (kubectl create secret tls) and name that"
+                )
+                self.deps.recorder.event(regarding, "Warning", BLOCKED, message)
 
     def _named_by(self, obj: Object) -> list[Item]:
         named = ingress.secrets(obj.decode())
