@@ -69,6 +69,9 @@ class Settings:
     source_api: str = _setting(
         "", "HOST:PORT at which pods in targets reach this cluster's API server; empty: their annotation has no effect"
     )
+    source_api_any_account: bool = _setting(
+        True, "tokens of all service accounts may go there; off: those that annotations of their namespaces name"
+    )
     source_api_token: float = _setting(3600.0, "validity of the tokens that they get, renewed in time; 600 or more")
     share_linger: float = _setting(
         10.0, "how long a Service stays rerouted after the last proxy pod that it selects is gone"

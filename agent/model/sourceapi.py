@@ -23,6 +23,16 @@ def asks(annotations: Mapping[str, str] | None) -> bool:
     return names.annotation(annotations, names.SOURCE_API) == "true"
 
 
+def permits(accounts: str | None, account: str, *, otherwise: bool) -> bool:
+    """Whether tokens of a service account may go to targets, as the annotation of its namespace says.
+
+    :param otherwise: whether they may where there is no annotation
+    """
+    if accounts is None:
+        return otherwise
+    return bool({"*", account} & {name.strip() for name in accounts.split(",")})
+
+
 def split(address: str) -> tuple[str, str] | None:
     """Host and port of HOST:PORT, where an IPv6 address is in brackets; None for anything else."""
     host, colon, port = address.rpartition(":")

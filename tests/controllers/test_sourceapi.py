@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import EVENTS, PODS, SECRETS, Kind
+from agent.api.kinds import EVENTS, NAMESPACES, PODS, SECRETS, Kind
 from agent.controllers.follow import FollowRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.kube.client import Client
@@ -73,6 +73,37 @@ async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair
         await until(told)
         await pair.deps.provisions.ensure(await pair.here.get(PODS, "later", pair.namespace), target)
         assert content(await pair.there.get(SECRETS, name, pair.namespace), "a") == "b"
+
+
+async def test_only_accounts_that_the_namespace_names_have_tokens_in_targets_where_the_setting_says_so(
+    pair: Pair,
+) -> None:
+    async with pair.at_work(SourceApiRoom, source_api_any_account=False) as target:
+        assert pair.deps is not None
+        pod = await pair.pod("web", annotations=ASKS)
+        await pair.deps.provisions.ensure(pod, target)
+        name = secret_name(pod["metadata"])
+        assert await pair.no_copy(SECRETS, name)
+
+        async def told() -> list[Raw]:
+            return await pair.here.list(EVENTS, pair.namespace, fields="reason=SourceApiBlocked")
+
+        (event,) = await until(told)
+        assert f"ServiceAccount {pair.namespace}/default" in event["message"]
+        assert f"annotation multicluster/source-api-accounts of namespace {pair.namespace}" in event["message"]
+        await permit(pair, "builder, default")
+        await pair.copy(SECRETS, name)
+        await permit(pair, "builder")
+        await pair.gone(SECRETS, name)
+    async with pair.at_work(SourceApiRoom):
+        await permit(pair, None)
+        await pair.copy(SECRETS, name)
+
+
+async def permit(pair: Pair, accounts: str | None) -> None:
+    """What an administrator of the source says of a namespace."""
+    annotations = {names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS: accounts}
+    await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"annotations": annotations}})
 
 
 async def test_without_an_address_a_pod_that_asks_is_told_what_is_missing(pair: Pair) -> None:

@@ -6,7 +6,17 @@ import msgspec
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, INGRESSES, NAMESPACES, PODS, SECRETS, SERVICES
+from agent.api.kinds import (
+    CHAPERONS,
+    CONFIGMAPS,
+    EVENTS,
+    INGRESSES,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
 from agent.sandbox.errors import SandboxError
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
@@ -125,6 +135,41 @@ async def test_who_may_make_targets_hears_of_a_secret_only_what_he_may_read(flee
         with pytest.raises(SandboxError, match=said):
             await fleet.kubectl("cd", *dry_run)
         assert "c9" in await fleet.kubectl("cd", "--as=mallory", *dry_run)
+
+
+async def test_only_accounts_that_their_namespace_names_have_tokens_in_targets(fleet: Fleet, namespace: str) -> None:
+    async def permit(accounts: str) -> None:
+        annotations = {names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS: accounts}
+        await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": annotations}})
+
+    async def have(*pods: str) -> None:
+        async def probe() -> bool:
+            found = [
+                secret["metadata"]["annotations"][names.ANNOTATION_PARENT_NAME]
+                for cluster in TARGETS
+                for secret in await fleet.clients[cluster].list(SECRETS, namespace, labels=names.LABEL_TOKEN_OF)
+            ]
+            return sorted(found) == sorted(pods)
+
+        await fleet.until(f"{pods} have tokens", probe, about=namespace)
+
+    async def told() -> bool:
+        events = await fleet.source.list(EVENTS, namespace, fields="reason=SourceApiBlocked,involvedObject.name=other")
+        return any(f"ServiceAccount {namespace}/default" in each["message"] for each in events)
+
+    await permit("builder")
+    asks = {names.SHORT_PREFIX + names.SOURCE_API: "true"}
+    for client in fleet.clients.values():
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, namespace)
+    builder = manifests.pod("named", annotations=asks, serviceAccountName="builder")
+    for pod in (builder, manifests.pod("other", annotations=asks)):
+        await fleet.source.create(PODS, pod, namespace)
+    await fleet.until("the other pod is told why it has none", told, about=namespace)
+    await have("named")
+    await permit("builder, default")
+    await have("named", "other")
+    await permit("")
+    await have()
 
 
 async def test_pods_of_a_namespace_that_is_no_longer_enabled_are_served_to_their_end(

@@ -28,7 +28,6 @@ NEEDED_ELSEWHERE = {
     "source: get serviceexports.multicluster.x-k8s.io": AGAIN,
     "source: get ingresses.networking.k8s.io": AGAIN,
     "agent: patch configmaps": f"finalizers of Admiralty's agent are taken off: {FOLLOW}",
-    "agent: create serviceaccounts/token": "tests/controllers/test_sourceapi.py",
     **{
         f"agent: {verb} {kind}": "a target's administrator has to agree first: tests/controllers/test_followrules.py"
         for verb in ("get", "list", "watch")

@@ -40,6 +40,25 @@ def test_containers_that_had_a_token_get_that_of_the_source_and_its_address() ->
     assert spec["automountServiceAccountToken"] is False
 
 
+@pytest.mark.parametrize(
+    ("accounts", "otherwise", "want"),
+    [
+        (None, True, True),
+        (None, False, False),
+        ("builder", False, True),
+        ("reader, builder", False, True),
+        ("*", False, True),
+        ("reader", True, False),
+        ("", True, False),
+        ("build", True, False),
+    ],
+)
+def test_the_namespace_says_which_accounts_have_tokens_elsewhere(
+    accounts: str | None, otherwise: bool, want: bool
+) -> None:
+    assert sourceapi.permits(accounts, "builder", otherwise=otherwise) == want
+
+
 def test_what_a_user_says_about_the_address_wins() -> None:
     source = pod(ASKS)
     own = {"name": "KUBERNETES_SERVICE_HOST", "value": "elsewhere"}

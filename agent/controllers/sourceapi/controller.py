@@ -1,8 +1,8 @@
 """Source API: the tokens of delegates that talk to this cluster's API (annotation `multicluster/source-api` of a pod).
 
-Watches  proxy pods, our chaperons, the Secrets in targets that hold such tokens.
+Watches  proxy pods, namespaces, our chaperons, the Secrets in targets that hold such tokens.
 Writes   these Secrets, each before its delegate starts, and renewed when a fifth of its time is left; a Warning event
-         on a pod that gets none.
+         on a pod that gets none. A Secret goes when the account's token may go to targets no more.
 Absent target: its Secrets stay. A token is bound to its proxy pod: it is void once that is gone, wherever a Secret is.
 Two requests for each pod that asks for it, and for each renewal.
 """
@@ -46,6 +46,10 @@ class _Token(msgspec.Struct):
     status: _Status
 
 
+class NotPermitted(Blocked):
+    """Tokens of the account may not go to targets."""
+
+
 class SourceApiRoom(Controller[Item]):
     """One reconciliation per pod and target."""
 
@@ -62,8 +66,7 @@ class SourceApiRoom(Controller[Item]):
         self._told: dict[str, str] = {}
         self._locks: dict[Item, asyncio.Lock] = {}
         self.watch(self._proxies, lambda pod: ())
-        self.watch(deps.namespaces.informer, lambda namespace: ())
-        deps.namespaces.on_turn(self._turned)
+        self.watch(deps.namespaces.informer, self._namespace_changed)
         self._proxies.subscribe(self._pod_changed)
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.targets.on_attach(self._attached)
@@ -75,9 +78,8 @@ class SourceApiRoom(Controller[Item]):
         """Return once the token of a pod that asks for one is in a target, or is refused (see `Provider`)."""
         if target.is_self or not sourceapi.asks(proxy["metadata"].get("annotations")):
             return
-        account = proxy["spec"].get("serviceAccountName") or "default"
         try:
-            await self._bring(proxy["metadata"], account, target)
+            await self._bring(proxy["metadata"], self._account(proxy, target), target)
         except Blocked as error:
             self._tell(proxy["metadata"], str(error))
 
@@ -106,12 +108,30 @@ class SourceApiRoom(Controller[Item]):
             self._locks.pop(item, None)
             return None
         manifest = pod.decode()
-        account = manifest["spec"].get("serviceAccountName") or "default"
         try:
-            return await self._bring(manifest["metadata"], account, target)
+            return await self._bring(manifest["metadata"], self._account(manifest, target), target)
+        except NotPermitted as error:
+            self._tell(manifest["metadata"], str(error))
+            for secret in informer.store.by_index(_OF_POD, "/".join(key)):
+                if secret.labels.get(names.LABEL_PARENT_UID) == needed:
+                    await self._delete(target, secret)
+            return None
         except Blocked as error:
             self._tell(manifest["metadata"], str(error))
             return _BLOCKED_SECONDS
+
+    def _account(self, proxy: Mapping[str, Any], target: Target) -> str:
+        """The service account of a pod. Raises NotPermitted if its token may not go to targets."""
+        account = str(proxy["spec"].get("serviceAccountName") or "default")
+        name = proxy["metadata"]["namespace"]
+        namespace = self._deps.namespaces.get(name)
+        annotations = namespace.annotations if namespace is not None else {}
+        accounts = names.annotation(annotations, names.SOURCE_API_ACCOUNTS)
+        if sourceapi.permits(accounts, account, otherwise=self._deps.settings.source_api_any_account):
+            return account
+        key = names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS
+        remedy = f"an administrator of this cluster permits it by the annotation {key} of namespace {name}"
+        raise NotPermitted(not_copied(f"a token of ServiceAccount {name}/{account}", target, remedy))
 
     async def _bring(self, pod: Mapping[str, Any], account: str, target: Target) -> float:
         """Have a token in a target that is good for a while; returns in how many seconds it is to be renewed."""
@@ -202,10 +222,8 @@ class SourceApiRoom(Controller[Item]):
         for node in self._secrets:
             self.queue.add((node, *pod.key))
 
-    def _turned(self, namespace: str) -> None:
-        for pod in self._asking:
-            if pod[0] == namespace:
-                self._chaperon_changed(pod)
+    def _namespace_changed(self, namespace: Object) -> Iterable[Item]:
+        return [(node, *pod) for pod in self._asking if pod[0] == namespace.name for node in self._secrets]
 
     def _chaperon_changed(self, pod: Key) -> None:
         for node, informer in self._secrets.items():
