@@ -31,6 +31,8 @@ from agent.api.kinds import (
 from agent.api.names import LEASE_CONTROLLERS
 
 SOURCE_ROLE = "multicluster-scheduler-source"
+ADMIRALTY_SOURCE_ROLE = "admiralty-source"
+"""What Admiralty's chart calls the same, in a release by the name of `admiralty`."""
 SOURCE_RULES_ROLE = "multicluster-scheduler-source-rules"
 """Nobody is bound to it but by a target's administrator."""
 CLUSTER_SUMMARY_VIEWER_ROLE = "multicluster-scheduler-cluster-summary-viewer"

@@ -7,7 +7,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import PODS
-from agent.api.roles import SOURCE_ROLE
+from agent.api.roles import ADMIRALTY_SOURCE_ROLE, SOURCE_ROLE
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
@@ -40,6 +40,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
     owner_references: list[Owner] | None = None
 
 
@@ -48,7 +49,9 @@ class _Pod(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_decoder = msgspec.json.Decoder(_Pod)
+read_pod = msgspec.json.Decoder(_Pod).decode
+UNREADABLE = (msgspec.DecodeError, RecursionError)
+"""Raised by `read_pod`, for whatever a target may say."""
 
 
 class Pods:
@@ -99,15 +102,17 @@ class Pods:
         """See that the delegate is there, is that chaperon's own, and has the container. Raises Unacceptable."""
         target, name = delegate.target, delegate.name
         try:
-            raw = await target.cluster.client.get_raw(PODS, name, delegate.namespace)
-        except NotFound as error:
-            message = f"the delegate {delegate.namespace}/{name} does not exist in target {target.title} yet"
-            raise Unacceptable(400, message) from error
+            pod = await _there(delegate)
         except KubeError as error:
             if isinstance(error, Unreachable):
                 target.doubt()
-            raise Unacceptable(*refusal(target, delegate.namespace, error, "get", "pods")) from error
-        pod = _decoder.decode(raw)
+            raise Unacceptable(*refusal(target, delegate.namespace, error, "list", "pods")) from error
+        except UNREADABLE as error:
+            message = f"what target {target.title} tells of the delegate {delegate.namespace}/{name} cannot be read"
+            raise Unacceptable(500, f"{message}: {error}") from error
+        if pod is None:
+            message = f"the delegate {delegate.namespace}/{name} does not exist in target {target.title} yet"
+            raise Unacceptable(400, message)
         owners = pod.metadata.owner_references or ()
         if not any(owner.controller and owner.uid == delegate.chaperon_uid for owner in owners):
             message = f"pod {delegate.namespace}/{name} in target {target.title} is not the delegate of this pod"
@@ -129,6 +134,20 @@ class Pods:
             return None
 
 
+async def _there(delegate: Delegate) -> _Pod | None:
+    """The delegate as its target has it, None when it is not there. Admiralty lets sources list pods and get none."""
+    client = delegate.target.cluster.client
+    try:
+        return read_pod(await client.get_raw(PODS, delegate.name, delegate.namespace))
+    except NotFound:
+        return None
+    except Forbidden:
+        labels = f"{names.LABEL_PARENT_UID}={delegate.proxy.uid}"
+        _, items = await client.list_raw(PODS, delegate.namespace, labels=labels)
+        pods = (read_pod(item) for item in items)
+        return next((pod for pod in pods if pod.metadata.name == delegate.name), None)
+
+
 def refusal(target: Target, namespace: str, error: KubeError, verb: str, resource: str) -> tuple[int, str]:
     """Status and message for an error of the target: what an API server passes on to who asked.
 
@@ -139,7 +158,7 @@ def refusal(target: Target, namespace: str, error: KubeError, verb: str, resourc
         case Forbidden():
             return 403, (
                 f'this cluster may not "{verb}" {resource} {where} of target {target.title}:'
-                f" grant it there (ClusterRole {SOURCE_ROLE}) ({error})"
+                f" grant it there ({_role(target)}) ({error})"
             )
         case Unauthorized():
             return 500, f"target {target.title} refuses the credentials: renew the kubeconfig Secret ({error})"
@@ -149,6 +168,14 @@ def refusal(target: Target, namespace: str, error: KubeError, verb: str, resourc
             pass
     status = getattr(error, "status", 500)
     return (400 if 400 <= status < 500 else 500), f"target {target.title}: {error}"
+
+
+def _role(target: Target) -> str:
+    """The role of sources in a target: Admiralty's agents tell no version."""
+    summary = target.summaries.store.get(("", names.SUMMARY_NAME))
+    if summary is None or names.ANNOTATION_AGENT_VERSION in summary.annotations:
+        return f"ClusterRole {SOURCE_ROLE}"
+    return f"ClusterRole {ADMIRALTY_SOURCE_ROLE}, or what Admiralty's release there calls it"
 
 
 def unreachable(target: Target, why: str) -> str:

@@ -1,21 +1,35 @@
 """Logs and upgraded connections, asked of a real API server: they reach the delegate, or say why not."""
 
+import contextlib
 import secrets
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from agent.api.kinds import CHAPERONS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS, SERVICE_ACCOUNTS
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_SUMMARIES,
+    PODS,
+    SERVICE_ACCOUNTS,
+)
+from agent.api.names import ANNOTATION_AGENT_VERSION, SUMMARY_NAME
 from agent.clusters.deps import Deps
-from agent.kube.errors import BadRequest, Forbidden, ServerError
+from agent.kube.errors import BadRequest, Forbidden, NotFound, ServerError
 from agent.kube.streams import ask, connect
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from tests.controllers.targets import kubeconfig, rewrite
 from tests.kubelet.places import make_delegate, refusal, upgraded
 from tests.kubelet.scenes import Scene
+from tests.peers.contract import SOURCE_RULES, VIEWER_RULES
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster]
+
+Raw = dict[str, Any]
 
 
 async def test_logs_come_from_the_delegate_with_every_option(scene: Scene) -> None:
@@ -126,11 +140,61 @@ async def unready(deps: Deps, key: tuple[str, str]) -> bool:
 
 
 async def test_a_verb_that_the_target_does_not_grant_is_named(scene: Scene, cluster: Cluster) -> None:
-    name = f"{scene.namespace}-source"
     read = {"apiGroups": ["multicluster.admiralty.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    await restricted(scene, cluster, [read, pods])
+    with pytest.raises(Forbidden, match=r'may not "get" pods/log in namespace .* of target c1: grant it there'):
+        await scene.logs()
+    assert 'may not "create" pods/exec' in await refusal(scene.client, scene.path("exec"))
+
+
+async def test_logs_and_exec_need_no_more_than_admiralty_grants_and_what_does_names_its_role(
+    scene: Scene, cluster: Cluster
+) -> None:
+    async with summary(scene, "0.1.0"):
+        await restricted(scene, cluster, [*SOURCE_RULES, *VIEWER_RULES])
+        assert await scene.logs() == scene.kubelet.log
+        query = [("container", "side"), ("command", "sh"), ("stdin", "true"), ("stdout", "true")]
+        answer = await upgraded(scene.client, scene.path("exec"), query)
+        assert answer.status == 101
+        answer.channel.close()
+        assert "ClusterRole multicluster-scheduler-source)" in await refusal(scene.client, scene.path("attach"))
+    async with summary(scene, None):
+        await until(lambda: _says(scene, "attach", "ClusterRole admiralty-source, or what Admiralty's release"))
+
+
+async def test_where_pods_may_not_be_listed_either_the_role_is_named(scene: Scene, cluster: Cluster) -> None:
+    without = [rule for rule in SOURCE_RULES if rule["resources"] != ["pods"]]
+    await restricted(scene, cluster, [*without, *VIEWER_RULES])
+    with pytest.raises(Forbidden, match=r'may not "list" pods in namespace .* of target c1: grant it there'):
+        await scene.logs()
+
+
+async def _says(scene: Scene, sub: str, words: str) -> bool:
+    return words in await refusal(scene.client, scene.path(sub))
+
+
+@contextlib.asynccontextmanager
+async def summary(scene: Scene, version: str | None) -> AsyncIterator[None]:
+    """What the target's agent tells: one of ours its version, Admiralty's none."""
+    annotations = {ANNOTATION_AGENT_VERSION: version} if version else {}
+    head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
+    with contextlib.suppress(NotFound):
+        await scene.client.delete(CLUSTER_SUMMARIES, SUMMARY_NAME)
+    await scene.client.create(
+        CLUSTER_SUMMARIES, {**head, "metadata": {"name": SUMMARY_NAME, "annotations": annotations}}
+    )
+    try:
+        yield
+    finally:
+        await scene.client.delete(CLUSTER_SUMMARIES, SUMMARY_NAME)
+
+
+async def restricted(scene: Scene, cluster: Cluster, rules: list[Raw]) -> None:
+    """Connect to the target with these rights and no others."""
+    name = f"{scene.namespace}-source"
     await scene.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": scene.namespace}})
-    await scene.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": [read, pods]})
+    await scene.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
     binding = {
         "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
@@ -140,9 +204,6 @@ async def test_a_verb_that_the_target_does_not_grant_is_named(scene: Scene, clus
     user = {"token": await token(scene.client, scene.namespace, name)}
     await rewrite(scene.client, scene.namespace, "c1", kubeconfig(cluster, user=user))
     await until(lambda: reconnected(scene.deps, (scene.namespace, "c1")))
-    with pytest.raises(Forbidden, match=r'may not "get" pods/log in namespace .* of target c1: grant it there'):
-        await scene.logs()
-    assert 'may not "create" pods/exec' in await refusal(scene.client, scene.path("exec"))
 
 
 async def reconnected(deps: Deps, key: tuple[str, str]) -> bool:

@@ -1,6 +1,7 @@
 """What the doubles take from Admiralty's contract, in its own words: keys, rights, and the shape of its objects."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -16,6 +17,8 @@ from agent.api.kinds import (
 )
 from agent.kube.client import Client
 from agent.sandbox.objects import apply
+from tests.e2e.fleet import token_of
+from tests.e2e.rights import Asked
 
 Raw = dict[str, Any]
 
@@ -33,33 +36,43 @@ CANDIDATE = "admiralty-candidate"
 PROXY = "admiralty-proxy"
 
 _RBAC = "rbac.authorization.k8s.io"
-_FOLLOWED = ["get", "list", "watch", "create", "update", "delete"]
-_SOURCE_RULES = [
-    {
-        "apiGroups": ["multicluster.admiralty.io"],
-        "resources": ["podchaperons"],
-        "verbs": [*_FOLLOWED, "deletecollection", "patch"],
-    },
-    {"apiGroups": [""], "resources": ["services", "secrets", "configmaps"], "verbs": _FOLLOWED},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": _FOLLOWED},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
+_OURS = CLUSTER_SUMMARIES.group
+_FOLLOWED = ("get", "list", "watch", "create", "update", "delete")
+
+
+def _rule(group: str, resources: str, *verbs: str) -> Raw:
+    return {"apiGroups": [group], "resources": resources.split(), "verbs": list(verbs)}
+
+
+SOURCE_RULES = [
+    _rule(_OURS, "podchaperons", *_FOLLOWED, "deletecollection", "patch"),
+    _rule(_OURS, "podchaperons/finalizers sources/finalizers", "update"),
+    _rule("", "pods/finalizers", "update"),
+    _rule("", "services secrets configmaps", *_FOLLOWED),
+    _rule("networking.k8s.io", "ingresses", *_FOLLOWED),
+    _rule("", "pods", "list"),
+    _rule("", "pods/log", "get"),
+    _rule("", "pods/exec", "create"),
 ]
-_VIEWER_RULES = [
-    {
-        "apiGroups": [CLUSTER_SUMMARIES.group],
-        "resources": [CLUSTER_SUMMARIES.plural],
-        "verbs": ["get", "list", "watch"],
-    },
+"""The role of sources (section 9): there is no `get` of pods in it."""
+VIEWER_RULES = [_rule(_OURS, "clustersummaries", "get", "list", "watch")]
+AGENT_RULES = [
+    _rule(_OURS, "podchaperons", "get", "list", "watch", "update", "patch"),
+    _rule(_OURS, "podchaperons/status", "update"),
+    _rule(_OURS, "clustersummaries", "get", "create", "update"),
+    _rule("", "pods", "get", "list", "watch", "create", "update", "delete", "patch"),
+    _rule("", "pods/status", "update"),
+    _rule("", "pods/binding", "create"),
+    _rule("", "nodes", "get", "list", "watch"),
 ]
+"""What its agent and its candidate scheduler may do in their own cluster, as far as a target needs it."""
 
 
 async def grant(client: Client, namespace: str, account: str) -> None:
     """Let a source use a namespace as Admiralty lets it: with the verbs of its two roles and no others."""
     await apply(client, SERVICE_ACCOUNTS, _manifest("v1", "ServiceAccount", account, namespace))
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    for role, rules in (("admiralty-source", _SOURCE_RULES), ("admiralty-cluster-summary-viewer", _VIEWER_RULES)):
+    for role, rules in (("admiralty-source", SOURCE_RULES), ("admiralty-cluster-summary-viewer", VIEWER_RULES)):
         await apply(client, CLUSTER_ROLES, _manifest(f"{_RBAC}/v1", "ClusterRole", role) | {"rules": rules})
     for kind, name, role in (
         (ROLE_BINDINGS, f"admiralty-source-{account}", "admiralty-source"),
@@ -72,6 +85,37 @@ async def grant(client: Client, namespace: str, account: str) -> None:
         body = _manifest(kind.api_version, kind.name, name, namespace if kind.namespaced else "")
         reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
         await apply(client, kind, body | {"roleRef": reference, "subjects": [subject]})
+
+
+async def agents_token(client: Client, namespace: str) -> str:
+    """The token of an account that may do in a cluster what Admiralty's own agent may do there."""
+    name = "admiralty"
+    await apply(client, SERVICE_ACCOUNTS, _manifest("v1", "ServiceAccount", name, namespace))
+    await apply(client, CLUSTER_ROLES, _manifest(f"{_RBAC}/v1", "ClusterRole", name) | {"rules": AGENT_RULES})
+    reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name}
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    body = _manifest(f"{_RBAC}/v1", "ClusterRoleBinding", name)
+    await apply(client, CLUSTER_ROLE_BINDINGS, body | {"roleRef": reference, "subjects": subjects})
+    return await token_of(client, name, namespace)
+
+
+def beyond(requests: Iterable[Asked], user: str) -> list[str]:
+    """What a user asked for that Admiralty's roles of sources do not grant, whether it was refused or not."""
+    granted = {
+        (group, resource, verb)
+        for rule in (*SOURCE_RULES, *VIEWER_RULES)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    found = set()
+    for one in requests:
+        what = one.object_ref
+        if one.user.username == user and what is not None:
+            resource = f"{what.resource}/{what.subresource}" if what.subresource else what.resource
+            if (what.api_group, resource, one.verb) not in granted:
+                found.add(f"{one.verb} {resource}.{what.api_group}")
+    return sorted(found)
 
 
 def _manifest(version: str, kind: str, name: str, namespace: str = "") -> Raw:

@@ -12,9 +12,24 @@ from typing import Any
 
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NODES, PODS
 from agent.kube.client import Client
+from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from agent.kube.session import Session
 from agent.model.summary import summarise
-from tests.peers.contract import ALLOWED, CANDIDATE, MISSING, PROVIDER, RESERVED, annotation, bind, foreign, own
+from tests.e2e.fleet import Fleet
+from tests.kube.relay import trusting
+from tests.peers.contract import (
+    ALLOWED,
+    CANDIDATE,
+    MISSING,
+    PROVIDER,
+    RESERVED,
+    agents_token,
+    annotation,
+    bind,
+    foreign,
+    own,
+)
 
 Raw = dict[str, Any]
 
@@ -34,11 +49,15 @@ class TargetPeer:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def serving(cls, client: Client) -> AsyncIterator["TargetPeer"]:
-        """A peer at work; leaving ends it, and fails if it has ended itself."""
-        peer = cls(client)
-        async with background(peer.run()):
-            yield peer
+    async def serving(cls, fleet: Fleet, cluster: str) -> AsyncIterator["TargetPeer"]:
+        """A peer at work with the rights of Admiralty's agent; leaving ends it, and fails if it has ended itself."""
+        connection = load(str(fleet.sandbox[cluster].kubeconfig))
+        token = await agents_token(fleet.clients[cluster], fleet.home)
+        theirs = Connection(connection.server, tls=trusting(connection), auth=StaticAuth(f"Bearer {token}"))
+        async with Session(theirs, name=cluster) as session:
+            peer = cls(Client(session))
+            async with background(peer.run()):
+                yield peer
 
     async def run(self) -> None:
         """Look at everything once a second until cancelled."""

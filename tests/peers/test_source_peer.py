@@ -13,8 +13,9 @@ from agent.kube.client import Client
 from agent.sandbox.objects import connect
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
+from tests.e2e.rights import asked
 from tests.peers.conftest import candidate_schedulers, without_agent
-from tests.peers.contract import ALLOWED, MISSING, PARENT_UID, PROVIDER, RESERVED, condition, proxy_of
+from tests.peers.contract import ALLOWED, MISSING, PARENT_UID, PROVIDER, RESERVED, beyond, condition, proxy_of
 from tests.peers.source import Goal, SourcePeer
 from tests.peers.target import TargetPeer
 from tests.peers.writes import while_idle
@@ -45,6 +46,8 @@ async def goals(fleet: Fleet, namespace: str, directory: Path, *targets: str) ->
             await stand_in(fleet.clients["b"], node)
             found[target] = Goal(client, node, finalizer(namespace, target))
         yield found
+        user = f"system:serviceaccount:{namespace}:b"
+        assert beyond(asked(fleet.sandbox.directory), user) == [], "the double does more than Admiralty may"
         for goal in found.values():
             await fleet.clients["b"].delete(NODES, goal.node)
 
@@ -234,8 +237,8 @@ async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
     async with goals(fleet, namespace, tmp_path, "t", "a") as found:
         async with (
             without_agent(fleet, "a", "t"),
-            TargetPeer.serving(a),
-            TargetPeer.serving(t),
+            TargetPeer.serving(fleet, "a"),
+            TargetPeer.serving(fleet, "t"),
             SourcePeer.serving(b, namespace, found, reserve=True),
         ):
             await create(fleet, namespace, found, manifests.pod("web"))

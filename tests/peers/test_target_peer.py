@@ -8,11 +8,12 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, NAMESPACES, PODS, SECRETS, TARGETS
-from agent.sandbox import kubeconfig
+from agent.sandbox import SandboxError, kubeconfig
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, token_of
 from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.rights import Asked, asked
 from tests.peers.conftest import without_agent
 from tests.peers.contract import ALLOWED, CANDIDATE, RESERVED, grant
 from tests.peers.target import TargetPeer
@@ -26,7 +27,7 @@ IDLE_SECONDS = 3.0
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def peer(fleet: Fleet) -> AsyncIterator[TargetPeer]:
     """The double in t."""
-    async with without_agent(fleet, "t"), TargetPeer.serving(fleet.clients["t"]) as peer:
+    async with without_agent(fleet, "t"), TargetPeer.serving(fleet, "t") as peer:
         yield peer
 
 
@@ -100,6 +101,27 @@ async def test_a_pod_in_mode_reserve_is_reserved_allowed_and_runs_in_the_peer(fl
     assert {RESERVED, ALLOWED} <= chaperon["metadata"]["annotations"].keys()
     await fleet.source.delete(PODS, "a", namespace)
     await empty(fleet, namespace)
+
+
+async def test_logs_and_exec_are_asked_for_with_the_rights_that_the_peer_grants(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.create(PODS, manifests.pod("a"), namespace)
+    await fleet.running(namespace, "a", 1)
+    for sub, command in (("log", ("logs", "a")), ("exec", ("exec", "a", "--", "true"))):
+        # The peer's nodes run no containers, so that nothing is to be had: it is about who may ask.
+        with contextlib.suppress(SandboxError):
+            await fleet.kubectl("a", "-n", namespace, *command)
+        granted = [each for each in asked(fleet.sandbox.directory) if is_granted(each, namespace, sub)]
+        assert granted, f"the peer does not let our agent have pods/{sub}"
+
+
+def is_granted(request: Asked, namespace: str, sub: str) -> bool:
+    """Whether our agent in a asked the peer for this of a pod, and might."""
+    what, status = request.object_ref, request.response_status
+    return (
+        request.user.username == f"system:serviceaccount:{namespace}:a"
+        and (what is not None and (what.resource, what.subresource) == ("pods", sub))
+        and (status is not None and status.code != 403)
+    )
 
 
 async def test_a_job_completes_in_the_peer(fleet: Fleet, namespace: str) -> None:
