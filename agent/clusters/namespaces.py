@@ -40,6 +40,12 @@ def reduce(raw: bytes) -> bytes:
     return _encode(namespace)
 
 
+def turns(old: Object | None, new: Object | None) -> bool:
+    """Whether a change of a namespace enables it, or ends that."""
+    before, after = (namespace is not None and is_enabled(namespace.labels) for namespace in (old, new))
+    return before != after
+
+
 class Namespaces:
     """Nothing may be concluded from it before its informer has synced: whoever asks watches that."""
 
@@ -50,11 +56,8 @@ class Namespaces:
         self.informer.subscribe(self._changed)
 
     def on_turn(self, listener: Callable[[str], None]) -> None:
-        """Call with the name of every namespace that is, becomes or ceases to be enabled."""
+        """Call with the name of every namespace that becomes enabled, or ceases to be, once all of them are known."""
         self._listeners.append(listener)
-        for namespace in self.informer.store:
-            if is_enabled(namespace.labels):
-                listener(namespace.name)
 
     def get(self, name: str) -> Object | None:
         """A namespace, with those of its annotations that are ours."""
@@ -70,8 +73,7 @@ class Namespaces:
         return self.is_enabled(name) or self._chaperons.any_in(name)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
-        before, after = (obj is not None and is_enabled(obj.labels) for obj in (old, new))
         namespace = new or old
-        if namespace is not None and before != after:
+        if namespace is not None and self.informer.synced.is_set() and turns(old, new):
             for listener in self._listeners:
                 listener(namespace.name)

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from agent.api import names
 from agent.cli.checks.finding import Finding, ok, warn
 from agent.cli.checks.view import Raw, View
+from agent.model.namespaces import command
+from agent.model.namespaces import is_enabled as enabled_by
 
-_LABEL = f"{names.LABEL_ENABLED}={names.ENABLED_VALUE}"
 _SHOWN = 3
 _SYSTEM = "kube-system"
 
 
 def is_enabled(namespace: Raw) -> bool:
     """Whether its pods may be elected."""
-    labels = namespace["metadata"].get("labels") or {}
-    return bool(labels.get(names.LABEL_ENABLED) == names.ENABLED_VALUE)
+    return enabled_by(namespace["metadata"].get("labels"))
 
 
 def namespaces(view: View) -> Iterator[Finding]:
@@ -24,9 +24,7 @@ def namespaces(view: View) -> Iterator[Finding]:
     serving = {target.namespace for target in view.targets}
     enabled = [each["metadata"]["name"] for each in view.namespaces if is_enabled(each)]
     if not enabled:
-        yield warn(
-            "namespaces", "none is labelled, so that no pod is elected", f"kubectl label namespace NAME {_LABEL}"
-        )
+        yield warn("namespaces", "none is labelled, so that no pod is elected", command("NAME"))
     well = bool(enabled)
     for name in enabled:
         if "" not in serving and name not in serving:
@@ -47,7 +45,7 @@ def namespaces(view: View) -> Iterator[Finding]:
             yield warn(
                 f"namespace {metadata['name']}",
                 "it elects by default, but is not labelled, so that no pod of it is elected",
-                f"kubectl label namespace {metadata['name']} {_LABEL}",
+                command(metadata["name"]),
             )
         elif labels.get(names.LABEL_ELECT_BY_DEFAULT) != "true":
             well = False
@@ -84,8 +82,7 @@ def unproxied(view: View) -> Iterator[Finding]:
         if each.namespace in enabled:
             why, remedy = "there was no webhook when they were created", "see that it runs, then create them again"
         else:
-            label = f"kubectl label namespace {each.namespace} {_LABEL}"
-            why, remedy = "the namespace is not labelled", f"{label}, then create them again"
+            why, remedy = "the namespace is not labelled", f"{command(each.namespace)}, then create them again"
         yield warn(f"namespace {each.namespace}", f"pods ask to be elected and run here, for {why}: {which}", remedy)
     if not view.unproxied:
         yield ok("pods", "all that ask to be elected are")

@@ -10,6 +10,7 @@ from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
+from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -68,7 +69,7 @@ class Needs:
         self._by_object: dict[tuple[Kind, Key], set[Item]] = {}
         self._with_accounts: set[str] = set()
         deps.namespaces.informer.subscribe(self._namespace_changed)
-        deps.namespaces.on_turn(self._update_all)
+        proxies.store.index("namespace", lambda pod: (pod.namespace,))
 
     def pods(self, item: Item) -> Collection[Key]:
         """Pods that need an item."""
@@ -159,11 +160,11 @@ class Needs:
         wanted = new is not None and names.annotation(new.annotations, names.FOLLOW_ACCOUNT) == "true"
         if wanted != (namespace.name in self._with_accounts):
             self._with_accounts ^= {namespace.name}
-            self._update_all(namespace.name)
-
-    def _update_all(self, namespace: str) -> None:
-        for key in [key for key in self._pods if key[0] == namespace]:
-            self.update(key)
+            for key in [key for key in self._pods if key[0] == namespace.name]:
+                self.update(key)
+        elif turns(old, new):
+            for pod in self._proxies.store.by_index("namespace", namespace.name):
+                self.update(pod.key)
 
     def _replace(self, key: Key, record: _Pod, items: frozenset[Item]) -> None:
         items = frozenset(item for item in items if not self._is_self(item.node))

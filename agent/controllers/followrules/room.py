@@ -13,6 +13,7 @@ from agent.api.kinds import PODS
 from agent.api.roles import SOURCE_RULES_ROLE
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
+from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key, Object
@@ -135,8 +136,10 @@ class OptInRoom(CopyRoom):
         namespace = new or old
         assert namespace is not None
         wanted = new is not None and names.annotation(new.annotations, self.asked_by) == "true"
-        if wanted != (namespace.name in self._namespaces):
+        asks = wanted != (namespace.name in self._namespaces)
+        if asks:
             self._namespaces ^= {namespace.name}
+        if asks or turns(old, new):
             self.again(namespace.name)
 
     def _chaperon_changed(self, pod: Key) -> None:
