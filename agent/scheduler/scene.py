@@ -8,6 +8,7 @@ from agent.api import names
 from agent.api.kinds import NODES, PODS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
+from agent.clusters.namespaces import turns
 from agent.kube.store import Object
 from agent.model.namespaces import not_enabled
 from agent.scheduler.gather import Demands
@@ -38,7 +39,15 @@ class Scene:
         self.epoch = 0
         """Grows whenever `changed` is called."""
         self.demands = Demands()
-        self.world = World(self.proxies, deps.targets, deps.chaperons, self.demands, deps.cluster_uid, self._change)
+        self.world = World(
+            self.proxies,
+            deps.targets,
+            deps.chaperons,
+            self.demands,
+            deps.cluster_uid,
+            self._change,
+            enabled=self.namespaces.is_enabled,
+        )
         self._places = Places(deps, self.nodes, self._change)
         self._clock = deps.clock
         self._provisions = deps.provisions
@@ -68,6 +77,8 @@ class Scene:
     def _relabelled(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         assert namespace is not None
+        if turns(old, new):
+            self.world.look_again(namespace.name)
         if self.demands.relabel(namespace.name, new.labels if new is not None else {}):
             self.world.holdings.census.recount()
             self._change()

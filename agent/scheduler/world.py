@@ -27,6 +27,7 @@ from agent.scheduling.holdings import Holdings
 SETTLED_SECONDS = 2.0
 """A summary that arrives so long after a delegate got its node knows of it: they are written at most once a second."""
 FLIGHT_SECONDS = 10.0
+_NAMESPACE = "namespace"
 _LEFT_SECONDS = 0.2
 """Pods that end together wake those that wait once."""
 
@@ -59,6 +60,7 @@ class World:
         cluster_uid: str,
         changed: Callable[[], None],
         *,
+        enabled: Callable[[str], bool] = lambda namespace: True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.holdings = Holdings()
@@ -67,6 +69,7 @@ class World:
         self._demands = demands
         self._cluster_uid = cluster_uid
         self._changed = changed
+        self._enabled = enabled
         self._now = now
         self._assumed: dict[str, str] = {}
         self._bound: set[str] = set()
@@ -78,6 +81,7 @@ class World:
         self._flights: OrderedDict[str, _Flight] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
+        proxies.store.index(_NAMESPACE, lambda pod: (pod.namespace,))
         proxies.subscribe(self._proxy_changed)
         chaperons.subscribe(self._chaperon_changed)
         targets.on_attach(self._attached)
@@ -91,6 +95,11 @@ class World:
         """A pod is about to be promised to a target: others count it from now on."""
         self._assumed[pod.uid] = node
         self._place(pod, node, bound=False, seen_before=True)
+
+    def look_again(self, namespace: str) -> None:
+        """A namespace has become enabled, or is no more."""
+        for pod in self._store.by_index(_NAMESPACE, namespace):
+            self._see(None, pod)
 
     def retract(self, pod: Object) -> None:
         """The promise was made, or came to nothing: the store counts again."""
@@ -124,7 +133,7 @@ class World:
         place = place_of(pod)
         if not pod.node_name and not _ended(pod):
             place = self._assumed.get(pod.uid, place)
-        if place:
+        if place and self._counts(pod, place):
             self._place(pod, place, bound=bool(pod.node_name), seen_before=old is not None)
         else:
             self._forget(pod.uid)
@@ -242,20 +251,30 @@ class World:
     def _chaperon_changed(self, parent: Key) -> None:
         pod = self._store.get(parent)
         resident = self.holdings.get(pod.uid) if pod is not None else None
-        if pod is None or resident is None:
+        if pod is None:
+            return
+        if resident is None:
+            if not self._enabled(pod.namespace):
+                self._see(None, pod)
             return
         holding = self.holdings.of(resident.node)
         if pod.uid in holding.unborn and self._is_born(pod, resident.node):
             holding.born(pod.uid)
 
+    def _counts(self, pod: Object, node: str) -> bool:
+        """Whether a pod takes room there: where its namespace is not enabled, what it says of that is not believed."""
+        return self._enabled(pod.namespace) or pod.uid in self._assumed or bool(self._placed(pod, node))
+
     def _is_born(self, pod: Object, node: str) -> bool:
         """Whether the pod's chaperon there says anything of a delegate."""
-        return any(
-            each.target.node_name == node
-            and each.chaperon.phase
-            and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+        return any(chaperon.phase for chaperon in self._placed(pod, node))
+
+    def _placed(self, pod: Object, node: str) -> list[Object]:
+        return [
+            each.chaperon
             for each in self._chaperons.of(pod.key)
-        )
+            if each.target.node_name == node and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+        ]
 
 
 def place_of(pod: Object) -> str:

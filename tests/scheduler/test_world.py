@@ -39,8 +39,16 @@ class Scene:
         self.target = eu
         self.other = us
         self.proxies = proxies
+        self.closed: set[str] = set()
         self.world = World(
-            proxies, targets, Chaperons(targets, "here"), Demands(), "here", self._changed, now=lambda: self.time
+            proxies,
+            targets,
+            Chaperons(targets, "here"),
+            Demands(),
+            "here",
+            self._changed,
+            enabled=lambda namespace: namespace not in self.closed,
+            now=lambda: self.time,
         )
         self._version = 0
 
@@ -137,6 +145,23 @@ async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: 
     assert scene.found(scene.eu) == (1, 1, 0)
     scene.pod(claim=scene.eu, node=scene.eu, phase="Succeeded")
     assert scene.found(scene.eu) == (0, 0, 0)
+
+
+async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(scene: Scene) -> None:
+    scene.closed = {"default"}
+    for node in ("", scene.eu):
+        scene.pod(claim=scene.eu, node=node)
+        assert scene.found(scene.eu) == (0, 0, 0)
+    scene.delegate("Running")
+    assert scene.found(scene.eu) == (1, 0, 0)
+    scene.closed = set()
+    scene.world.look_again("default")
+    assert scene.found(scene.eu) == (1, 0, 0)
+    scene.pod(claim=scene.us, uid="u2")
+    assert scene.found(scene.us) == (1, 1, 1)
+    scene.closed = {"default"}
+    scene.world.look_again("default")
+    assert scene.found(scene.us) == (0, 0, 0)
 
 
 async def test_a_pod_that_moves_on_is_in_flight_anew(scene: Scene) -> None:
