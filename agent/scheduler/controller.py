@@ -45,7 +45,7 @@ class ProxyScheduler(Controller[Key]):
         turnstile = Turnstile(lambda: deps.settings.max_in_flight, self.queue.add)
         self._reserving = Reserving(deps, self._scene, self._writes, self._couriers, turnstile)
         self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
-        self.watch(self._scene.namespaces.informer, lambda namespace: ())
+        self.watch(self._scene.namespaces, lambda namespace: ())
         self.watch(self._scene.nodes, lambda node: ())
         self.watch(self._scene.proxies, lambda pod: ())
         self._scene.proxies.subscribe(self._pod_changed)
@@ -126,7 +126,7 @@ class ProxyScheduler(Controller[Key]):
             return None
         if self._scene.is_early(pod):
             return NEW.total_seconds()
-        mode = mode_of(pod, self._scene.namespaces.get(pod.namespace), self._default)
+        mode = mode_of(pod, self._scene.namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserving.turn(pod) if mode == "reserve" else self._ranked.step(pod))
 
 

@@ -34,7 +34,8 @@ class Scene:
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
-        self.namespaces = deps.namespaces
+        self.namespaces = deps.namespaces.informer
+        self._is_enabled = deps.namespaces.is_enabled
         self._changed = changed
         self.epoch = 0
         """Grows whenever `changed` is called."""
@@ -46,15 +47,15 @@ class Scene:
             self.demands,
             deps.cluster_uid,
             self._change,
-            enabled=self.namespaces.is_enabled,
+            enabled=self._is_enabled,
         )
         self._places = Places(deps, self.nodes, self._change)
         self._clock = deps.clock
         self._provisions = deps.provisions
         self._weights = deps.settings.weights
         self._turn = 0
-        self.namespaces.informer.subscribe(self._relabelled)
-        self.namespaces.on_turn(lambda namespace: self._change())
+        self.namespaces.subscribe(self._relabelled)
+        deps.namespaces.on_turn(lambda namespace: self._change())
 
     def ranking(self, pod: Object) -> tuple[Demand, Ranking]:
         """The pod's demand, and the targets for it.
@@ -89,11 +90,11 @@ class Scene:
 
     def closed(self, namespace: str) -> str:
         """Why no pod of a namespace gets a target anew, empty when pods may."""
-        return "" if self.namespaces.is_enabled(namespace) else not_enabled(namespace)
+        return "" if self._is_enabled(namespace) else not_enabled(namespace)
 
     def is_early(self, pod: Object) -> bool:
         """Whether a pod is so new that its namespace may be enabled without that this was seen yet."""
-        if self.namespaces.is_enabled(pod.namespace):
+        if self._is_enabled(pod.namespace):
             return False
         age = self._clock.now() - parse(pod.head.metadata.creation_timestamp or "")
         return timedelta(0) <= age < NEW
