@@ -98,6 +98,7 @@ def _amounts(description: str) -> Schema:
 
 _NAMESPACE = _string("Namespace of the Secret.", minLength=1)
 
+
 _SERVICE_ACCOUNT = {
     "serviceAccountName": _string(
         "Name of the ServiceAccount, in the namespace of the Source, that the source cluster uses. Created if missing."
@@ -240,15 +241,37 @@ def _summary() -> Schema:
     )
 
 
+def _texts(*names: str) -> dict[str, Schema]:
+    return {name: {"type": "string", "nullable": True} for name in names}
+
+
+def _lists(*names: str) -> dict[str, Schema]:
+    item = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {name: {"type": "array", "nullable": True, "items": {**item}} for name in names}
+
+
+_POD_SPEC: dict[str, Schema] = {
+    **_texts("nodeName", "schedulerName", "restartPolicy", "priorityClassName", "serviceAccountName", "hostname"),
+    "priority": {"type": "integer", "format": "int32", "nullable": True},
+    **_lists("containers", "initContainers", "ephemeralContainers", "volumes", "tolerations", "schedulingGates"),
+}
+_POD_STATUS: dict[str, Schema] = {
+    **_texts("phase", "reason", "message", "podIP", "hostIP"),
+    **_lists("conditions", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "podIPs"),
+}
+
+
 def _chaperon() -> Schema:
-    def free(description: str) -> Schema:
+    """What we look at has the types of Kubernetes; the rest of a pod, which grows by versions, may be anything."""
+
+    def mostly_free(description: str, known: dict[str, Schema]) -> Schema:
         # One field to those who track owners of fields: to track each field inside makes a write half as dear again.
         anything = {"x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-map-type": "atomic"}
-        return {"type": "object", "description": description, **anything}
+        return _object(description, known, **anything)
 
     return _root(
         "A pod of a source cluster that this cluster is to run.",
-        {"spec": free("Spec of the pod."), "status": free("Status of the pod.")},
+        {"spec": mostly_free("Spec of the pod.", _POD_SPEC), "status": mostly_free("Status of the pod.", _POD_STATUS)},
     )
 
 

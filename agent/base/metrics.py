@@ -27,6 +27,18 @@ WATCH_RESTARTS = Counter(
     ("cluster", "resource", "reason"),
     registry=REGISTRY,
 )
+UNREADABLE = Counter(
+    "flotilla_watch_unreadable_total",
+    "Objects received by watches that could not be read, or only in part.",
+    ("cluster", "resource"),
+    registry=REGISTRY,
+)
+WATCH_FAILURES = Counter(
+    "flotilla_watch_failures_total",
+    "Objects received by watches at which something inside of the agent failed.",
+    ("cluster", "resource"),
+    registry=REGISTRY,
+)
 RECONCILES = Counter(
     "flotilla_reconciles_total", "Reconciliations by outcome.", ("controller", "outcome"), registry=REGISTRY
 )

@@ -3,7 +3,8 @@
 from agent.api.kinds import Kind
 from agent.kube.client import Client
 from agent.kube.config import Connection
-from agent.kube.informer import Informer, Reduce
+from agent.kube.informer import Informer
+from agent.kube.reading import Reduce
 from agent.kube.session import Session
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor

@@ -16,7 +16,8 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.record import Record, State, classify
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.informer import Informer, Reduce
+from agent.kube.informer import Informer
+from agent.kube.reading import Reduce
 from agent.kube.store import Key, Object
 from agent.model.podranges import ANYWHERE, PodRanges
 
@@ -69,6 +70,8 @@ class Target:
         self.record = Record(State.CONNECTING, "connecting", clock.now())
         self.changed: Callable[[Target], None] = lambda target: None
         self.circuit = Circuit(probing.slow)
+        self.unreadable = ""
+        """Objects there that cannot be read and why, as of the last probe; empty if all can."""
         self._clock = clock
         self._probing = probing
         self._probe_now = asyncio.Event()
@@ -154,11 +157,18 @@ class Target:
         while True:
             self._probe_now.clear()
             self._conclude(await self._probe())
+            self._look_for_flaws()
             try:
                 async with asyncio.timeout(self._pause()):
                     await self._probe_now.wait()
             except TimeoutError:
                 pass
+
+    def _look_for_flaws(self) -> None:
+        unreadable = self.cluster.informers.flaws()
+        if unreadable != self.unreadable:
+            self.unreadable = unreadable
+            self.changed(self)
 
     async def watch_agent(self) -> None:
         """Read the lease of the target's agent from time to time until cancelled, while the target is ready.

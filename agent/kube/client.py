@@ -1,11 +1,12 @@
 """The verbs of an API server on raw objects."""
 
-from typing import Any, Literal, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from agent.api.kinds import Kind
-from agent.kube.errors import Unreachable
+from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
 from agent.kube.session import Session
 
 T = TypeVar("T")
@@ -21,7 +22,9 @@ _CONTENT_TYPES: dict[str, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_PAGE = "500"
+_PAGE = 500
+_SMALLER = 10
+"""How many times smaller the next page is after one that was too large, and larger after one that was not."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA_ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """What to ask for where metadata is enough: every API server since 1.15 makes it of any kind."""
@@ -40,6 +43,14 @@ class ItemList(msgspec.Struct):
 
     metadata: _ListMeta
     items: list[msgspec.Raw] | None = None
+
+
+class Page(NamedTuple):
+    """Some items of a list. Of a page with a flaw, which says why, only the items' metadata can be had."""
+
+    version: str
+    items: RawItems
+    flaw: str = ""
 
 
 class _Answer(msgspec.Struct):
@@ -83,20 +94,45 @@ class Client:
     async def list_raw(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", accept: str = ""
     ) -> tuple[str, RawItems]:
-        """The list's resource version and its items as bytes."""
-        params = selectors(labels, fields) | {"limit": _PAGE}
+        """The list's resource version and its items as bytes. Raises TooLarge for an item that cannot be read."""
         items: RawItems = []
+        version = ""
+        async for page in self.pages(kind, namespace, labels=labels, fields=fields, accept=accept):
+            if page.flaw:
+                raise TooLarge(f"{kind} {page.flaw}")
+            version = page.version
+            items += page.items
+        return version, items
+
+    async def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", accept: str = ""
+    ) -> AsyncIterator[Page]:
+        """A list page by page, in smaller pages where one is too large to be read."""
+        params = selectors(labels, fields)
+        size, flaw = _PAGE, ""
         while True:
-            page = _read(
-                _list_decoder,
-                await self.session.request(
-                    "GET", kind.path(namespace), params=params, resource=kind.plural, accept=accept
-                ),
-            )
-            items += page.items or ()
+            try:
+                page = await self._page(
+                    kind, namespace, params | {"limit": str(size)}, METADATA_LIST if flaw else accept
+                )
+            except TooLarge as error:
+                if flaw:
+                    raise
+                flaw = "" if size > 1 else str(error)
+                size = max(1, size // _SMALLER)
+                continue
+            yield Page(page.metadata.resource_version, page.items or [], flaw)
             if not page.metadata.continue_:
-                return page.metadata.resource_version, items
+                return
             params["continue"] = page.metadata.continue_
+            size, flaw = min(_PAGE, size * _SMALLER), ""
+
+    async def _page(self, kind: Kind, namespace: str | None, params: Mapping[str, str], accept: str) -> ItemList:
+        path = kind.path(namespace)
+        return _read(
+            _list_decoder,
+            await self.session.request("GET", path, params=params, resource=kind.plural, accept=accept),
+        )
 
     async def create(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> Raw:
         """Create an object in `namespace`, by default its own."""
@@ -198,5 +234,7 @@ def _read(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
     """A login page or a proxy's greeting is an answer, too, but not the API server's."""
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreachable("what answers is no Kubernetes API server: check the server's address") from error
+    except RecursionError as error:
+        raise TooLarge("is nested too deep") from error
+    except UNDECODABLE as error:
+        raise Unreadable("what answers is no Kubernetes API server: check the server's address") from error

@@ -4,6 +4,8 @@
     + InvalidConfig            a kubeconfig that cannot be used
     + Unreachable              no answer: refused, timed out, TLS, unknown host
       . Unsent                 no connection, so the server has seen nothing of the request
+      . Unreadable             an answer, or an object, that makes no sense; what was asked for may have been done
+        - TooLarge             or is longer or nested deeper than is read
     + StatusError              an answer that says no
       . BadRequest 400
       . Unauthorized 401
@@ -16,14 +18,30 @@
       . TooManyRequests 429
       . ServerError 5xx
 
-Messages come from the server's Status object only, never from other bodies: who knows what those hold.
+Messages come from the server's Status object only, never from other bodies: who knows what those hold. Each is one
+line of limited length.
 """
 
 import msgspec
 
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoders raise; RecursionError for what is nested too deep."""
+_MESSAGE_LIMIT = 2048
+
+
+def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
+    """A text of others as one printable line of at most `limit` characters."""
+    # More than fits, so that what is cut off shows; but not all of a text of megabytes.
+    words = " ".join(text[: 2 * limit].split())
+    line = "".join(char if char.isprintable() else "\ufffd" for char in words)
+    return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
+
 
 class KubeError(Exception):
     """Anything that went wrong between us and an API server."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
 
 
 class InvalidConfig(KubeError):
@@ -38,14 +56,22 @@ class Unsent(Unreachable):
     """There was no connection to send the request on: it has had no effect and will have none."""
 
 
+class Unreadable(Unreachable):
+    """What came makes no sense, or not all of it; whether the server did what was asked of it is not known."""
+
+
+class TooLarge(Unreadable):
+    """What came is longer, or nested deeper, than is read."""
+
+
 class StatusError(KubeError):
     """The server's answer was an error."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message or reason or str(status))
         self.status = status
-        self.reason = reason
-        self.message = message
+        self.reason = one_line(reason)
+        self.message = one_line(message)
         self.retry_after = retry_after
 
 
@@ -112,7 +138,7 @@ def from_status(body: bytes, status: int, retry_after: float | None = None) -> S
     """The error for a response's HTTP status and body (or for the Status object of a watch's ERROR event)."""
     try:
         detail = msgspec.json.decode(body, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         detail = _Status()
     if detail.kind != "Status":
         detail = _Status()
@@ -128,6 +154,6 @@ def from_watch_error(body: bytes) -> StatusError:
     """The error for the object of a watch's ERROR event."""
     try:
         code = msgspec.json.decode(body, type=_Status).code
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         code = 0
     return from_status(body, code or 500)

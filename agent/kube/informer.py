@@ -2,6 +2,9 @@
 
 A busy API server ends watches without an error. A stream that ends is resumed from the last version seen; a version
 too old to resume from (410) leads to a new list, whose difference to the store is told like events: nothing is lost.
+
+One object harms itself alone. What cannot be read is passed over and told (`flaws`); what was known of it before stays,
+for that it cannot be read does not mean that it is gone. What fails at an object keeps nobody else from hearing of it.
 """
 
 import asyncio
@@ -9,17 +12,17 @@ import contextlib
 import logging
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-
-import msgspec
 
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
-from agent.base.memory import TRIMMER
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
-from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, from_watch_error
+from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, Unreadable
+from agent.kube.flaws import Flaws
+from agent.kube.packing import Packer
+from agent.kube.reading import Reader, Reduce, Told
+from agent.kube.sketch import is_version
 from agent.kube.store import Key, Object, Store, metadata_only
 
 log = logging.getLogger(__name__)
@@ -27,42 +30,18 @@ log = logging.getLogger(__name__)
 Subscriber = Callable[[Object | None, Object | None], None]
 """Called with the object before and after a change; None where it does not exist."""
 
-Reduce = Callable[[bytes], bytes]
-"""Makes of an object as the API server sent it what is kept: a JSON object whose metadata has name, namespace and
-resourceVersion."""
-
 IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
-PACK_SECONDS = 5.0
-_PACKED_AT_ONCE = 50
-_PACK_PAUSE_SECONDS = 0.1
-"""A list of many objects is packed bit by bit, with a tenth of the time at most."""
 _STREAM_SECONDS = (300, 600)
 _SHORT_STREAM_SECONDS = 1.0
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Bookmark(msgspec.Struct):
-    class Meta(msgspec.Struct, rename="camel"):
-        resource_version: str = ""
-
-    metadata: Meta
-
-
-_event_decoder = msgspec.json.Decoder(_Event)
-_bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 
 
 class Informer:
     """A store of one kind, kept up to date by `run`.
 
     `synced` is set once the first list is in the store and stays set; `error` is what currently keeps it from being
-    up to date, None while it is. With `reduce`, the store has only what it leaves of each object; with `metadata_only`,
-    API servers are asked for no more.
+    up to date, None while it is; `flaws` are the objects that cannot be read. With `reduce`, the store has only what it
+    leaves of each object; with `metadata_only`, API servers are asked for no more.
     """
 
     def __init__(
@@ -77,16 +56,15 @@ class Informer:
         self.client = client
         self.kind = kind
         self.namespace = namespace
-        self.store = Store()
+        self.flaws = Flaws(client.name, kind)
+        self.store = Store(self.flaws.failed)
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
         self._selectors = {"labels": labels, "fields": fields}
-        self._reduce = reduce
+        self._reader = Reader(kind, reduce)
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
         self._subscribers: list[Subscriber] = []
-        self._fresh: OrderedDict[Key, float] = OrderedDict()
-        """Large objects that are not packed, and when they changed last."""
-        self._packing: asyncio.TimerHandle | None = None
+        self._packer = Packer(self.store)
         self._version = ""
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
@@ -96,15 +74,15 @@ class Informer:
         """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
         self._subscribers.append(subscriber)
         for obj in self.store:
-            subscriber(None, obj)
+            self._tell_one(subscriber, None, obj)
         return lambda: self._subscribers.remove(subscriber)
 
     def absorb(self, raw: bytes) -> Object:
         """Take an object from the answer to our own write, unless the watch has seen it or something newer already.
 
-        The next reconciliation then sees it and does not write it again.
+        The next reconciliation then sees it and does not write it again. Raises Unreadable.
         """
-        obj = self._object(raw)
+        obj = self._reader.object(raw)
         old = self.store.get(obj.key)
         seen = old.version if old is not None else self._version
         if self.synced.is_set() and _newer(obj.version, seen):
@@ -134,6 +112,9 @@ class Informer:
                 self._version = ""
                 await asyncio.sleep(self._backoff.next())
                 continue
+            except Unreadable as error:
+                self._failed(error, "unreadable")
+                self._version = ""
             except StatusError as error:
                 self._failed(error, str(error.status))
             except KubeError as error:
@@ -141,14 +122,19 @@ class Informer:
             await self._pause()
 
     async def _list(self) -> None:
-        version, items = await self.client.list_raw(
-            self.kind, self.namespace, **self._selectors, accept=self._accept[0]
-        )
-        fresh = [self._object(bytes(item)) for item in items]
-        for key in self.store.keys() - {obj.key for obj in fresh}:
+        version, listed, nameless = "", set[Key](), False
+        async for page in self.client.pages(self.kind, self.namespace, **self._selectors, accept=self._accept[0]):
+            version = page.version
+            for item in page.items:
+                told = self._reader.item(bytes(item), page.flaw)
+                self._take(told)
+                if told.key is None:
+                    nameless = True
+                else:
+                    listed.add(told.key)
+        # What has no name may be any of those that are missing.
+        for key in self.store.keys() - listed if not nameless else ():
             self._remove(key, version)
-        for obj in fresh:
-            self._put(obj)
         self._version = version
         self.error = None
         self.synced.set()
@@ -191,75 +177,56 @@ class Informer:
                 self._event(line)
 
     def _event(self, line: bytes) -> None:
-        try:
-            event = _event_decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unreachable("what answers a watch is no Kubernetes API server") from error
-        raw = bytes(event.object)
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                obj = self._object(raw)
-                self._version = obj.version
-                self._put(obj)
-            case "DELETED":
-                obj = Object(self.kind, raw)
-                self._version = obj.version
-                self._remove(obj.key, obj.version)
-            case "BOOKMARK":
-                self._version = _bookmark_decoder.decode(raw).metadata.resource_version
-            case _:
-                raise from_watch_error(raw)
+        told = self._reader.event(line)
+        if is_version(told.version):
+            self._version = told.version
+        self._take(told)
         WATCH_EVENTS.labels(self.client.name, self.kind.plural).inc()
 
-    def _object(self, raw: bytes) -> Object:
-        return Object(self.kind, raw if self._reduce is None else self._reduce(raw))
+    def _take(self, told: Told) -> None:
+        if told.key is None:
+            return
+        if told.deleted:
+            self._remove(told.key, told.version)
+        elif told.obj is not None:
+            self._put(told.obj)
+        else:
+            self.flaws.found(told.key, told.flaw)
 
     def _put(self, obj: Object) -> None:
         old = self.store.get(obj.key)
         if old is not None and not _newer(obj.version, old.version):
             return
         self.store.put(obj)
-        self._note(obj)
+        self._packer.note(obj)
+        if obj.flaw:
+            self.flaws.found(obj.key, obj.flaw)
+        elif self.flaws:
+            self.flaws.gone(obj.key)
         self._tell(old, obj)
 
     def _remove(self, key: Key, version: str) -> None:
         """Remove what was gone at a version; an object absorbed since then stays."""
         old = self.store.get(key)
-        if old is not None and not _newer(old.version, version):
-            self.store.remove(key)
-            self._fresh.pop(key, None)
-            self._tell(old, None)
-
-    def _note(self, obj: Object) -> None:
-        """What has not changed for a while is packed: most objects of a cluster hardly ever change."""
-        if not obj.is_large:
+        if old is not None and _newer(old.version, version):
             return
-        loop = asyncio.get_running_loop()
-        self._fresh[obj.key] = loop.time()
-        self._fresh.move_to_end(obj.key)
-        if self._packing is None:
-            self._packing = loop.call_later(PACK_SECONDS, self._pack)
-
-    def _pack(self) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(_PACKED_AT_ONCE):
-            key, since = next(iter(self._fresh.items()), (None, 0.0))
-            if key is None or since + PACK_SECONDS > loop.time():
-                break
-            del self._fresh[key]
-            obj = self.store.get(key)
-            if obj is not None:
-                obj.pack()
-        self._packing = None
-        if self._fresh:
-            delay = next(iter(self._fresh.values())) + PACK_SECONDS - loop.time()
-            self._packing = loop.call_later(max(_PACK_PAUSE_SECONDS, delay), self._pack)
-        else:
-            TRIMMER.trim()
+        self.flaws.gone(key)
+        if old is not None:
+            self.store.remove(key)
+            self._packer.forget(key)
+            self._tell(old, None)
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         for subscriber in tuple(self._subscribers):
+            self._tell_one(subscriber, old, new)
+
+    def _tell_one(self, subscriber: Subscriber, old: Object | None, new: Object | None) -> None:
+        try:
             subscriber(old, new)
+        except Exception as error:
+            about = new or old
+            assert about is not None
+            self.flaws.failed(about, error, subscriber.__qualname__)
 
     def _failed(self, error: KubeError, reason: str) -> None:
         if self._interrupt.is_set():
@@ -283,4 +250,8 @@ class Informer:
 
 def _newer(version: str, than: str) -> bool:
     """Whether a resource version is later: they are numbers, comparable within one cluster (KEP-5504)."""
-    return int(version or 0) > int(than or 0)
+    return _number(version) > _number(than)
+
+
+def _number(version: str) -> int:
+    return int(version) if is_version(version) else 0

@@ -12,12 +12,15 @@ import msgspec
 
 from agent.api.kinds import Kind
 from agent.kube import typed
+from agent.kube.errors import UNDECODABLE, Unreadable
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
 
 IndexFunction = Callable[["Object"], Iterable[str]]
 
+Failed = Callable[["Object", Exception], None]
+"""Told of an object that something of ours fails at."""
 
 _NOTHING = msgspec.Raw()
 _APPLY = b'"operation":"Apply"'
@@ -40,13 +43,17 @@ _NO_LABELS: dict[str, str] = {}
 
 
 class Object:
-    """One object as the API server sent it, without managedFields."""
+    """One object as the API server sent it, without managedFields. Raises Unreadable for what is none.
 
-    __slots__ = ("_packed", "_raw", "applied", "head", "key", "kind")
+    `flaw` says which of the fields that we look at has a type that it cannot have, empty if none has; it counts as
+    absent.
+    """
+
+    __slots__ = ("_packed", "_raw", "applied", "flaw", "head", "key", "kind")
 
     def __init__(self, kind: Kind, raw: bytes) -> None:
         self.kind = kind
-        self.head = typed.read(raw)
+        self.head, self.flaw = typed.read(raw)
         self.key: Key = (self.head.metadata.namespace, self.head.metadata.name)
         """Namespace and name."""
         managed = bytes(self.head.metadata.managed_fields)
@@ -72,8 +79,11 @@ class Object:
             self._raw, self._packed = zlib.compress(self._raw, 1), True
 
     def decode(self) -> dict[str, Any]:
-        """A fresh dict of the whole object, with apiVersion and kind."""
-        value: dict[str, Any] = _dict_decoder.decode(self.raw)
+        """A fresh dict of the whole object, with apiVersion and kind. Raises Unreadable."""
+        try:
+            value: dict[str, Any] = _dict_decoder.decode(self.raw)
+        except UNDECODABLE as error:
+            raise Unreadable(f"{self.kind} {self.name} cannot be read: {error}") from error
         value.setdefault("apiVersion", self.kind.api_version)
         value.setdefault("kind", self.kind.name)
         value["metadata"].pop("managedFields", None)
@@ -127,12 +137,12 @@ class Object:
     @property
     def node_name(self) -> str:
         """spec.nodeName, empty when absent."""
-        return self.head.spec.node_name if self.head.spec else ""
+        return (self.head.spec.node_name or "") if self.head.spec else ""
 
     @property
     def scheduler_name(self) -> str:
         """spec.schedulerName, empty when absent."""
-        return self.head.spec.scheduler_name if self.head.spec else ""
+        return (self.head.spec.scheduler_name or "") if self.head.spec else ""
 
     @property
     def priority(self) -> int:
@@ -147,7 +157,7 @@ class Object:
     @property
     def phase(self) -> str:
         """status.phase, empty when absent."""
-        return self.head.status.phase if self.head.status else ""
+        return (self.head.status.phase or "") if self.head.status else ""
 
     @property
     def controller(self) -> typed.Owner | None:
@@ -185,9 +195,13 @@ def metadata_only(raw: bytes) -> bytes:
 
 
 class Store:
-    """Objects of one kind by key, with named indexes."""
+    """Objects of one kind by key, with named indexes.
 
-    def __init__(self) -> None:
+    `failed` is told of an object that an index cannot take in: by that index it is not found.
+    """
+
+    def __init__(self, failed: Failed | None = None) -> None:
+        self._failed = failed
         self._objects: dict[Key, Object] = {}
         self._functions: dict[str, IndexFunction] = {}
         self._indexes: dict[str, dict[str, dict[Key, Object]]] = {}
@@ -236,9 +250,9 @@ class Store:
         old = self._objects.pop(key, None)
         if old is None:
             return None
-        for name, function in self._functions.items():
+        for name in self._functions:
             index = self._indexes[name]
-            for value in function(old):
+            for value in self._values(name, old):
                 entries = index.get(value)
                 if entries is not None:
                     entries.pop(key, None)
@@ -248,5 +262,14 @@ class Store:
 
     def _insert(self, name: str, obj: Object) -> None:
         index = self._indexes[name]
-        for value in self._functions[name](obj):
+        for value in self._values(name, obj):
             index.setdefault(value, {})[obj.key] = obj
+
+    def _values(self, name: str, obj: Object) -> Iterable[str]:
+        try:
+            return dict.fromkeys(self._functions[name](obj))
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(obj, error)
+            return ()

@@ -1,8 +1,17 @@
-"""The typed part of objects: what rooms look at most, without decoding the rest."""
+"""The typed part of objects: what rooms look at most, without decoding the rest.
+
+API servers type an object's metadata; the spec and the status of a custom resource may be anything.
+"""
+
+import contextlib
+from typing import TypeVar
 
 import msgspec
 
 from agent.api import names
+from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
+
+_Part = TypeVar("_Part", bound=msgspec.Struct)
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
@@ -49,14 +58,14 @@ class Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
-    node_name: str = ""
-    scheduler_name: str = ""
+    node_name: str | None = None
+    scheduler_name: str | None = None
     priority: int | None = None
     scheduling_gates: list[msgspec.Raw] | None = None
 
 
 class _Status(msgspec.Struct, gc=False):
-    phase: str = ""
+    phase: str | None = None
 
 
 class Head(msgspec.Struct):
@@ -67,14 +76,62 @@ class Head(msgspec.Struct):
     status: _Status | None = None
 
 
+class _Parts(msgspec.Struct):
+    metadata: Metadata
+    spec: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    status: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
 _decoder = msgspec.json.Decoder(Head)
+_parts_decoder = msgspec.json.Decoder(_Parts)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _shared: dict[str, str] = {}
 _SHARED_LIMIT = 4096
 
 
-def read(raw: bytes) -> Head:
-    """The head of an object as JSON. What is the same in many objects, as in the pods of a template, is one string."""
-    head = _decoder.decode(raw)
+def read(raw: bytes) -> tuple[Head, str]:
+    """The head of an object as JSON, and what is wrong with it, empty if nothing is.
+
+    A field of spec or status that has another type than in Kubernetes counts as absent. What is the same in many
+    objects, as in the pods of a template, is one string. Raises Unreadable where not even the metadata can be read.
+    """
+    try:
+        head, flaw = _decoder.decode(raw), ""
+    except msgspec.ValidationError as error:
+        head, flaw = _lenient(raw), str(error)
+    except RecursionError as error:
+        raise TooLarge("is nested too deep") from error
+    except UNDECODABLE as error:
+        raise Unreadable(str(error)) from error
+    _share(head)
+    return head, flaw
+
+
+def _lenient(raw: bytes) -> Head:
+    try:
+        parts = _parts_decoder.decode(raw)
+    except RecursionError as error:
+        raise TooLarge("is nested too deep") from error
+    except UNDECODABLE as error:
+        raise Unreadable(str(error)) from error
+    return Head(parts.metadata, _fitting(_Spec, parts.spec), _fitting(_Status, parts.status))
+
+
+def _fitting(kind: type[_Part], raw: msgspec.Raw) -> _Part | None:
+    """The fields that have the right type; None for what is not even an object."""
+    try:
+        given = _fields_decoder.decode(raw)
+    except UNDECODABLE:
+        return None
+    fitting = {}
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in given:
+            with contextlib.suppress(*UNDECODABLE):
+                fitting[field.name] = msgspec.json.decode(given[field.encode_name], type=field.type)
+    return kind(**fitting)
+
+
+def _share(head: Head) -> None:
     if len(_shared) > _SHARED_LIMIT:
         _shared.clear()
     same, metadata = _shared.setdefault, head.metadata
@@ -89,8 +146,9 @@ def read(raw: bytes) -> Head:
     for owner in metadata.owner_references or ():
         owner.kind, owner.name, owner.uid = (same(text, text) for text in (owner.kind, owner.name, owner.uid))
     if head.spec is not None:
-        head.spec.node_name = same(head.spec.node_name, head.spec.node_name)
-        head.spec.scheduler_name = same(head.spec.scheduler_name, head.spec.scheduler_name)
+        if head.spec.node_name:
+            head.spec.node_name = same(head.spec.node_name, head.spec.node_name)
+        if head.spec.scheduler_name:
+            head.spec.scheduler_name = same(head.spec.scheduler_name, head.spec.scheduler_name)
     if metadata.annotations is not None:
         metadata.annotations.claim = same(metadata.annotations.claim, metadata.annotations.claim)
-    return head

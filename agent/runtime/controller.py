@@ -58,10 +58,16 @@ class Controller(ABC, Generic[K]):
         """
 
         def changed(old: Object | None, new: Object | None) -> None:
-            for obj in (old, new):
-                if obj is not None:
-                    for key in keys(obj):
-                        self.queue.add(key)
+            try:
+                enqueue(old)
+            finally:
+                enqueue(new)
+
+        def enqueue(obj: Object | None) -> None:
+            for key in keys(obj) if obj is not None else ():
+                self.queue.add(key)
+
+        changed.__qualname__ = f"{type(self).__qualname__} ({keys.__qualname__})"
 
         if required:
             self._sources.append(informer)

@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 
 from agent.api.kinds import Kind
 from agent.kube.client import Client
-from agent.kube.informer import Informer, Reduce
+from agent.kube.errors import one_line
+from agent.kube.informer import Informer
+from agent.kube.reading import Reduce
 from agent.runtime.supervisor import Supervisor
+
+_TOLD = 1000
+"""Characters."""
 
 _Asked = tuple[Kind, str | None, str, str, Reduce | None]
 
@@ -46,6 +51,10 @@ class Informers:
         """Have all of them resume at once on new connections."""
         for informer, _ in self._running.values():
             informer.interrupt()
+
+    def flaws(self) -> str:
+        """Which objects cannot be read and why, in one line for users; empty when all can."""
+        return one_line(", ".join(filter(None, (informer.flaws.told() for informer in self))), _TOLD)
 
     def __iter__(self) -> Iterator[Informer]:
         return iter([informer for informer, _ in self._running.values()])

@@ -102,6 +102,21 @@ async def test_a_chaperon_keeps_fields_of_tomorrow(client: Client, namespace: st
     assert patched["status"] == status
 
 
+async def test_what_is_looked_at_in_a_chaperon_has_a_type_and_may_be_null(client: Client, namespace: str) -> None:
+    container = {"name": "a"}
+    spec = {"containers": [container], "nodeName": None, "priority": None, "tolerations": None, "initContainers": None}
+    made_of = made(CHAPERONS, spec={**spec, "schedulingGates": [{"name": "x"}], "priority": 1000, "schedulerName": "s"})
+    await client.create(CHAPERONS, made_of, namespace)
+    await client.patch(CHAPERONS, "x", {"status": {"phase": "Running", "conditions": []}}, namespace, sub="status")
+    wrong = {"nodeName": 5, "priority": "x", "schedulingGates": "x", "containers": [1], "volumes": {}}
+    for field, value in wrong.items():
+        bad = made(CHAPERONS, "y", spec={"containers": [container], field: value})
+        with pytest.raises(Invalid, match=rf"spec\.{field}"):
+            await client.create(CHAPERONS, bad, namespace)
+    with pytest.raises(Invalid, match=r"status\.conditions"):
+        await client.patch(CHAPERONS, "x", {"status": {"conditions": "x"}}, namespace, sub="status")
+
+
 async def test_a_summary_takes_quantities_as_text_and_as_numbers(client: Client, namespace: str) -> None:
     amounts = {"cpu": 4, "memory": "16Gi"}
     summary = made(CLUSTER_SUMMARIES, namespace, capacity=amounts, allocatable={})

@@ -45,6 +45,17 @@ def values(found: Conditions) -> dict[str, str]:
     return {condition["type"]: condition["status"] for condition in found}
 
 
+def test_objects_that_cannot_be_read_are_named_and_their_target_goes_on_being_ready() -> None:
+    record = Record(State.READY, "m", NOW)
+    first = conditions(None, health(record, ALIVE), 1, NOW)
+    assert "ObjectsReadable" not in values(first)
+    bad = conditions(first, health(record, ALIVE, unreadable="podchaperons a/b (Expected `str`)"), 1, NOW)
+    assert (values(bad)["ObjectsReadable"], values(bad)["Ready"]) == ("False", "True")
+    (told_of,) = [each["message"] for each in bad if each["type"] == "ObjectsReadable"]
+    assert told_of.endswith("podchaperons a/b (Expected `str`)")
+    assert values(conditions(bad, health(record, ALIVE), 1, NOW))["ObjectsReadable"] == "True"
+
+
 @pytest.mark.parametrize(
     ("state", "want"),
     [

@@ -6,6 +6,34 @@ from agent.kube import errors
 from agent.kube.errors import from_status, from_watch_error
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("fine", "fine"),
+        ("two\r\nlines\tand a tab", "two lines and a tab"),
+        ("\x07 bell \x1b[31m \u202e", "\ufffd bell \ufffd[31m \ufffd"),
+        ("a" * 30, "a" * 19 + "…"),
+        ("a" + " " * 1000 + "b", "a…"),
+    ],
+)
+def test_what_others_say_is_told_in_one_line_of_limited_length(text: str, line: str) -> None:
+    assert errors.one_line(text, 20) == line
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff", b'{"kind":"Status","message":5}', b"<html>", b""])
+def test_a_body_that_is_no_status_gives_an_error_all_the_same(body: bytes) -> None:
+    assert str(from_status(body, 503)) == "HTTP status 503"
+    assert isinstance(from_watch_error(body), errors.ServerError)
+
+
+def test_a_message_of_megabytes_or_of_many_lines_becomes_one_short_line() -> None:
+    error = from_status(status("Reason\n" * 1000, "line\n" * 1_000_000), 422)
+    assert len(str(error)) <= 2048
+    assert len(error.reason) <= 2048
+    assert "\n" not in f"{error}{error.message}{error.reason}"
+    assert "\n" not in str(errors.Unreachable("a\nb"))
+
+
 def status(reason: str = "", message: str = "no", code: int = 0) -> bytes:
     return json.dumps({"kind": "Status", "reason": reason, "message": message, "code": code}).encode()
 

@@ -9,7 +9,8 @@ import pytest
 from agent.api.kinds import PODS
 from agent.kube.client import Client
 from agent.kube.config import Connection
-from agent.kube.informer import PACK_SECONDS, Informer
+from agent.kube.informer import Informer
+from agent.kube.packing import PACK_SECONDS
 from agent.kube.session import Session
 from agent.kube.store import Object
 

@@ -40,6 +40,7 @@ class Chaperon(Controller[Key]):
         """Chaperons whose delegate has a node that is not told yet, since when."""
         self._agreed: dict[Key, tuple[str, str]] = {}
         """Versions of a chaperon and its delegate between which there is nothing to do."""
+        self._chaperons.flaws.subscribe(self._unreadable)
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if _controlled(pod) else ())
         self._policies = Policies(deps, self._policy_changed)
@@ -64,6 +65,15 @@ class Chaperon(Controller[Key]):
         for chaperon in self._chaperons.store:
             if namespace in ("", chaperon.namespace):
                 self.queue.add(chaperon.key)
+
+    def _unreadable(self, key: Key, why: str) -> None:
+        if not why:
+            return
+        found = self._chaperons.store.get(key)
+        identity = {"namespace": key[0], "name": key[1], "uid": found.uid if found is not None else None}
+        about = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": identity}
+        message = f"not all of it can be read, correct or delete it: {why}"
+        self._deps.recorder.event(about, "Warning", "Unreadable", message)
 
     def _silence(self, key: Key, chaperon: dict[str, Any], pod: dict[str, Any] | None) -> float:
         if not room.is_news(chaperon, pod):

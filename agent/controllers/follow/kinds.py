@@ -4,7 +4,8 @@ from agent.api import names
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.informer import Informer, Reduce
+from agent.kube.informer import Informer
+from agent.kube.reading import Reduce
 from agent.kube.store import metadata_only
 
 KINDS = (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)

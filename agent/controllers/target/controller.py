@@ -2,8 +2,9 @@
 
 Watches  Targets, ClusterTargets, each referenced Secret by its name, the state of connected targets; proxy pods and
          chaperons while a Target is being removed.
-Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, QuotasReadable, Drained), its
-         finalizer, one Warning event when it becomes unusable; the proxy pods of a Target that is being removed.
+Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, QuotasReadable,
+         ObjectsReadable, Drained), its finalizer, one Warning event when it becomes unusable; the proxy pods of a
+         Target that is being removed.
 A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
 go at once. Other targets are never disturbed.
 """
@@ -142,7 +143,13 @@ class TargetRoom(Controller[Key]):
             await self._hold(key, target)
             return None
         else:
-            state = decide.health(connected.record, connected.agent, slow=connected.slow, ignored=connected.ignored)
+            state = decide.health(
+                connected.record,
+                connected.agent,
+                slow=connected.slow,
+                ignored=connected.ignored,
+                unreadable=connected.unreadable,
+            )
         if state is None:
             return None
         new = decide.conditions(old, state, target["metadata"].get("generation"), now)

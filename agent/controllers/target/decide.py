@@ -23,6 +23,8 @@ RESPONSIVE = "Responsive"
 
 QUOTAS_READABLE = "QuotasReadable"
 """Whether each ResourceQuota of the target counts; told once one could not be read."""
+OBJECTS_READABLE = "ObjectsReadable"
+"""Whether every object that is watched in the target can be read; told once one could not."""
 
 _AGENT_STATUS: dict[AgentState, Status] = {
     AgentState.READY: "True",
@@ -47,6 +49,8 @@ class Health:
     slow: bool = False
     ignored: str = ""
     """What the target tells that is left out because it cannot be used."""
+    unreadable: str = ""
+    """Objects that cannot be read and why, empty if all can."""
 
 
 _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
@@ -60,10 +64,12 @@ _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
 }
 
 
-def health(record: Record, agent: AgentRecord | None, *, slow: bool = False, ignored: str = "") -> Health:
-    """The conditions that a connected target's record, that of its agent, its circuit and what is left out mean."""
+def health(
+    record: Record, agent: AgentRecord | None, *, slow: bool = False, ignored: str = "", unreadable: str = ""
+) -> Health:
+    """The conditions that a connected target's record, that of its agent, its circuit and its objects mean."""
     asked = agent if record.state is State.READY else NOT_ASKED
-    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked, slow, ignored)
+    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked, slow, ignored, unreadable)
 
 
 def unconnected(reason: str, message: str) -> Health:
@@ -91,6 +97,11 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
         values.append((QUOTAS_READABLE, "False", "InvalidQuota", now_is.ignored))
     elif find_condition(old, QUOTAS_READABLE) is not None:
         values.append((QUOTAS_READABLE, "True", "Readable", "every ResourceQuota there counts"))
+    if now_is.unreadable:
+        message = f"correct or delete in the target what cannot be read: {now_is.unreadable}"
+        values.append((OBJECTS_READABLE, "False", "Unreadable", message))
+    elif find_condition(old, OBJECTS_READABLE) is not None:
+        values.append((OBJECTS_READABLE, "True", "Readable", "all objects that are watched can be read"))
     result = list(old or ())
     for kind, status, reason, message in (*values, ("Ready", *ready)):
         result = set_condition(result, kind, status, reason, message, now, generation)

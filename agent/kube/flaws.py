@@ -1,0 +1,85 @@
+"""What of a watched kind cannot be read, and what fails at it: counted always, told once."""
+
+import logging
+from collections.abc import Callable
+
+from agent.api.kinds import Kind
+from agent.base.metrics import UNREADABLE, WATCH_FAILURES
+from agent.base.recent import Recent
+from agent.kube.errors import one_line
+from agent.kube.store import Key, Object
+
+log = logging.getLogger(__name__)
+
+_KNOWN = 1000
+_NAMED = 3
+_WHY = 300
+_NAME = 200
+
+Listener = Callable[[Key, str], None]
+"""Called with an object and why it cannot be read, empty when it can again or is gone."""
+
+
+class Flaws:
+    """The objects of one watch that cannot be read, or only in part, with the reasons; at most 1,000 of them."""
+
+    def __init__(self, cluster: str, kind: Kind) -> None:
+        self._cluster = cluster or "local"
+        self._kind = kind
+        self._known: dict[Key, str] = {}
+        self._logged = Recent(_KNOWN)
+        self._listeners: list[Listener] = []
+        self._unreadable = UNREADABLE.labels(cluster, kind.plural)
+        self._failures = WATCH_FAILURES.labels(cluster, kind.plural)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call for every object that cannot be read now, and whenever that changes."""
+        self._listeners.append(listener)
+        for key, why in self._known.items():
+            listener(key, why)
+
+    def found(self, key: Key, why: str) -> None:
+        """An object came that cannot be read."""
+        self._unreadable.inc()
+        why = one_line(why, _WHY)
+        if self._known.get(key) == why or (key not in self._known and len(self._known) >= _KNOWN):
+            return
+        self._known[key] = why
+        if self._first(f"{key}"):
+            log.warning("%s %s in cluster %s cannot be read: %s", self._kind, _name(key), self._cluster, why)
+        self._tell(key, why)
+
+    def gone(self, key: Key) -> None:
+        """An object can be read, or does not exist any more."""
+        if self._known.pop(key, None) is not None:
+            self._tell(key, "")
+
+    def failed(self, obj: Object, error: Exception, who: str = "") -> None:
+        """Something of ours failed at an object: the same failure is logged once, whatever the object."""
+        self._failures.inc()
+        if self._first(f"{who} {type(error).__name__}"):
+            place = (who or "an index", self._kind, _name(obj.key), self._cluster)
+            log.error("%s fails at %s %s in cluster %s", *place, exc_info=error)
+
+    def told(self) -> str:
+        """Which objects cannot be read and why, in one line for users; empty when all can."""
+        named = [f"{self._kind} {_name(key)} ({why})" for key, why in sorted(self._known.items())[:_NAMED]]
+        more = len(self._known) - len(named)
+        return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+    def _first(self, what: str) -> bool:
+        first = what not in self._logged
+        if first:
+            self._logged.add(what)
+        return first
+
+    def _tell(self, key: Key, why: str) -> None:
+        for listener in self._listeners:
+            listener(key, why)
+
+
+def _name(key: Key) -> str:
+    return one_line("/".join(key).lstrip("/"), _NAME)

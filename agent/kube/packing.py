@@ -1,0 +1,58 @@
+"""Packs what has not changed for a while: most objects of a cluster hardly ever change."""
+
+import asyncio
+from collections import OrderedDict
+
+from agent.base.memory import TRIMMER
+from agent.kube.store import Key, Object, Store
+
+PACK_SECONDS = 5.0
+_PACKED_AT_ONCE = 50
+_PACK_PAUSE_SECONDS = 0.1
+"""A list of many objects is packed bit by bit, with a tenth of the time at most."""
+_HUGE = 1024 * 1024
+"""Bytes of an object that is packed at once."""
+
+
+class Packer:
+    """Packs the objects of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._fresh: OrderedDict[Key, float] = OrderedDict()
+        """Large objects that are not packed, and when they changed last."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, obj: Object) -> None:
+        """An object has been put into the store."""
+        if not obj.is_large:
+            return
+        if len(obj.raw) > _HUGE:
+            obj.pack()
+            return
+        loop = asyncio.get_running_loop()
+        self._fresh[obj.key] = loop.time()
+        self._fresh.move_to_end(obj.key)
+        if self._timer is None:
+            self._timer = loop.call_later(PACK_SECONDS, self._pack)
+
+    def forget(self, key: Key) -> None:
+        """An object has been taken from the store."""
+        self._fresh.pop(key, None)
+
+    def _pack(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(_PACKED_AT_ONCE):
+            key, since = next(iter(self._fresh.items()), (None, 0.0))
+            if key is None or since + PACK_SECONDS > loop.time():
+                break
+            del self._fresh[key]
+            obj = self._store.get(key)
+            if obj is not None:
+                obj.pack()
+        self._timer = None
+        if self._fresh:
+            delay = next(iter(self._fresh.values())) + PACK_SECONDS - loop.time()
+            self._timer = loop.call_later(max(_PACK_PAUSE_SECONDS, delay), self._pack)
+        else:
+            TRIMMER.trim()

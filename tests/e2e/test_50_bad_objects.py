@@ -1,0 +1,121 @@
+"""Promise 50: an object that is broken, too long or nested too deep harms nobody but itself."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, PODS, TARGETS
+from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SUMMARY_NAME
+from agent.kube.client import Client
+from agent.kube.errors import Invalid, KubeError
+from agent.model.nodeshapes import node_shapes
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, Raw, condition
+from tests.e2e.manifests import DEPLOYMENTS
+
+NESTED = 3000
+
+
+def chaperon(name: str, **spec: object) -> Raw:
+    """A PodChaperon that a source could have made."""
+    metadata = {"name": name, "labels": {LABEL_PARENT_UID: "P"}}
+    spec = {"containers": [{"name": "main", "image": "busybox"}], **spec}
+    return {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": metadata, "spec": spec}
+
+
+@contextlib.asynccontextmanager
+async def schema_before(client: Client) -> AsyncIterator[None]:
+    """Have an API server take any spec of a PodChaperon, as it did before fields of it had types."""
+    crd = await client.get(CRDS, str(CHAPERONS))
+    versions = crd["spec"]["versions"]
+    older = json.loads(json.dumps(versions))
+    for field in ("spec", "status"):
+        del older[0]["schema"]["openAPIV3Schema"]["properties"][field]["properties"]
+    await client.patch(CRDS, str(CHAPERONS), {"spec": {"versions": older}})
+    try:
+        yield
+    finally:
+        await client.patch(CRDS, str(CHAPERONS), {"spec": {"versions": versions}})
+
+
+async def test_a_chaperon_with_a_field_of_another_type_is_refused_by_name(fleet: Fleet, namespace: str) -> None:
+    for field, value in (("nodeName", 5), ("priority", "x"), ("schedulingGates", "x"), ("containers", {})):
+        with pytest.raises(Invalid, match=rf"spec\.{field}: Invalid value"):
+            await fleet.clients["us"].create(CHAPERONS, chaperon("bad", **{field: value}), namespace)
+
+
+async def test_chaperons_that_cannot_be_read_stop_nobody_and_are_told(fleet: Fleet, namespace: str) -> None:
+    us = fleet.clients["us"]
+    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 4), namespace)
+    await fleet.running(namespace, "web", 4)
+    async with schema_before(us):
+
+        async def made() -> bool:
+            return bool(await us.create(CHAPERONS, chaperon("number", nodeName=5), namespace))
+
+        await fleet.until("the older schema holds", made, about=namespace)
+        await us.create(CHAPERONS, chaperon("word", priority="x", schedulingGates="x"), namespace)
+        deep = json.dumps(chaperon("deep", more="HERE")).replace('"HERE"', "[" * NESTED + "]" * NESTED)
+        await us.session.request("POST", CHAPERONS.path(namespace), body=deep.encode())
+    # Before they are told: what comes after them is seen all the same.
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 10}}, namespace)
+    await fleet.running(namespace, "web", 10)
+    await fleet.agree(namespace)
+
+    async def told() -> bool:
+        readable = condition(await fleet.source.get(TARGETS, "us", namespace), "ObjectsReadable")
+        return readable.get("status") == "False" and all(
+            f"{namespace}/{name}" in readable["message"] for name in ("deep", "number", "word")
+        )
+
+    await fleet.until("the Target says which objects cannot be read", told, about=namespace)
+    assert condition(await fleet.source.get(TARGETS, "us", namespace), "Ready")["status"] == "True"
+
+    async def event() -> bool:
+        about = await us.list(EVENTS, namespace, fields="involvedObject.kind=PodChaperon,reason=Unreadable")
+        return {"deep", "number", "word"} <= {each["involvedObject"]["name"] for each in about}
+
+    await fleet.until("they say so themselves", event, about=namespace)
+    for name in ("deep", "number", "word"):
+        await us.delete(CHAPERONS, name, namespace, propagation="Foreground")
+        await fleet.gone(CHAPERONS, name, namespace, source="us")
+
+    async def mended() -> bool:
+        return condition(await fleet.source.get(TARGETS, "us", namespace), "ObjectsReadable").get("status") == "True"
+
+    await fleet.until("the Target says that all can be read", mended, about=namespace)
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, namespace)
+    await fleet.running(namespace, "web", 4)
+    await fleet.agree(namespace)
+
+
+async def test_a_pod_with_events_of_megabytes_is_read_and_hides_nothing_that_comes_after_it(fleet: Fleet) -> None:
+    # Six bytes for each `<`, in a namespace that has nothing to do with other clusters.
+    us = fleet.clients["us"]
+    node = (await us.list(NODES, labels=f"!{PROVIDER_KEY}"))[0]["metadata"]["name"]
+
+    async def ports() -> set[str]:
+        summary = await us.get(CLUSTER_SUMMARIES, SUMMARY_NAME)
+        shapes = node_shapes(summary["metadata"].get("annotations"))
+        return {port for shape in shapes for free in shape.free or () for port in free.ports}
+
+    for name, port, text in (("long", 41001, "<" * (1 << 20)), ("after", 41002, "")):
+        pod = manifests.pod(name, elect=None, nodeName=node)
+        pod["spec"]["containers"][0] |= {"args": [text], "ports": [{"containerPort": port, "hostPort": port}]}
+        await us.create(PODS, pod, "default")
+        try:
+
+            async def used(port: int = port) -> bool:
+                return f"TCP/{port}" in await ports()
+
+            await fleet.until(f"the summary knows of pod {name}", used, about="default")
+        finally:
+            with contextlib.suppress(KubeError):
+                await us.delete(PODS, name, "default", grace=0)
+
+    async def free() -> bool:
+        return not {"TCP/41001", "TCP/41002"} & await ports()
+
+    await fleet.until("the summary knows that they are gone", free, about="default")

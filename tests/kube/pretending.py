@@ -1,0 +1,108 @@
+"""A server on loopback that takes itself for an API server of one kind, and says what a test has it say."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+from aiohttp import web
+
+from agent.api.kinds import CHAPERONS
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.session import Session
+from tests.kube.objects import raw
+
+
+class Pretender:
+    """Answers lists with `items` at `version`, and watches with `lines`, those that are there and those that come."""
+
+    def __init__(self) -> None:
+        self.items: list[bytes] = []
+        self.version = "100"
+        self.lines: list[bytes] = []
+        self.lists: list[str] = []
+        """Limits of the lists that were asked for."""
+        self.watches: list[str] = []
+        """Versions that watches began at."""
+        self.wait = 0.0
+        """Seconds for which a watch stays open when there is nothing to say; 0: as long as the client wants."""
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """One that talks to this server."""
+        assert self._client is not None
+        return self._client
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def started(cls) -> AsyncIterator[Self]:
+        """One that listens on a free port of its own."""
+        server = cls()
+        runner = web.ServerRunner(
+            web.Server(server._answer, access_log=None), handle_signals=False, shutdown_timeout=0.1
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            async with Session(Connection(f"http://127.0.0.1:{runner.addresses[0][1]}"), timeout=5) as session:
+                server._client = Client(session)
+                yield server
+        finally:
+            await runner.cleanup()
+
+    def tell(self, kind: str, obj: bytes) -> None:
+        """Have the watches say something more."""
+        self.lines.append(b'{"type":"%s","object":%s}\n' % (kind.encode(), obj))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await self._watched(request)
+        self.lists.append(request.query.get("limit", ""))
+        start, size = int(request.query.get("continue", "0")), int(request.query["limit"])
+        items = self.items[start : start + size]
+        more = str(start + size) if start + size < len(self.items) else ""
+        if "PartialObjectMetadata" in request.headers["Accept"]:
+            items = [json.dumps({"metadata": identity(item)}).encode() for item in items]
+        head = json.dumps({"resourceVersion": self.version, "continue": more}).encode()
+        return web.Response(body=b'{"metadata":%s,"items":[%s]}' % (head, b",".join(items)))
+
+    async def _watched(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.watches.append(request.query["resourceVersion"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        said = 0
+        since = asyncio.get_running_loop().time()
+        while not self.wait or asyncio.get_running_loop().time() < since + self.wait:
+            for line in self.lines[said:]:
+                await response.write(line)
+            said = len(self.lines)
+            await asyncio.sleep(0.01)
+        return response
+
+
+def identity(obj: bytes) -> dict[str, Any]:
+    """The metadata of an object that `chaperon` has made, however deep the rest of it is."""
+    end = obj.index(b"}") + 1
+    metadata: dict[str, Any] = json.loads(obj[obj.index(b':{"name"') + 1 : end])
+    return metadata
+
+
+def chaperon(name: str, version: int, more: bytes = b"") -> bytes:
+    """A PodChaperon with `more` after its metadata."""
+    return raw(name, version)[:-1] + more + b"}"
+
+
+BAD_TYPES = {
+    "a node that is a number": b',"spec":{"nodeName":5}',
+    "a priority that is a word": b',"spec":{"priority":"x"}',
+    "gates that are a word": b',"spec":{"schedulingGates":"x"}',
+    "a phase that is a list": b',"status":{"phase":[]}',
+    "a spec that is a word": b',"spec":"x"',
+}
+"""Parts of PodChaperons of which one field cannot be read."""
+DEEP = b',"spec":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
+"""What no decoder here reads."""
+KIND = CHAPERONS
