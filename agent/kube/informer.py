@@ -34,6 +34,8 @@ IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
 _STREAM_SECONDS = (300, 600)
 _SHORT_STREAM_SECONDS = 1.0
+_RELIST_SECONDS = 30.0
+"""Longest pause before a new list, where lists follow each other."""
 
 
 class Informer:
@@ -69,6 +71,9 @@ class Informer:
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
+        """Before a watch is resumed; one that lasts has it begin again."""
+        self._relisting = Backoff(0.2, _RELIST_SECONDS)
+        self._listed_at = 0.0
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
@@ -92,6 +97,7 @@ class Informer:
     def interrupt(self) -> None:
         """End the stream and resume now: for a link that is back, where TCP itself would take long to notice."""
         self._backoff.reset()
+        self._relisting.reset()
         self._interrupt.set()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
@@ -99,27 +105,28 @@ class Informer:
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
+            backoff: Backoff | None = self._backoff
             try:
                 if not self._version:
                     await self._list()
                 await self._follow()
                 self.error = None
+                backoff = None
             except TimeoutError:
                 self._restarted("interrupted")
+                backoff = None
             except Gone as error:
                 log.info("listing %s again: %s", self.kind, error)
                 self._restarted("expired")
-                self._version = ""
-                await asyncio.sleep(self._backoff.next())
-                continue
+                self._version, backoff = "", self._relisting
             except Unreadable as error:
                 self._failed(error, "unreadable")
-                self._version = ""
+                self._version, backoff = "", self._relisting
             except StatusError as error:
                 self._failed(error, str(error.status))
             except KubeError as error:
                 self._failed(error, "unreachable")
-            await self._pause()
+            await self._pause(backoff)
 
     async def _list(self) -> None:
         version, listed, nameless = "", set[Key](), False
@@ -138,6 +145,9 @@ class Informer:
         self._version = version
         self.error = None
         self.synced.set()
+        if time.monotonic() - self._listed_at > 2 * _RELIST_SECONDS:
+            self._relisting.reset()
+        self._listed_at = time.monotonic()
 
     async def _follow(self) -> None:
         """Watch until the stream ends. Raises TimeoutError when interrupted, also while it is being opened."""
@@ -158,8 +168,8 @@ class Informer:
         path = self.kind.path(self.namespace)
         try:
             await self._read(path, params)
-        except Unreachable:
-            if time.monotonic() - started < IDLE_SECONDS:
+        except Unreachable as error:
+            if isinstance(error, Unreadable) or time.monotonic() - started < IDLE_SECONDS:
                 raise
             # Silence is no failure: of a kind that has not changed since it started, an API server sends no bookmarks.
             # Whether the link is dead shows at the next try, which comes at once.
@@ -172,9 +182,13 @@ class Informer:
     async def _read(self, path: str, params: dict[str, str]) -> None:
         async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS, accept=self._accept[1]) as stream:
             self.error = None
-            self._backoff.reset()
-            async for line in stream:
-                self._event(line)
+            opened = time.monotonic()
+            try:
+                async for line in stream:
+                    self._event(line)
+            finally:
+                if time.monotonic() - opened >= _SHORT_STREAM_SECONDS:
+                    self._backoff.reset()
 
     def _event(self, line: bytes) -> None:
         told = self._reader.event(line)
@@ -240,10 +254,10 @@ class Informer:
     def _restarted(self, reason: str) -> None:
         WATCH_RESTARTS.labels(self.client.name, self.kind.plural, reason).inc()
 
-    async def _pause(self) -> None:
-        if self.error is not None:
+    async def _pause(self, backoff: Backoff | None) -> None:
+        if backoff is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._backoff.next()):
+                async with asyncio.timeout(backoff.next()):
                     await self._interrupt.wait()
         self._interrupt.clear()
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import msgspec
 
 from agent.api.kinds import Kind
-from agent.kube.errors import UNDECODABLE, Unreadable, from_watch_error
+from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable, from_watch_error
+from agent.kube.incoming import LINE_LIMIT, Overlong
 from agent.kube.sketch import is_version, sketch
 from agent.kube.store import Key, Object
 
@@ -77,6 +78,8 @@ class Reader:
 
         Raises a StatusError for one that says that the watch has failed, Unreadable for one that is none.
         """
+        if isinstance(line, Overlong):
+            return _unread(line, TooLarge(f"an event of it is longer than {LINE_LIMIT >> 20} MiB"))
         try:
             event = _event_decoder.decode(line)
             raw = bytes(event.object)

@@ -8,15 +8,12 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
-from aiohttp.http_exceptions import LineTooLong
 
 from agent.base.metrics import REQUESTS
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
+from agent.kube.incoming import LARGE_LINES, Lines
 from agent.kube.pace import Pace
-
-LINE_LIMIT = 4 * 1024 * 1024
-"""Longest watch event in bytes; etcd's own limit for an object is 1.5 MiB."""
 
 REQUESTS_AT_ONCE = 32
 """Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
@@ -50,12 +47,13 @@ class Session:
         self.date = ""
         self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
+        self._large_lines = asyncio.Semaphore(LARGE_LINES)
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
             auto_decompress=True,
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "flotilla"},
             skip_auto_headers=("Content-Type",),
-            read_bufsize=LINE_LIMIT // 2,
+            read_bufsize=_ONE_PIECE,
         )
 
     async def __aenter__(self) -> Self:
@@ -142,7 +140,7 @@ class Session:
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, idle: float = 60.0, accept: str = ""
-    ) -> AsyncIterator["Stream"]:
+    ) -> AsyncIterator[Lines]:
         """Open a watch: a stream of lines that ends when the server ends it.
 
         `idle` is how many seconds without a line count as a dead connection. Raises Unreachable or a StatusError.
@@ -164,7 +162,11 @@ class Session:
                         self._check(response, await response.read())
                     except _Retry as retry:
                         raise retry.error from None
-                yield Stream(response)
+                lines = Lines(response.content, self._large_lines)
+                try:
+                    yield lines
+                finally:
+                    lines.release()
         except _NETWORK_ERRORS as error:
             connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
             raise Unreachable(_explain(error, self.timeout if connecting else idle)) from error
@@ -192,24 +194,6 @@ class Session:
         if response.status == 429:
             raise _Retry(error, delay or 0.5)
         raise error
-
-
-class Stream:
-    """The lines of a watch."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
-            try:
-                line = await self._response.content.readline()
-            except (ValueError, LineTooLong) as error:
-                raise Unreachable(f"an event is longer than {LINE_LIMIT} bytes") from error
-            if not line.endswith(b"\n"):
-                # The end; what a connection cut off in the middle of an event is told again after resuming.
-                return
-            yield line
 
 
 class _Retry(Exception):

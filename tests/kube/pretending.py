@@ -12,6 +12,7 @@ from agent.api.kinds import CHAPERONS
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.session import Session
+from agent.kube.sketch import sketch
 from tests.kube.objects import raw
 
 
@@ -24,8 +25,11 @@ class Pretender:
         self.lines: list[bytes] = []
         self.lists: list[str] = []
         """Limits of the lists that were asked for."""
+        self.listed_at: list[float] = []
         self.watches: list[str] = []
         """Versions that watches began at."""
+        self.watched_at: list[float] = []
+        self._versions: dict[bytes, int] = {}
         self.wait = 0.0
         """Seconds for which a watch stays open when there is nothing to say; 0: as long as the client wants."""
         self._client: Client | None = None
@@ -54,12 +58,17 @@ class Pretender:
             await runner.cleanup()
 
     def tell(self, kind: str, obj: bytes) -> None:
-        """Have the watches say something more."""
-        self.lines.append(b'{"type":"%s","object":%s}\n' % (kind.encode(), obj))
+        """Have the watches say something more, those that have not said it."""
+        line = b'{"type":"%s","object":%s}\n' % (kind.encode(), obj)
+        told = sketch(line, event=True)
+        assert told is not None
+        self._versions[line] = int(told.version)
+        self.lines.append(line)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if "watch" in request.query:
             return await self._watched(request)
+        self.listed_at.append(asyncio.get_running_loop().time())
         self.lists.append(request.query.get("limit", ""))
         start, size = int(request.query.get("continue", "0")), int(request.query["limit"])
         items = self.items[start : start + size]
@@ -70,6 +79,7 @@ class Pretender:
         return web.Response(body=b'{"metadata":%s,"items":[%s]}' % (head, b",".join(items)))
 
     async def _watched(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.watched_at.append(asyncio.get_running_loop().time())
         self.watches.append(request.query["resourceVersion"])
         response = web.StreamResponse()
         await response.prepare(request)
@@ -77,7 +87,8 @@ class Pretender:
         since = asyncio.get_running_loop().time()
         while not self.wait or asyncio.get_running_loop().time() < since + self.wait:
             for line in self.lines[said:]:
-                await response.write(line)
+                if self._versions.get(line, 1 << 64) > int(request.query["resourceVersion"]):
+                    await response.write(line)
             said = len(self.lines)
             await asyncio.sleep(0.01)
         return response

@@ -1,12 +1,14 @@
 """One object that cannot be read, or that something of ours fails at, harms itself alone."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterable
 
 import pytest
 
 from agent.base.metrics import REGISTRY
+from agent.kube.incoming import LINE_LIMIT
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
@@ -177,3 +179,54 @@ async def test_a_room_hears_of_an_object_again_once_it_can_make_sense_of_it() ->
             await until(lambda: room.seen == ["101"])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def big(name: str, version: int, size: int) -> bytes:
+    return chaperon(name, version, b',"spec":{"x":"' + b"\\u003c" * (size // 6) + b'"}')
+
+
+async def test_an_event_of_nine_megabytes_is_an_event_and_a_longer_one_is_passed_over_once() -> None:
+    async with Pretender.started() as server:
+        server.items = [chaperon("a", 1), chaperon("b", 2)]
+        informer = Informer(server.client, KIND)
+        async with running(informer):
+            server.tell("MODIFIED", big("a", 101, 9 << 20))
+            server.tell("MODIFIED", big("b", 102, LINE_LIMIT))
+            server.tell("ADDED", big("c", 103, LINE_LIMIT))
+            server.tell("ADDED", chaperon("later", 104))
+            await until(lambda: "later" in names(informer))
+            found = {obj.name: obj.version for obj in informer.store}
+            assert found == {"a": "101", "b": "2", "later": "104"}
+            assert "default/b (an event of it is longer than 16 MiB)" in informer.flaws.told()
+            informer.interrupt()
+            await until(lambda: len(server.watches) == 2)
+            assert server.watches[1] == "104"
+            server.tell("DELETED", big("b", 105, LINE_LIMIT))
+            server.tell("MODIFIED", chaperon("c", 106))
+            await until(lambda: names(informer) == {"a", "c", "later"})
+            assert len(informer.flaws) == 0
+        assert server.lists == ["500"]
+
+
+GONE = b'{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}\n'
+
+
+@pytest.mark.parametrize("line", [GONE, b"<html>\n", b'{"type":"ADDED"}\n'], ids=["410", "no event", "no object"])
+async def test_a_server_whose_watches_never_last_is_asked_less_and_less(line: bytes) -> None:
+    async with Pretender.started() as server:
+        server.lines = [line]
+        informer = Informer(server.client, KIND)
+        async with running(informer):
+            await until(lambda: len(server.lists) == 5)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(server.listed_at)]
+        assert all(pause >= 0.1 * 2**number for number, pause in enumerate(pauses))
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_asked_less_and_less() -> None:
+    async with Pretender.started() as server:
+        server.wait = 0.001
+        informer = Informer(server.client, KIND)
+        async with running(informer):
+            await until(lambda: len(server.watches) == 5)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(server.watched_at)]
+        assert all(pause >= 0.1 * 2**number for number, pause in enumerate(pauses))

@@ -1,0 +1,77 @@
+"""What API servers send, in limited quantities: a target is somebody else's, and may send anything."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from agent.kube.errors import TooLarge
+
+LINE_LIMIT = 16 * 1024 * 1024
+"""Longest watch event in bytes. etcd takes objects of 1.5 MiB, as JSON these have up to six times as many."""
+_HEAD = 64 * 1024
+"""What is kept of a longer one: who it is about stands at its beginning."""
+_HOPELESS = 4 * LINE_LIMIT
+"""An event that has not ended by then ends the watch."""
+_LARGE = 512 * 1024
+"""Of what is larger, only a few are received at once."""
+LARGE_LINES = 2
+
+
+class Overlong(bytes):
+    """The beginning of a line that is longer than is read."""
+
+
+class Lines:
+    """The lines of a watch, each with its end; of a line that is too long the beginning, `Overlong`.
+
+    What a connection cut off in the middle of a line is left out: it is told again after resuming. A line that has come
+    to more than 512 KiB waits for one of `slots`. Raises TooLarge for a line without an end.
+    """
+
+    def __init__(self, content: aiohttp.StreamReader, slots: asyncio.Semaphore) -> None:
+        self._content = content
+        self._slots = slots
+        self._begun = bytearray()
+        self._dropped = 0
+        self._has_slot = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while chunk := await self._content.readany():
+            start = 0
+            while end := chunk.find(b"\n", start) + 1:
+                yield self._finished(chunk[start:end])
+                start = end
+            if start < len(chunk):
+                await self._keep(chunk[start:])
+
+    def release(self) -> None:
+        """No more lines are read."""
+        self._begun, self._dropped = bytearray(), 0
+        if self._has_slot:
+            self._has_slot = False
+            self._slots.release()
+
+    def _finished(self, end: bytes) -> bytes:
+        if not self._begun and len(end) <= LINE_LIMIT:
+            return end
+        self._begun += end
+        too_long = self._dropped or len(self._begun) > LINE_LIMIT
+        line = Overlong(self._begun[:_HEAD]) if too_long else bytes(self._begun)
+        self.release()
+        return line
+
+    async def _keep(self, part: bytes) -> None:
+        if self._dropped:
+            self._dropped += len(part)
+            if self._dropped > _HOPELESS:
+                raise TooLarge(f"an event has no end after {_HOPELESS >> 20} MiB")
+            return
+        self._begun += part
+        if len(self._begun) > _LARGE and not self._has_slot:
+            await self._slots.acquire()
+            self._has_slot = True
+        if len(self._begun) > LINE_LIMIT:
+            head, length = self._begun[:_HEAD], len(self._begun)
+            self.release()
+            self._begun, self._dropped = head, length
