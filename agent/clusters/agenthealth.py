@@ -3,6 +3,7 @@
 An API server that answers says nothing about the agent behind it, and without one chaperons stay without pods.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
+from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
 from agent.model.source import Flaw
 from agent.model.summaryflaw import summary_flaw
@@ -67,6 +69,18 @@ class Lease(msgspec.Struct, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: Spec = Spec()
+
+
+_lease_decoder = msgspec.json.Decoder(Lease)
+
+
+def readable_leases(items: Iterable[msgspec.Raw]) -> list[Lease]:
+    """Those leases of a list that can be read."""
+    found = []
+    for item in items:
+        with contextlib.suppress(*UNDECODABLE):
+            found.append(_lease_decoder.decode(item))
+    return found
 
 
 @dataclass

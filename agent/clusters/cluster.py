@@ -1,6 +1,7 @@
 """One cluster we talk to: its client, its shared informers, and the tasks that keep them up to date."""
 
 from agent.api.kinds import Kind
+from agent.kube.allowance import Allowance
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.informer import Informer
@@ -13,11 +14,13 @@ from agent.runtime.supervisor import Supervisor
 class Cluster:
     """A connection with everything that lives as long as it does."""
 
-    def __init__(self, connection: Connection, name: str, *, timeout: float = 10.0) -> None:
+    def __init__(
+        self, connection: Connection, name: str, *, timeout: float = 10.0, allowance: Allowance | None = None
+    ) -> None:
         self.name = name
         self.client = Client(Session(connection, name=name, timeout=timeout))
         self.supervisor = Supervisor(name)
-        self.informers = Informers(self.client, self.supervisor)
+        self.informers = Informers(self.client, self.supervisor, allowance)
 
     def informer(
         self,

@@ -9,12 +9,18 @@ from agent.clusters import metrics
 from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
+from agent.kube.allowance import Allowance
 from agent.kube.config import Connection
 from agent.kube.store import Key
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.runtime.supervisor import Supervisor
 
 Listener = Callable[[Target], None]
+
+KEPT = 512 * 1024 * 1024
+"""Bytes of the objects of a target that are kept at most, before packing: enough for 40,000 delegates."""
+PORTION = 1 / 3
+"""Of the time may go into what a target sends."""
 
 
 class Targets:
@@ -90,7 +96,7 @@ class Targets:
                     return target
             await self.disconnect(key)
         name = "/".join(key).lstrip("/")
-        cluster = self._local if connection is None else Cluster(connection, name)
+        cluster = self._local if connection is None else Cluster(connection, name, allowance=Allowance(KEPT, PORTION))
         target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
         target.ranges = ranges
         target.changed = self._changed

@@ -5,12 +5,10 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
 from agent.base.clock import Clock
-from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Lease, Pulse, conclude, flaw_of
+from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conclude, flaw_of, readable_leases
 from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
 from agent.clusters.record import Record, State, classify
@@ -187,8 +185,8 @@ class Target:
     async def _read_lease(self) -> None:
         try:
             _, items = await self.cluster.client.list_raw(LEASES, fields=_LEASE_FIELDS)
-            leases = [_lease_decoder.decode(item) for item in items]
-        except (Forbidden, NotFound, msgspec.DecodeError, RecursionError) as error:
+            leases = readable_leases(items)
+        except (Forbidden, NotFound) as error:
             message = f"the lease {names.LEASE_CONTROLLERS} of the target's agent cannot be read: {error}"
             self._pulse_record = AgentRecord(AgentState.UNKNOWN, message)
         except KubeError as error:
@@ -275,9 +273,6 @@ class Target:
         if (old.state, old.message) != (record.state, record.message):
             log.info("target %s: %s: %s", "/".join(self.key).lstrip("/"), record.state.value, record.message)
             self.changed(self)
-
-
-_lease_decoder = msgspec.json.Decoder(Lease)
 
 
 def parent_of(chaperon: Object) -> list[str]:

@@ -7,6 +7,7 @@ import msgspec
 
 from agent.api.kinds import Kind
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
+from agent.kube.incoming import PAGE_LIMIT
 from agent.kube.session import Session
 
 T = TypeVar("T")
@@ -129,10 +130,10 @@ class Client:
 
     async def _page(self, kind: Kind, namespace: str | None, params: Mapping[str, str], accept: str) -> ItemList:
         path = kind.path(namespace)
-        return _read(
-            _list_decoder,
-            await self.session.request("GET", path, params=params, resource=kind.plural, accept=accept),
+        answer = await self.session.request(
+            "GET", path, params=params, resource=kind.plural, accept=accept, longest=PAGE_LIMIT
         )
+        return _read(_list_decoder, answer)
 
     async def create(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> Raw:
         """Create an object in `namespace`, by default its own."""

@@ -7,6 +7,8 @@ END = b"\r\n\r\n"
 """Of a head."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})(?: .*)?")
 
 
@@ -60,6 +62,21 @@ def status(start: str) -> int:
     if found is None:
         raise BadHead("the first line is not that of an HTTP/1.1 response")
     return int(found[1])
+
+
+def number(text: str) -> int:
+    """The value of a header that is a number, as Content-Length. Raises BadHead."""
+    if not _NUMBER.fullmatch(text):
+        raise BadHead("no number where one belongs")
+    return int(text)
+
+
+def chunk_size(line: bytes) -> int:
+    """The size that the line before a chunk gives. Raises BadHead."""
+    found = _CHUNK_SIZE.fullmatch(line)
+    if found is None:
+        raise BadHead("no size before a chunk")
+    return int(found[1], 16)
 
 
 def render(start: str, headers: Iterable[tuple[str, str]]) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from agent.kube.errors import TooLarge
+from agent.kube.errors import TooLarge, Unreadable
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Longest watch event in bytes. etcd takes objects of 1.5 MiB, as JSON these have up to six times as many."""
@@ -13,9 +13,56 @@ _HEAD = 64 * 1024
 """What is kept of a longer one: who it is about stands at its beginning."""
 _HOPELESS = 4 * LINE_LIMIT
 """An event that has not ended by then ends the watch."""
+ANSWER_LIMIT = LINE_LIMIT
+"""Of an answer in bytes: one object, and some room."""
+PAGE_LIMIT = 2 * LINE_LIMIT
+"""Of a page of a list: 500 objects of 64 KiB, where real pods have 5 to 20; larger ones come in smaller pages."""
+ERROR_LIMIT = 1024 * 1024
+"""Of what comes with an error; of a longer one only the status counts."""
 _LARGE = 512 * 1024
 """Of what is larger, only a few are received at once."""
 LARGE_LINES = 2
+LARGE_ANSWERS = 3
+
+
+def check_encoding(response: aiohttp.ClientResponse) -> None:
+    """Raises Unreadable for what is compressed, since a few bytes may be gigabytes then; we ask that it is not."""
+    encoding = response.headers.get("Content-Encoding", "")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise Unreadable(f"the answer is compressed ({encoding}), which was not asked for")
+
+
+async def read_answer(response: aiohttp.ClientResponse, limit: int, slots: asyncio.Semaphore) -> bytes:
+    """The body of an answer; one that has come to more than 512 KiB waits for one of `slots`.
+
+    Raises TooLarge, Unreadable; of an answer that is an error, what cannot be read is empty.
+    """
+    failed = response.status >= 300
+    try:
+        check_encoding(response)
+        return await _read(response.content, min(limit, ERROR_LIMIT) if failed else limit, slots)
+    except Unreadable:
+        if failed:
+            return b""
+        raise
+
+
+async def _read(content: aiohttp.StreamReader, limit: int, slots: asyncio.Semaphore) -> bytes:
+    pieces: list[bytes] = []
+    size, has_slot = 0, False
+    try:
+        while piece := await content.readany():
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"the answer is longer than {limit >> 20} MiB")
+            if size > _LARGE and not has_slot:
+                await slots.acquire()
+                has_slot = True
+    finally:
+        if has_slot:
+            slots.release()
+    return b"".join(pieces)
 
 
 class Overlong(bytes):

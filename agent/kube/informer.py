@@ -17,6 +17,7 @@ from collections.abc import Callable
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
+from agent.kube.allowance import Allowance
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, Unreadable
 from agent.kube.flaws import Flaws
@@ -54,6 +55,7 @@ class Informer:
         labels: str = "",
         fields: str = "",
         reduce: Reduce | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         self.client = client
         self.kind = kind
@@ -64,6 +66,7 @@ class Informer:
         self.error: KubeError | None = None
         self._selectors = {"labels": labels, "fields": fields}
         self._reader = Reader(kind, reduce)
+        self.allowance = allowance or Allowance()
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
         self._subscribers: list[Subscriber] = []
         self._packer = Packer(self.store)
@@ -133,8 +136,10 @@ class Informer:
         async for page in self.client.pages(self.kind, self.namespace, **self._selectors, accept=self._accept[0]):
             version = page.version
             for item in page.items:
+                started = time.monotonic()
                 told = self._reader.item(bytes(item), page.flaw)
                 self._take(told)
+                await self.allowance.share.worked(time.monotonic() - started)
                 if told.key is None:
                     nameless = True
                 else:
@@ -185,7 +190,9 @@ class Informer:
             opened = time.monotonic()
             try:
                 async for line in stream:
+                    started = time.monotonic()
                     self._event(line)
+                    await self.allowance.share.worked(time.monotonic() - started)
             finally:
                 if time.monotonic() - opened >= _SHORT_STREAM_SECONDS:
                     self._backoff.reset()
@@ -211,7 +218,11 @@ class Informer:
         old = self.store.get(obj.key)
         if old is not None and not _newer(obj.version, old.version):
             return
+        if old is None and self.allowance.full:
+            self.flaws.found(obj.key, "there are more objects in its cluster than are kept")
+            return
         self.store.put(obj)
+        self.allowance.used += obj.size - (old.size if old is not None else 0)
         self._packer.note(obj)
         if obj.flaw:
             self.flaws.found(obj.key, obj.flaw)
@@ -227,6 +238,7 @@ class Informer:
         self.flaws.gone(key)
         if old is not None:
             self.store.remove(key)
+            self.allowance.used -= old.size
             self._packer.forget(key)
             self._tell(old, None)
 

@@ -12,7 +12,7 @@ import aiohttp
 from agent.base.metrics import REQUESTS
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
-from agent.kube.incoming import LARGE_LINES, Lines
+from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
 from agent.kube.pace import Pace
 
 REQUESTS_AT_ONCE = 32
@@ -27,7 +27,8 @@ CONNECT_SECONDS = 3.0
 
 _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 # RuntimeError: event loops raise it for a descriptor that a broken connection has not let go of yet (seen with uvloop).
-_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
+# ValueError: what a server says that no client has thought of.
+_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError, ValueError)
 
 
 class Session:
@@ -48,9 +49,11 @@ class Session:
         self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
         self._large_lines = asyncio.Semaphore(LARGE_LINES)
+        self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
-            auto_decompress=True,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "flotilla"},
             skip_auto_headers=("Content-Type",),
             read_bufsize=_ONE_PIECE,
@@ -80,16 +83,19 @@ class Session:
         timeout: float | None = None,
         at_once: bool = False,
         accept: str = "",
+        longest: int = ANSWER_LIMIT,
     ) -> bytes:
         """Send one request and return the response's body, in the form that `accept` asks for (default: JSON).
 
         `timeout` is in seconds for the whole exchange. `at_once` does not wait behind the `limit` others that are
-        under way. Raises Unreachable or a StatusError.
+        under way. Raises Unreachable or a StatusError; TooLarge for a body of more than `longest` bytes.
         """
         for attempt in range(4):
             try:
                 async with contextlib.nullcontext() if at_once else self._slots:
-                    return await self._once(method, path, params, body, content_type, resource, timeout, accept)
+                    return await self._once(
+                        method, path, params, body, content_type, resource, timeout, accept, longest
+                    )
             except _Retry as retry:
                 if attempt == 3 or (retry.delay == 0 and attempt > 0):
                     raise retry.error from None
@@ -106,6 +112,7 @@ class Session:
         resource: str,
         timeout: float | None,
         accept: str,
+        longest: int,
     ) -> bytes:
         outcome = "unreachable"
         if self._http.closed:
@@ -124,8 +131,8 @@ class Session:
                 server_hostname=self.connection.server_name,
                 allow_redirects=False,
             ) as response:
-                payload = await response.read()
                 outcome = str(response.status)
+                payload = await read_answer(response, longest, self._large_answers)
                 self.date = response.headers.get("Date", "")
                 self._check(response, payload)
                 return payload
@@ -159,9 +166,10 @@ class Session:
             ) as response:
                 if response.status != 200:
                     try:
-                        self._check(response, await response.read())
+                        self._check(response, await read_answer(response, ANSWER_LIMIT, self._large_answers))
                     except _Retry as retry:
                         raise retry.error from None
+                check_encoding(response)
                 lines = Lines(response.content, self._large_lines)
                 try:
                     yield lines
@@ -186,7 +194,8 @@ class Session:
         if response.status < 300:
             return
         retry_after = response.headers.get("Retry-After", "")
-        delay = min(float(retry_after), _RETRY_AFTER_CAP) if retry_after.isdigit() else None
+        seconds = retry_after if retry_after.isascii() and retry_after.isdigit() else ""
+        delay = min(float(seconds), _RETRY_AFTER_CAP) if seconds else None
         error = from_status(payload, response.status, delay)
         if response.status == 401:
             self.connection.auth.expire()

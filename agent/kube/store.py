@@ -45,11 +45,11 @@ _NO_LABELS: dict[str, str] = {}
 class Object:
     """One object as the API server sent it, without managedFields. Raises Unreadable for what is none.
 
-    `flaw` says which of the fields that we look at has a type that it cannot have, empty if none has; it counts as
-    absent.
+    `size` is in bytes, as it was sent. `flaw` says which of the fields that we look at has a type that it cannot have,
+    empty if none has; it counts as absent.
     """
 
-    __slots__ = ("_packed", "_raw", "applied", "flaw", "head", "key", "kind")
+    __slots__ = ("_packed", "_raw", "applied", "flaw", "head", "key", "kind", "size")
 
     def __init__(self, kind: Kind, raw: bytes) -> None:
         self.kind = kind
@@ -62,6 +62,7 @@ class Object:
         """Whether somebody owns fields of it by server-side apply."""
         self._raw = raw.replace(b'"managedFields":' + managed, b'"managedFields":[]', 1) if managed else raw
         self._packed = False
+        self.size = len(self._raw)
 
     @property
     def raw(self) -> bytes:
@@ -116,8 +117,11 @@ class Object:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations, decoded at each call."""
-        return _annotated_decoder.decode(self.raw).metadata.annotations or {}
+        """The annotations, decoded at each call. Raises Unreadable."""
+        try:
+            return _annotated_decoder.decode(self.raw).metadata.annotations or {}
+        except UNDECODABLE as error:
+            raise Unreadable(f"{self.kind} {self.name} cannot be read: {error}") from error
 
     @property
     def known(self) -> typed.KnownAnnotations:
@@ -197,10 +201,12 @@ def metadata_only(raw: bytes) -> bytes:
 class Store:
     """Objects of one kind by key, with named indexes.
 
-    `failed` is told of an object that an index cannot take in: by that index it is not found.
+    `size` is that of all objects together in bytes, as they were sent. `failed` is told of an object that an index
+    cannot take in: by that index it is not found.
     """
 
     def __init__(self, failed: Failed | None = None) -> None:
+        self.size = 0
         self._failed = failed
         self._objects: dict[Key, Object] = {}
         self._functions: dict[str, IndexFunction] = {}
@@ -241,6 +247,7 @@ class Store:
         """Insert or replace; returns what was there."""
         old = self.remove(obj.key)
         self._objects[obj.key] = obj
+        self.size += obj.size
         for name in self._functions:
             self._insert(name, obj)
         return old
@@ -250,6 +257,7 @@ class Store:
         old = self._objects.pop(key, None)
         if old is None:
             return None
+        self.size -= old.size
         for name in self._functions:
             index = self._indexes[name]
             for value in self._values(name, old):

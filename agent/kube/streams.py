@@ -48,7 +48,7 @@ class Answer:
         if "chunked" in self.headers.tokens("Transfer-Encoding"):
             return await self._chunks()
         length = self.headers.get("Content-Length")
-        wanted = min(int(length), _ERROR_BYTES) if length else _ERROR_BYTES
+        wanted = min(heads.number(length), _ERROR_BYTES) if length else _ERROR_BYTES
         body = b""
         while len(body) < wanted and (data := await self.channel.read(wanted - len(body))):
             body += data
@@ -56,12 +56,14 @@ class Answer:
 
     async def _chunks(self) -> bytes:
         body = b""
-        while size := int((await self.channel.read_until(b"\r\n", 64)).partition(b";")[0], 16):
+        while size := heads.chunk_size(await self.channel.read_until(b"\r\n", 64)):
             if len(body) + size > _ERROR_BYTES:
                 break
             end = len(body) + size
             while len(body) < end:
-                body += await self.channel.read(end - len(body))
+                if not (data := await self.channel.read(end - len(body))):
+                    raise ChannelClosed("the connection was closed in the middle of an answer")
+                body += data
             await self.channel.read_until(b"\r\n", 2)
         return body
 

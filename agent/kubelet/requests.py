@@ -70,10 +70,13 @@ def _check_body(headers: Headers) -> None:
     """No request of the kubelet API has a body that we would read."""
     if headers.all("Transfer-Encoding"):
         raise Unacceptable(400, "requests with a body are not served")
-    lengths = headers.all("Content-Length")
-    if any(not length.isascii() or not length.isdigit() for length in lengths) or len(set(lengths)) > 1:
+    try:
+        lengths = {heads.number(length) for length in headers.all("Content-Length")}
+    except BadHead as error:
+        raise Unacceptable(400, "Content-Length is no number") from error
+    if len(lengths) > 1:
         raise Unacceptable(400, "Content-Length is no number")
-    if lengths and int(lengths[0]):
+    if any(lengths):
         raise Unacceptable(413, "requests with a body are not served")
 
 

@@ -17,7 +17,7 @@ from agent.api.kinds import POD_METRICS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import KubeError, NotFound
+from agent.kube.errors import UNDECODABLE, KubeError, NotFound
 from agent.kube.store import Object
 from agent.kubelet.counters import Counters, Key, Reading, Sample
 from agent.kubelet.memory import Memory
@@ -150,7 +150,7 @@ class Usage:
         _, items = await target.cluster.client.list_raw(POD_METRICS, target.namespace or None, labels=labels)
         found = {}
         for item in items:
-            with contextlib.suppress(msgspec.ValidationError, RecursionError):
+            with contextlib.suppress(*UNDECODABLE):
                 metrics = _decoder.decode(item)
                 found[metrics.metadata.namespace, metrics.metadata.name] = metrics
         return found

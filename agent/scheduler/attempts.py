@@ -47,7 +47,7 @@ def read_attempts(text: str | None) -> dict[str, Attempt]:
         return {}
     try:
         known = _decoder.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return {node: attempt if isinstance(attempt, Attempt) else Attempt(attempt) for node, attempt in known.items()}
 

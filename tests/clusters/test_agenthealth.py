@@ -1,20 +1,50 @@
 """What leases and a version say of a target's agent."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.clusters.agenthealth import AgentRecord, AgentState, Lease, Pulse, conclude, flaw_of
+from agent.api.names import ANNOTATION_AGENT_VERSION
+from agent.clusters.agenthealth import AgentRecord, AgentState, Lease, Pulse, conclude, flaw_of, readable_leases
 from agent.kube.store import Object
 from agent.model.source import Flaw
+from tests.examples import examples
 from tests.model.test_summaryflaw import VALUES
 
 MARGIN = 5.0
 LIMIT = 15 + MARGIN
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["metadata", "spec", "leaseDurationSeconds", "holderIdentity"]), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.lists(JSON.map(json.dumps).map(str.encode) | st.just(b"[" * 5000), max_size=3))
+@settings(max_examples=examples(100))
+def test_any_list_of_leases_gives_a_verdict(items: list[bytes]) -> None:
+    found = readable_leases(msgspec.Raw(item) for item in items)
+    pulse = Pulse(MARGIN)
+    for moment in (0.0, 1.0, 100.0):
+        record = pulse.read(found, moment)
+        assert record is None or record.message
+
+
+@pytest.mark.parametrize("version", ["9" * 5000 + ".1", "0." + "9" * 5000, "²", "v", "", "-1.2"])
+def test_a_version_that_makes_no_sense_is_none(version: str) -> None:
+    alive = AgentRecord(AgentState.READY, "alive")
+    raw = {"metadata": {"name": "singleton", "annotations": {ANNOTATION_AGENT_VERSION: version}}}
+    assert conclude(alive, Object(CLUSTER_SUMMARIES, msgspec.json.encode(raw))) is alive
 
 
 def lease(renewed: str, holder: str | None = "agent-0", *, namespace: str = "flotilla", duration: float = 15) -> Lease:

@@ -80,6 +80,37 @@ async def test_an_error_is_read_from_the_status_object(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n" + STATUS,
+        b"Content-Length: -1\r\n\r\n" + STATUS,
+        b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 60 + b"\r\n" + STATUS,
+        b"Transfer-Encoding: chunked\r\n\r\n-5\r\n" + STATUS,
+        b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s" % (len(STATUS) + 1, STATUS),
+        b"Transfer-Encoding: chunked\r\n\r\n5",
+    ],
+    ids=[
+        "long length",
+        "negative length",
+        "huge chunk",
+        "negative chunk",
+        "chunk without an end",
+        "size without an end",
+    ],
+)
+async def test_an_error_that_is_cut_off_or_makes_no_sense_is_its_status(answer: bytes) -> None:
+    async def serve(channel: Channel) -> None:
+        await channel.read_until(heads.END, 1 << 20)
+        await channel.write(b"HTTP/1.1 403 Forbidden\r\n" + answer)
+        channel.close()
+
+    async with listening(serve, server_tls()) as port, session(port) as made:
+        error = await (await asked(made)).error()
+        assert isinstance(error, Forbidden)
+        assert error.message == "HTTP status 403"
+
+
+@pytest.mark.parametrize(
     "answer", [b"", b"SSH-2.0 hello\r\n\r\n", b"x" * 100_000, b"HTTP/1.1 200 OK\r\nbroken\r\n\r\n"]
 )
 async def test_what_is_no_answer_counts_as_unreachable(answer: bytes) -> None:

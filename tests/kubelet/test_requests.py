@@ -45,6 +45,7 @@ def test_a_slash_at_the_end_counts_for_nothing() -> None:
         ("GET /pods?a=%ff HTTP/1.1", (), 400),
         ("POST /exec/a/b/c HTTP/1.1", ("Transfer-Encoding: chunked",), 400),
         ("POST /exec/a/b/c HTTP/1.1", ("Content-Length: -1",), 400),
+        ("POST /exec/a/b/c HTTP/1.1", ("Content-Length: " + "9" * 5000,), 400),
         ("POST /exec/a/b/c HTTP/1.1", ("Content-Length: 0", "Content-Length: 5"), 400),
         ("POST /exec/a/b/c HTTP/1.1", ("Content-Length: 5",), 413),
     ],

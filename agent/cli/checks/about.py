@@ -35,7 +35,9 @@ def skew_of(date: str, asked: datetime, answered: datetime) -> float | None:
     """Seconds that a clock is ahead of ours, from the Date of an answer, which has whole seconds."""
     try:
         told = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
+        return None
+    if told.tzinfo is None:
         return None
     middle = asked + (answered - asked) / 2
     return (told + timedelta(seconds=0.5) - middle).total_seconds()

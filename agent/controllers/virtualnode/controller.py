@@ -20,7 +20,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, PODS, TAR
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
-from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from agent.kube.errors import UNDECODABLE, AlreadyExists, Conflict, KubeError, NotFound, one_line
 from agent.kube.store import Key, Object
 from agent.model.virtualnode import free, has_several_huge_pages
 from agent.runtime.controller import Controller
@@ -37,6 +37,7 @@ _SEVERAL = "several"
 FREE_SECONDS = 10.0
 """Shortest time between two writes about room in a target."""
 _RETIRE_SECONDS = 1.0
+_VERSION_LIMIT = 100
 _UNSYNCED_SECONDS = 0.1
 
 
@@ -199,8 +200,8 @@ class VirtualNodeRoom(Controller[Key]):
     async def _ask_version(self, target: Target) -> None:
         try:
             body = await target.cluster.client.session.request("GET", "/version", resource="version")
-            self._versions[target.key] = msgspec.json.decode(body, type=_Version).git_version
-        except (KubeError, msgspec.DecodeError):
+            self._versions[target.key] = one_line(msgspec.json.decode(body, type=_Version).git_version, _VERSION_LIMIT)
+        except (KubeError, *UNDECODABLE):
             # Some targets do not tell; asked again when they come back.
             self._versions[target.key] = ""
 
