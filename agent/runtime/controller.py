@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from agent.base.log import context
 from agent.base.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
+from agent.base.turns import take_turn
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Object
@@ -87,6 +88,9 @@ class Controller(ABC, Generic[K]):
             key = await self.queue.get()
             started = time.monotonic()
             try:
+                # Those that never wait for an answer would hold up everything else.
+                await take_turn()
+                started = time.monotonic()
                 with context(controller=self.name, key="/".join(map(str, key)) if isinstance(key, tuple) else str(key)):
                     await self._attempt(key)
             finally:

@@ -1,12 +1,18 @@
 import asyncio
 import itertools
+import time
 from collections import Counter
 from typing import ClassVar
 
 import pytest
+from aiohttp import web
 
+from agent.kube.config import Connection
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
+from agent.kube.session import Session
 from agent.runtime.controller import Controller
+from tests.kube.test_session import serving
+from tests.waiting import until
 
 
 class Room(Controller[str]):
@@ -104,3 +110,42 @@ async def test_a_room_that_is_stopped_in_the_middle_can_run_again() -> None:
     await run_for(room, 0.01)
     assert len(room.times["a"]) == 2
     assert room.queue.statistics() == (0, 0, 0, 0)
+
+
+class Busy(Room):
+    """Works for a millisecond on each key and never waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+
+    async def reconcile(self, key: str) -> float | None:
+        end = time.monotonic() + 0.001
+        while time.monotonic() < end:
+            pass
+        self.done.append(key)
+        return None
+
+
+async def test_rooms_that_never_wait_hold_up_neither_requests_nor_each_other() -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.Response(text="{}")
+
+    rooms = [Busy() for _ in range(3)]
+    for room in rooms[:2]:
+        for number in range(2000):
+            room.queue.add(str(number))
+    async with serving(answer) as url, Session(Connection(url)) as session:
+        await session.request("GET", "/")
+        running = [asyncio.create_task(room.run()) for room in rooms]
+        await until(lambda: len(rooms[0].done) > 10)
+        rooms[2].queue.add("late")
+        # As many as a lease takes to be renewed.
+        for _ in range(2):
+            await session.request("GET", "/")
+        assert rooms[2].done == ["late"]
+        assert sum(len(room.done) for room in rooms) < 2000
+        await until(lambda: [len(room.done) for room in rooms] == [2000, 2000, 1])
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
