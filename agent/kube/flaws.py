@@ -6,6 +6,7 @@ from collections.abc import Callable
 from agent.api.kinds import Kind
 from agent.base.metrics import UNREADABLE, WATCH_FAILURES
 from agent.base.recent import Recent
+from agent.kube.client import Client
 from agent.kube.errors import one_line
 from agent.kube.store import Key, Object
 
@@ -23,14 +24,12 @@ Listener = Callable[[Key, str], None]
 class Flaws:
     """The objects of one watch that cannot be read, or only in part, with the reasons; at most 1,000 of them."""
 
-    def __init__(self, cluster: str, kind: Kind) -> None:
-        self._cluster = cluster or "local"
+    def __init__(self, client: Client, kind: Kind) -> None:
+        self._client = client
         self._kind = kind
         self._known: dict[Key, str] = {}
         self._logged = Recent(_KNOWN)
         self._listeners: list[Listener] = []
-        self._unreadable = UNREADABLE.labels(cluster, kind.plural)
-        self._failures = WATCH_FAILURES.labels(cluster, kind.plural)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -43,7 +42,7 @@ class Flaws:
 
     def found(self, key: Key, why: str) -> None:
         """An object came that cannot be read."""
-        self._unreadable.inc()
+        UNREADABLE.labels(self._client.name, self._kind.plural).inc()
         why = one_line(why, _WHY)
         if self._known.get(key) == why or (key not in self._known and len(self._known) >= _KNOWN):
             return
@@ -59,7 +58,7 @@ class Flaws:
 
     def failed(self, obj: Object, error: Exception, who: str = "") -> None:
         """Something of ours failed at an object: the same failure is logged once, whatever the object."""
-        self._failures.inc()
+        WATCH_FAILURES.labels(self._client.name, self._kind.plural).inc()
         if self._first(f"{who} {type(error).__name__}"):
             place = (who or "an index", self._kind, _name(obj.key), self._cluster)
             log.error("%s fails at %s %s in cluster %s", *place, exc_info=error)
@@ -69,6 +68,10 @@ class Flaws:
         named = [f"{self._kind} {_name(key)} ({why})" for key, why in sorted(self._known.items())[:_NAMED]]
         more = len(self._known) - len(named)
         return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+    @property
+    def _cluster(self) -> str:
+        return self._client.name or "local"
 
     def _first(self, what: str) -> bool:
         first = what not in self._logged

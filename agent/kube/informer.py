@@ -60,7 +60,7 @@ class Informer:
         self.client = client
         self.kind = kind
         self.namespace = namespace
-        self.flaws = Flaws(client.name, kind)
+        self.flaws = Flaws(client, kind)
         self.store = Store(self.flaws.failed)
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
