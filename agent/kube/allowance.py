@@ -6,7 +6,7 @@ from agent.base.turns import Share
 
 
 class Allowance:
-    """For all watches of a cluster together: `bytes` of objects, as they were sent, and a portion of the time."""
+    """For all watches of a cluster together: `bytes` of objects, before packing, and a portion of the time."""
 
     def __init__(self, bytes: float = math.inf, portion: float = 1.0) -> None:
         self._bytes = bytes

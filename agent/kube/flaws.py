@@ -13,6 +13,7 @@ from agent.kube.store import Key, Object
 log = logging.getLogger(__name__)
 
 _KNOWN = 1000
+_LOGGED = 100
 _NAMED = 3
 _WHY = 300
 _NAME = 200
@@ -22,13 +23,17 @@ Listener = Callable[[Key, str], None]
 
 
 class Flaws:
-    """The objects of one watch that cannot be read, or only in part, with the reasons; at most 1,000 of them."""
+    """The objects of one watch that cannot be read, or only in part, with the reasons; at most 1,000 of them.
+
+    The first hundred are logged, once each.
+    """
 
     def __init__(self, client: Client, kind: Kind) -> None:
         self._client = client
         self._kind = kind
         self._known: dict[Key, str] = {}
-        self._logged = Recent(_KNOWN)
+        self._named: set[Key] = set()
+        self._logged = Recent(_LOGGED)
         self._listeners: list[Listener] = []
 
     def __len__(self) -> int:
@@ -47,7 +52,8 @@ class Flaws:
         if self._known.get(key) == why or (key not in self._known and len(self._known) >= _KNOWN):
             return
         self._known[key] = why
-        if self._first(f"{key}"):
+        if len(self._named) < _LOGGED and key not in self._named:
+            self._named.add(key)
             log.warning("%s %s in cluster %s cannot be read: %s", self._kind, _name(key), self._cluster, why)
         self._tell(key, why)
 

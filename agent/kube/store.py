@@ -39,13 +39,15 @@ _annotated_decoder = msgspec.json.Decoder(_Annotated)
 _dict_decoder = msgspec.json.Decoder(dict[str, Any])
 
 _LARGE = 1024
+_OVERHEAD = 2048
+"""Bytes that an object takes besides: its head, and what points to it."""
 _NO_LABELS: dict[str, str] = {}
 
 
 class Object:
     """One object as the API server sent it, without managedFields. Raises Unreadable for what is none.
 
-    `size` is in bytes, as it was sent. `flaw` says which of the fields that we look at has a type that it cannot have,
+    `size` is in bytes, before packing. `flaw` says which of the fields that we look at has a type that it cannot have,
     empty if none has; it counts as absent.
     """
 
@@ -62,7 +64,7 @@ class Object:
         """Whether somebody owns fields of it by server-side apply."""
         self._raw = raw.replace(b'"managedFields":' + managed, b'"managedFields":[]', 1) if managed else raw
         self._packed = False
-        self.size = len(self._raw)
+        self.size = len(self._raw) + _OVERHEAD
 
     @property
     def raw(self) -> bytes:
@@ -201,7 +203,7 @@ def metadata_only(raw: bytes) -> bytes:
 class Store:
     """Objects of one kind by key, with named indexes.
 
-    `size` is that of all objects together in bytes, as they were sent. `failed` is told of an object that an index
+    `size` is that of all objects together in bytes, before packing. `failed` is told of an object that an index
     cannot take in: by that index it is not found.
     """
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, PODS, TARGETS
-from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SUMMARY_NAME
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, PODS, SECRETS, TARGETS
+from agent.api.names import FORCE_REMOVE, LABEL_PARENT_UID, PROVIDER_KEY, SHORT_PREFIX, SUMMARY_NAME
 from agent.kube.client import Client
 from agent.kube.errors import Invalid, KubeError
 from agent.model.nodeshapes import node_shapes
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
+from tests.e2e.hostile import Hostile
 from tests.e2e.manifests import DEPLOYMENTS
 
 NESTED = 3000
@@ -119,3 +120,40 @@ async def test_a_pod_with_events_of_megabytes_is_read_and_hides_nothing_that_com
         return not {"TCP/41001", "TCP/41002"} & await ports()
 
     await fleet.until("the summary knows that they are gone", free, about="default")
+
+
+CHART_LIMIT = 1 << 30
+"""Bytes of memory that the chart gives an agent."""
+
+
+async def test_a_hostile_target_takes_neither_memory_nor_pods_of_the_others(fleet: Fleet, namespace: str) -> None:
+    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    async with Hostile.started(gateway, namespace) as hostile:
+        await fleet.source.create(SECRETS, manifests.secret("hostile", namespace, hostile.kubeconfig))
+        spec = {"kubeconfigSecret": {"name": "hostile"}}
+        await fleet.source.create(TARGETS, manifests.ours("Target", "hostile", namespace, spec))
+
+        async def at_work() -> bool:
+            return hostile.told["events"] > 20_000 and len(hostile.told) > 8
+
+        await fleet.until("the hostile target is asked for everything", at_work, about=namespace)
+        await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 20), namespace)
+        await fleet.running(namespace, "web", 20)
+        await fleet.agree(namespace)
+        assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
+
+        async def told() -> bool:
+            readable = condition(await fleet.source.get(TARGETS, "hostile", namespace), "ObjectsReadable")
+            return readable.get("status") == "False" and "more" in readable["message"]
+
+        await fleet.until("the Target says that it makes no sense", told, about=namespace)
+        metrics = dict(line.rpartition(" ")[::2] for line in (await fleet.metrics("cd")).splitlines())
+        assert metrics["flotilla_leader"] == "1.0"
+        assert float(metrics["process_resident_memory_bytes"]) < CHART_LIMIT
+        await fleet.source.delete(DEPLOYMENTS, "web", namespace)
+        await fleet.until("its pods go", lambda: fleet.is_empty(namespace), about=namespace)
+    await fleet.source.patch(
+        TARGETS, "hostile", {"metadata": {"annotations": {SHORT_PREFIX + FORCE_REMOVE: "true"}}}, namespace
+    )
+    await fleet.source.delete(TARGETS, "hostile", namespace)
+    await fleet.gone(TARGETS, "hostile", namespace)
