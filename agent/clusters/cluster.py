@@ -1,7 +1,7 @@
 """One cluster we talk to: its client, its shared informers, and the tasks that keep them up to date."""
 
 from agent.api.kinds import Kind
-from agent.kube.allowance import Allowance
+from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.informer import Informer
@@ -15,12 +15,12 @@ class Cluster:
     """A connection with everything that lives as long as it does."""
 
     def __init__(
-        self, connection: Connection, name: str, *, timeout: float = 10.0, allowance: Allowance | None = None
+        self, connection: Connection, name: str, *, timeout: float = 10.0, budget: Budget | None = None
     ) -> None:
         self.name = name
         self.client = Client(Session(connection, name=name, timeout=timeout))
         self.supervisor = Supervisor(name)
-        self.informers = Informers(self.client, self.supervisor, allowance)
+        self.informers = Informers(self.client, self.supervisor, budget)
 
     def informer(
         self,

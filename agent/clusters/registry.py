@@ -9,7 +9,7 @@ from agent.clusters import metrics
 from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
-from agent.kube.allowance import Allowance
+from agent.kube.budget import Budget
 from agent.kube.config import Connection
 from agent.kube.store import Key
 from agent.model.podranges import ANYWHERE, PodRanges
@@ -96,7 +96,7 @@ class Targets:
                     return target
             await self.disconnect(key)
         name = "/".join(key).lstrip("/")
-        cluster = self._local if connection is None else Cluster(connection, name, allowance=Allowance(KEPT, PORTION))
+        cluster = self._local if connection is None else Cluster(connection, name, budget=Budget(KEPT, PORTION))
         target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
         target.ranges = ranges
         target.changed = self._changed

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
-from agent.kube.allowance import Allowance
+from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, Unreadable
 from agent.kube.flaws import Flaws
@@ -55,7 +55,7 @@ class Informer:
         labels: str = "",
         fields: str = "",
         reduce: Reduce | None = None,
-        allowance: Allowance | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.client = client
         self.kind = kind
@@ -66,7 +66,7 @@ class Informer:
         self.error: KubeError | None = None
         self._selectors = {"labels": labels, "fields": fields}
         self._reader = Reader(kind, reduce)
-        self.allowance = allowance or Allowance()
+        self.budget = budget or Budget()
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
         self._subscribers: list[Subscriber] = []
         self._packer = Packer(self.store)
@@ -139,7 +139,7 @@ class Informer:
                 started = time.monotonic()
                 told = self._reader.item(bytes(item), page.flaw)
                 self._take(told)
-                await self.allowance.share.worked(time.monotonic() - started)
+                await self.budget.share.worked(time.monotonic() - started)
                 if told.key is None:
                     nameless = True
                 else:
@@ -192,7 +192,7 @@ class Informer:
                 async for line in stream:
                     started = time.monotonic()
                     self._event(line)
-                    await self.allowance.share.worked(time.monotonic() - started)
+                    await self.budget.share.worked(time.monotonic() - started)
             finally:
                 if time.monotonic() - opened >= _SHORT_STREAM_SECONDS:
                     self._backoff.reset()
@@ -218,11 +218,11 @@ class Informer:
         old = self.store.get(obj.key)
         if old is not None and not _newer(obj.version, old.version):
             return
-        if old is None and self.allowance.full:
+        if old is None and self.budget.full:
             self.flaws.found(obj.key, "there are more objects in its cluster than are kept")
             return
         self.store.put(obj)
-        self.allowance.used += obj.size - (old.size if old is not None else 0)
+        self.budget.used += obj.size - (old.size if old is not None else 0)
         self._packer.note(obj)
         if obj.flaw:
             self.flaws.found(obj.key, obj.flaw)
@@ -238,7 +238,7 @@ class Informer:
         self.flaws.gone(key)
         if old is not None:
             self.store.remove(key)
-            self.allowance.used -= old.size
+            self.budget.used -= old.size
             self._packer.forget(key)
             self._tell(old, None)
 

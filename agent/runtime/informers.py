@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from agent.api.kinds import Kind
-from agent.kube.allowance import Allowance
+from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.errors import one_line
 from agent.kube.informer import Informer
@@ -19,8 +19,8 @@ _Asked = tuple[Kind, str | None, str, str, Reduce | None]
 class Informers:
     """The informers of one cluster, each started when it is first asked for."""
 
-    def __init__(self, client: Client, supervisor: Supervisor, allowance: Allowance | None = None) -> None:
-        self._allowance = allowance or Allowance()
+    def __init__(self, client: Client, supervisor: Supervisor, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
         self._client = client
         self._supervisor = supervisor
         self._running: dict[_Asked, tuple[Informer, Callable[[], object]]] = {}
@@ -37,7 +37,7 @@ class Informers:
         """The informer of a kind, in one namespace or (None) in all, with selectors."""
         asked = (kind, namespace or None, labels, fields, reduce)
         if asked not in self._running:
-            informer = Informer(self._client, kind, namespace or None, labels, fields, reduce, self._allowance)
+            informer = Informer(self._client, kind, namespace or None, labels, fields, reduce, self._budget)
             stop = self._supervisor.spawn(f"watch {self._client.name} {kind} {namespace or ''}".strip(), informer.run)
             self._running[asked] = (informer, stop)
         return self._running[asked][0]
@@ -47,7 +47,7 @@ class Informers:
         for asked, (running, stop) in list(self._running.items()):
             if running is informer:
                 stop()
-                self._allowance.used -= informer.store.size
+                self._budget.used -= informer.store.size
                 del self._running[asked]
 
     def interrupt(self) -> None:

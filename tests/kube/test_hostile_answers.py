@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.api.kinds import CONFIGMAPS
 from agent.kube import heads
-from agent.kube.allowance import Allowance
+from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import KubeError, ServerError, StatusError, TooLarge, Unreachable, Unreadable
@@ -152,21 +152,21 @@ async def test_of_pages_that_are_too_large_smaller_ones_are_asked_for(monkeypatc
 async def test_of_a_cluster_that_lists_without_end_only_so_much_is_kept() -> None:
     async with Pretender.started() as server:
         server.items = [chaperon(f"c{number}", number + 1) for number in range(1000)]
-        allowance = Allowance(300_000)
-        informer = Informer(server.client, KIND, allowance=allowance)
+        budget = Budget(300_000)
+        informer = Informer(server.client, KIND, budget=budget)
         gone: list[str] = []
         informer.subscribe(lambda old, new: gone.append(old.name) if old is not None and new is None else None)
         async with running(informer):
             kept = {obj.name for obj in informer.store}
             assert 0 < len(kept) < 200
-            assert 300_000 < informer.store.size == allowance.used < 303_000
+            assert 300_000 < informer.store.size == budget.used < 303_000
             assert "more objects in its cluster than are kept" in informer.flaws.told()
             server.tell("MODIFIED", chaperon("c0", 2000, b',"spec":{"nodeName":"n"}'))
             server.tell("DELETED", chaperon("c1", 2001))
             server.tell("DELETED", chaperon("c999", 2002))
             server.tell("BOOKMARK", chaperon("c998", 2003))
             await until(lambda: gone == ["c1"])
-            assert informer.store.size == allowance.used < 303_000
+            assert informer.store.size == budget.used < 303_000
             assert informer.store.get(("default", "c0")).node_name == "n"  # type: ignore[union-attr]
 
 

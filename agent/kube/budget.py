@@ -5,7 +5,7 @@ import math
 from agent.base.turns import Share
 
 
-class Allowance:
+class Budget:
     """For all watches of a cluster together: `bytes` of objects, before packing, and a portion of the time."""
 
     def __init__(self, bytes: float = math.inf, portion: float = 1.0) -> None:
