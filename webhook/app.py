@@ -29,7 +29,7 @@ class Webhook:
         self._client = client
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
-        app = application(self.targets, Validator(client), settings.body_limit)
+        app = application(self.targets, Validator(client), settings.body_limit, settings.agent_user or "")
         self.server = Server(app, tls, settings.bind.host, settings.bind.port)
         registration = Registration(
             client,

@@ -34,10 +34,11 @@ class NotReady(Exception):
 class Handlers:
     """What is behind each path."""
 
-    def __init__(self, targets: Targets, validator: Validator) -> None:
+    def __init__(self, targets: Targets, validator: Validator, agent: str) -> None:
         self._targets = targets
         self._validator = validator
         self._long = asyncio.Lock()
+        self._agent = agent
 
     async def elected(self, request: Request) -> Answer:
         """A pod that may have asked for election."""
@@ -55,16 +56,16 @@ class Handlers:
         if not self._targets.synced:
             raise NotReady
         if not pods.takes_long(request):
-            return pods.answer(request, self._targets, by_default=by_default)
+            return pods.answer(request, self._targets, by_default=by_default, agent=self._agent)
         noted = pods.Noted.of(request, self._targets)
         # One after the other, for threads share the interpreter with those who are answered at once.
         async with self._long:
-            return await asyncio.to_thread(pods.answer, request, noted, by_default=by_default)
+            return await asyncio.to_thread(pods.answer, request, noted, by_default=by_default, agent=self._agent)
 
 
-def application(targets: Targets, validator: Validator, body_limit: int) -> web.Application:
-    """The endpoint; `body_limit` is in bytes."""
-    handlers = Handlers(targets, validator)
+def application(targets: Targets, validator: Validator, body_limit: int, agent: str = "") -> web.Application:
+    """The endpoint; `body_limit` is in bytes, `agent` the agent's user, empty if it is not known."""
+    handlers = Handlers(targets, validator, agent)
     app = web.Application(client_max_size=body_limit)
     for path, answer in (
         (PATH, handlers.elected),

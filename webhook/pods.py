@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 
 from agent.api import names
 from agent.model.diff import json_patch
-from agent.model.proxypod import InvalidPod, is_elected, proxy_pod
+from agent.model.proxypod import InvalidPod, is_elected, is_proxy, proxy_pod
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, patched, refused
 
 _LONG = 4 * 1024
@@ -62,10 +62,11 @@ def takes_long(request: Request) -> bool:
     return sum(len(annotations.get(key, "")) for key in _DOCUMENTS) > _LONG
 
 
-def answer(request: Request, known: Known, *, by_default: bool = False) -> Answer:
+def answer(request: Request, known: Known, *, by_default: bool = False, agent: str = "") -> Answer:
     """Turn an elected pod into a proxy pod; allow every other one as it is; refuse what cannot be a proxy pod.
 
     :param by_default: the pod's namespace elects its pods
+    :param agent: name of the agent's user, who may say who has created a pod; empty if it is not known
     :raises Malformed: if the object is not a pod
     """
     pod = request.get("object")
@@ -74,7 +75,7 @@ def answer(request: Request, known: Known, *, by_default: bool = False) -> Answe
     if not isinstance(pod, dict) or pod.get("kind") != "Pod" or not isinstance(pod.get("metadata"), dict):
         raise Malformed("request.object is not a pod: the webhook's rules may name pods of the core group only")
     if not is_elected(pod, by_default=by_default):
-        return allowed(request, Outcome.UNTOUCHED)
+        return _not_elected(request, pod)
     namespace = pod["metadata"].get("namespace") or request.get("namespace") or ""
     named: dict[str, Any] = {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
     finalizers = known.finalizers(namespace)
@@ -85,10 +86,22 @@ def answer(request: Request, known: Known, *, by_default: bool = False) -> Answe
     except RecursionError:
         return refused(request, [Fault("metadata.annotations", "what is written in one of them is nested too deeply")])
     creator = (request.get("userInfo") or {}).get("username")
-    if creator:
+    annotations = proxy["metadata"]["annotations"]
+    if not (agent and creator == agent and names.ANNOTATION_CREATED_BY in annotations):
         # Never what the user says of himself.
-        proxy["metadata"]["annotations"][names.ANNOTATION_CREATED_BY] = creator
+        annotations.pop(names.ANNOTATION_CREATED_BY, None)
+        annotations.update({names.ANNOTATION_CREATED_BY: creator} if creator else {})
     return patched(request, json_patch(pod, proxy), _warnings(namespace, pod, known, finalizers))
+
+
+def _not_elected(request: Request, pod: Mapping[str, Any]) -> Answer:
+    if not is_proxy(pod):
+        return allowed(request, Outcome.UNTOUCHED)
+    reason = (
+        f"{names.SCHEDULER_PROXY} is the scheduler of elected pods, and this one opts out, or is a PodChaperon's:"
+        f" remove the field, or the annotation {names.SHORT_PREFIX}{names.ELECT}"
+    )
+    return refused(request, [Fault("spec.schedulerName", reason)])
 
 
 def _warnings(namespace: str, pod: Mapping[str, Any], known: Known, finalizers: Sequence[str]) -> list[str]:

@@ -54,6 +54,7 @@ class Settings:
     check_interval: float
     drain: float
     body_limit: int
+    agent_user: str | None
     health_address: Address
     metrics_address: Address | None
     log_level: str
@@ -272,6 +273,10 @@ _OPTIONS = (
         "how long to go on serving, not ready, after SIGTERM, 5s at most; default: 5s with --service, 0s with --url",
     ),
     _Option("body-limit", "BYTES", _size, str(4 * 1024 * 1024), "longest request served"),
+    _Option(
+        "agent-user", "NAME", _text, None,
+        "the agent's user, as the API server knows it: it alone may say who has created a pod",
+    ),
     _Option("health-address", "HOST:PORT", _address, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)"),
     _Option(
         "metrics-address", "HOST:PORT", _address, None,

@@ -41,6 +41,10 @@ SOURCE_API_ACCOUNTS = "source-api-accounts"
 LABEL_TOKEN_OF = SHORT_PREFIX + "token-of"
 """On Secrets with such tokens: UID of the source's kube-system namespace."""
 ANNOTATION_TOKEN_EXPIRES = SHORT_PREFIX + "token-expires"
+INJECTED = "injected"
+"""Annotation of a pod or a namespace (suffix): whether containers that other webhooks add travel; the pod's wins."""
+INJECTED_FOLLOW = "follow"
+INJECTED_CHOICES = (INJECTED_FOLLOW, "stay")
 POD_GROUP = "group"
 """Pods of one namespace with the same value start together or not at all."""
 POD_GROUP_SIZE = "group-size"
@@ -82,6 +86,10 @@ ANNOTATION_RESTARTS = SHORT_PREFIX + "restarts"
 ANNOTATION_LIVE_CHANGES = SHORT_PREFIX + "live-changes"
 """On chaperons: what changed on the proxy pod after its creation, and the delegate has to follow."""
 ANNOTATION_ATTEMPTS = SHORT_PREFIX + "attempts"
+STATE_OF_PROXY = frozenset((ANNOTATION_CLAIM, ANNOTATION_CLAIM_UID, ANNOTATION_CLAIM_RENEWED, ANNOTATION_ATTEMPTS))
+"""What the scheduler has come to with a proxy pod: of no worth on another pod, such as one from a backup."""
+OURS_ON_PROXY = (ANNOTATION_MANIFEST, ANNOTATION_CREATED_BY, *sorted(STATE_OF_PROXY))
+"""Annotations of proxy pods that nobody but the webhook and the agent writes."""
 ANNOTATION_NODE_SHAPES = SHORT_PREFIX + "node-shapes"
 ANNOTATION_COUNTED = SHORT_PREFIX + "counted"
 """On the ClusterSummary: JSON of how many delegates with a node are in what it tells of free room, by the UID of the

@@ -1,9 +1,11 @@
-"""The scheduling constraints that users write for proxy pods, read strictly (specs, section 2.1).
+"""The scheduling constraints of pods: those that users write for proxy pods, read strictly (specs, section 2.1), and
+those of a manifest, where Kubernetes may know more fields than we do.
 
 The structs say only which fields there are and of which type: what the values may be, the API server checks itself when
-it gets the proxy pod. The raw dict is what travels.
+it gets the pod. The raw dict is what travels.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,41 +17,41 @@ FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"
 """What of a pod spec counts as a constraint."""
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel", gc=False):
+class _Known(msgspec.Struct, rename="camel", gc=False):
     pass
 
 
-class _Requirement(_Strict):
+class _Requirement(_Known):
     key: str
     operator: str
     values: list[str] = []
 
 
-class _LabelSelector(_Strict):
+class _LabelSelector(_Known):
     match_labels: dict[str, str] = {}
     match_expressions: list[_Requirement] = []
 
 
-class _NodeSelectorTerm(_Strict):
+class _NodeSelectorTerm(_Known):
     match_expressions: list[_Requirement] = []
     match_fields: list[_Requirement] = []
 
 
-class _NodeSelector(_Strict):
+class _NodeSelector(_Known):
     node_selector_terms: list[_NodeSelectorTerm]
 
 
-class _PreferredTerm(_Strict):
+class _PreferredTerm(_Known):
     weight: int
     preference: _NodeSelectorTerm
 
 
-class _NodeAffinity(_Strict):
+class _NodeAffinity(_Known):
     required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[_PreferredTerm] = []
 
 
-class _PodTerm(_Strict):
+class _PodTerm(_Known):
     topology_key: str
     label_selector: _LabelSelector | None = None
     namespaces: list[str] = []
@@ -58,23 +60,23 @@ class _PodTerm(_Strict):
     mismatch_label_keys: list[str] = []
 
 
-class _WeightedPodTerm(_Strict):
+class _WeightedPodTerm(_Known):
     weight: int
     pod_affinity_term: _PodTerm
 
 
-class _PodAffinity(_Strict):
+class _PodAffinity(_Known):
     required_during_scheduling_ignored_during_execution: list[_PodTerm] = []
     preferred_during_scheduling_ignored_during_execution: list[_WeightedPodTerm] = []
 
 
-class _Affinity(_Strict):
+class _Affinity(_Known):
     node_affinity: _NodeAffinity | None = None
     pod_affinity: _PodAffinity | None = None
     pod_anti_affinity: _PodAffinity | None = None
 
 
-class _Toleration(_Strict):
+class _Toleration(_Known):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -82,7 +84,7 @@ class _Toleration(_Strict):
     toleration_seconds: int | None = None
 
 
-class _Spread(_Strict):
+class _Spread(_Known):
     max_skew: int
     topology_key: str
     when_unsatisfiable: str
@@ -93,7 +95,7 @@ class _Spread(_Strict):
     match_label_keys: list[str] = []
 
 
-class _Constraints(_Strict):
+class _Constraints(_Known):
     node_selector: dict[str, str] = {}
     tolerations: list[_Toleration] = []
     affinity: _Affinity | None = None
@@ -112,7 +114,9 @@ def parse(field: str, text: str) -> dict[str, Any]:
         fragment = _without_nulls(document.read(text))
         if fragment is None:
             return {}
-        msgspec.convert(fragment, _Constraints)
+        unknown = _unknown(fragment, msgspec.to_builtins(msgspec.convert(fragment, _Constraints)))
+        if unknown is not None:
+            raise msgspec.ValidationError(f"there is no field `{unknown}`")
     except RecursionError as error:
         raise InvalidPod(field, "is nested too deeply") from error
     except (document.InvalidDocument, msgspec.ValidationError) as error:
@@ -120,6 +124,32 @@ def parse(field: str, text: str) -> dict[str, Any]:
             field, f"must be a YAML or JSON fragment of a pod spec with only {', '.join(FIELDS)}: {error}"
         ) from error
     return {name: fragment[name] for name in FIELDS if fragment.get(name)}
+
+
+def of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The constraints of a pod spec that no API server has checked; fields that we do not know stay.
+
+    :raises msgspec.ValidationError: if one is not of its type
+    :raises RecursionError: if it is nested too deeply
+    """
+    found = {name: _without_nulls(spec[name]) for name in FIELDS if spec.get(name)}
+    if found:
+        msgspec.convert(found, _Constraints)
+    return found
+
+
+def _unknown(given: Any, taken: Any, path: str = "$") -> str | None:
+    """The path of the first field that is given and was not taken, None if all were."""
+    if taken is None:
+        return path
+    if isinstance(given, dict):
+        parts = [(f"{path}.{key}", item, taken.get(key)) for key, item in given.items()]
+    elif isinstance(given, list):
+        parts = [(f"{path}[{number}]", item, taken[number]) for number, item in enumerate(given)]
+    else:
+        return None
+    found = (_unknown(item, also, where) for where, item, also in parts)
+    return next((each for each in found if each is not None), None)
 
 
 def _without_nulls(value: Any) -> Any:

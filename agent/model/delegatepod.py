@@ -10,10 +10,10 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.model import constraints, downward, parentage, sourceapi
+from agent.model import admitted, baseline, downward, parentage, sourceapi
 from agent.model.errors import InvalidPod
+from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, compile_pattern
-from agent.model.proxypod import source_pod
 from agent.model.relabel import constraints as relabel_constraints
 from agent.model.relabel import new_key, relabel
 
@@ -36,7 +36,13 @@ _OF_CHAPERON = frozenset(
 
 
 def chaperon(
-    proxy: dict[str, Any], *, cluster_name: str, cluster_uid: str, reserve: bool = False, source_api: str = ""
+    proxy: dict[str, Any],
+    *,
+    cluster_name: str,
+    cluster_uid: str,
+    reserve: bool = False,
+    source_api: str = "",
+    injected: bool = False,
 ) -> dict[str, Any]:
     """The PodChaperon to create in a target for a proxy pod; the same at every attempt.
 
@@ -44,21 +50,17 @@ def chaperon(
     :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
     :param source_api: HOST:PORT of the source's API for a pod that asks for it, empty if there is none
     :param reserve: let the candidate scheduler place the delegate, rather than the scheduler that the pod names
+    :param injected: the pod's namespace asks for containers that other webhooks added to go along
     :raises InvalidPod: if the manifest or an annotation of the proxy pod is unusable
     """
-    metadata = proxy["metadata"]
-    source = source_pod(proxy)
-    annotations: dict[str, str] = source.get("metadata", {}).get("annotations") or {}
-    labels: dict[str, str] = {
-        key: value
-        for key, value in (source.get("metadata", {}).get("labels") or {}).items()
-        if not key.startswith(names.SHORT_PREFIX)
-    }
-    regexp = _regexp(annotations)
-    strip = names.annotation(annotations, names.USE_CONSTRAINTS) is not None
-    spec = _spec(proxy, source["spec"], labels, regexp, strip=strip, reserve=reserve)
+    metadata, source = proxy["metadata"], source_pod(proxy)
+    annotations: dict[str, str] = metadata.get("annotations") or {}
+    asked = names.annotation(annotations, names.INJECTED)
+    travels = admitted.spec(proxy, source, injected=injected if asked is None else asked == names.INJECTED_FOLLOW)
+    labels, regexp = _labels(proxy, source), _regexp(annotations)
+    spec = _spec(proxy, travels, labels, regexp, reserve=reserve)
     if source_api and sourceapi.asks(annotations):
-        spec = sourceapi.pointed(spec, source["spec"], sourceapi.secret_name(metadata), source_api)
+        spec = sourceapi.pointed(spec, travels, sourceapi.secret_name(metadata), source_api)
     return {
         "apiVersion": CHAPERONS.api_version,
         "kind": CHAPERONS.name,
@@ -70,8 +72,9 @@ def chaperon(
                 **parentage.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
             "annotations": {
-                **{key: value for key, value in annotations.items() if not names.is_ours(key)},
+                **baseline.annotations(proxy),
                 **parentage.annotations(metadata),
+                **baseline.note(proxy, source),
                 **_creator(metadata),
             },
         },
@@ -130,20 +133,18 @@ def _regexp(annotations: dict[str, str]) -> str | None:
     return regexp
 
 
+def _labels(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
+    """Labels of the pod, without those that its virtual node gave it."""
+    found, sent = baseline.labels(proxy), baseline.labels(source)
+    of_node = names.LABELS_OF_NODE - sent.keys() if proxy["spec"].get("nodeName") else ()
+    return {key: value for key, value in found.items() if key not in of_node}
+
+
 def _spec(
-    proxy: dict[str, Any],
-    source: dict[str, Any],
-    labels: dict[str, str],
-    regexp: str | None,
-    *,
-    strip: bool,
-    reserve: bool,
+    proxy: dict[str, Any], travels: dict[str, Any], labels: dict[str, str], regexp: str | None, *, reserve: bool
 ) -> dict[str, Any]:
-    # The number of a priority class may differ in the target: its own admission sets it by the class's name.
-    # A proxy pod gets a chaperon once its gates are open; nobody in the target would open them again.
-    dropped = {"priority", "schedulingGates", *(constraints.FIELDS if strip else ())}
-    spec = {key: value for key, value in source.items() if key not in dropped}
-    spec.update(relabel_constraints(spec, labels, regexp))
+    """What travels of a pod's spec, as it is in the target."""
+    spec = {**travels, **relabel_constraints(travels, labels, regexp)}
     if reserve:
         spec["schedulerName"] = names.SCHEDULER_CANDIDATE
     elif spec.get("schedulerName") in _OUR_SCHEDULERS:

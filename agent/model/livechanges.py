@@ -12,9 +12,9 @@ from typing import Any, TypedDict
 import msgspec
 
 from agent.api import names
+from agent.model import admitted, baseline
 from agent.model.delegatepod import delegate_container
 from agent.model.pattern import InvalidPattern
-from agent.model.proxypod import is_limited, proxy_pod
 from agent.model.relabel import relabel
 
 Raw = dict[str, Any]
@@ -42,16 +42,22 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
     Keys: labels and annotations (null removes), images and resources by container, tolerations (added ones),
     activeDeadlineSeconds, ephemeralContainers.
 
-    :param source: the pod as it was created, from the manifest
+    The chaperon's spec is as it was made; what its labels and annotations were, `baseline` knows.
+
+    :param source: the pod as its user sent it, from the manifest
+    :raises InvalidPod: if the constraints of the manifest cannot be read
     """
-    spec, was, known = proxy["spec"], source["spec"], told(chaperon)
+    spec, was, known = proxy["spec"], chaperon.get("spec") or {}, told(chaperon)
+    before = baseline.of(source, known)
+    tolerated = was.get("tolerations") or ()
     found = {
-        "labels": _labels(proxy, source, known.get("labels", {})),
-        "annotations": _annotations(proxy, source, chaperon, known.get("annotations", {})),
+        "labels": _labels(proxy, before, known.get("labels", {})),
+        "annotations": _annotations(proxy, before["annotations"], chaperon, known.get("annotations", {})),
         "images": _by_container(spec, was, "image", known.get("images", {})),
         "resources": _by_container(spec, was, "resources", known.get("resources", {})),
-        "tolerations": _tolerations(proxy, source),
+        "tolerations": [each for each in admitted.added_tolerations(proxy, source) if each not in tolerated],
         "ephemeralContainers": _ephemeral(proxy, known.get("ephemeralContainers", ())),
+        baseline.KEY: known.get(baseline.KEY),
     }
     if spec.get("activeDeadlineSeconds") != was.get("activeDeadlineSeconds"):
         found["activeDeadlineSeconds"] = spec.get("activeDeadlineSeconds")
@@ -135,39 +141,29 @@ def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
     ]
 
 
-def _labels(proxy: Raw, source: Raw, known: Raw) -> Raw:
-    now, was = (_arrives(pod, source) for pod in (proxy, source))
+def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
+    regexp = names.annotation(before["annotations"], names.NO_PREFIX_REGEXP)
+    now, was = (_arrive(labels, regexp) for labels in (baseline.labels(proxy), before["labels"]))
     keys = sorted({*now, *was, *known})
     return {key: now.get(key) for key in keys if key in known or now.get(key) != was.get(key)}
 
 
-def _arrives(pod: Raw, source: Raw) -> dict[str, str]:
-    """A pod's labels as they are in the target."""
-    annotations = source["metadata"].get("annotations")
-    labels = {
-        key: value
-        for key, value in (pod["metadata"].get("labels") or {}).items()
-        if key not in (names.LABEL_HAS_FINALIZER, *names.LABELS_OF_NODE) and not key.startswith(names.SHORT_PREFIX)
-    }
+def _arrive(labels: Mapping[str, str], regexp: str | None) -> dict[str, str]:
+    """A pod's labels as they are in the target; those that it may have got from its node do not count."""
     try:
-        return relabel(labels, names.annotation(annotations, names.NO_PREFIX_REGEXP))
+        return relabel({key: labels[key] for key in labels.keys() - names.LABELS_OF_NODE}, regexp)
     except InvalidPattern:
         return {}
 
 
-def _annotations(proxy: Raw, source: Raw, chaperon: Mapping[str, Any], known: Raw) -> Raw:
+def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: Raw) -> Raw:
     """Those that somebody changed here; one that came home from the delegate is no change of ours."""
-    mine, original, there = _foreign(proxy), _foreign(source), _foreign(chaperon)
+    mine, there = baseline.annotations(proxy), baseline.annotations(chaperon)
     return {
         key: mine.get(key)
         for key in sorted({*mine, *original, *known})
-        if key in known or (mine.get(key) != original.get(key) == there.get(key))
+        if not names.is_ours(key) and (key in known or (mine.get(key) != original.get(key) == there.get(key)))
     }
-
-
-def _foreign(obj: Mapping[str, Any]) -> dict[str, str]:
-    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
-    return {key: value for key, value in annotations.items() if not names.is_ours(key)}
 
 
 def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:
@@ -181,17 +177,6 @@ def _by_container(spec: Raw, was: Raw, field: str, known: Raw) -> Raw:
             if now and each in before and (each in known or now != before[each]):
                 found[each] = now
     return found
-
-
-def _tolerations(proxy: Raw, source: Raw) -> list[Raw]:
-    """Those that were not there when the webhook had made the proxy pod; API servers themselves add ones with a limit
-    for not-ready and unreachable, which the delegate has of its own."""
-    made: list[Raw] = proxy_pod(source, ())["spec"]["tolerations"]
-    return [
-        toleration
-        for toleration in proxy["spec"].get("tolerations") or ()
-        if toleration not in made and not is_limited(toleration)
-    ]
 
 
 def _differs(pod: Mapping[str, Any], field: str, key: str, value: str | None) -> bool:

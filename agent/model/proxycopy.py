@@ -10,21 +10,11 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.model import constraints
+from agent.model import constraints, manifest
 
 Raw = dict[str, Any]
 
-_OF_PROXY = (*constraints.FIELDS, "schedulerName", "terminationGracePeriodSeconds")
-"""What of a proxy pod's spec is not its user's."""
-_STATE = frozenset(
-    (
-        names.ANNOTATION_MANIFEST,
-        names.ANNOTATION_CLAIM,
-        names.ANNOTATION_CLAIM_UID,
-        names.ANNOTATION_CLAIM_RENEWED,
-        names.ANNOTATION_ATTEMPTS,
-    )
-)
+_STATE = names.STATE_OF_PROXY | {names.ANNOTATION_MANIFEST}
 
 
 def is_same(pod: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
@@ -51,9 +41,9 @@ def original(copy: Raw, source: Raw | None, tolerations: Sequence[Raw]) -> Raw:
             annotations[names.PREFIX + names.PROXY_CONSTRAINTS] = msgspec.json.encode(wanted).decode()
         source = {"spec": {}}
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != names.LABEL_HAS_FINALIZER}
-    kept = {key: value for key, value in spec.items() if key not in _OF_PROXY}
-    restored = {key: source["spec"][key] for key in _OF_PROXY if key in source["spec"]}
-    return {**copy, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": kept | restored}
+    kept = {key: value for key, value in spec.items() if key not in manifest.TAKEN}
+    taken = manifest.taken(source)
+    return {**copy, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": kept | taken}
 
 
 def _constraints(spec: Raw, tolerations: Sequence[Raw]) -> Raw:

@@ -6,13 +6,12 @@ The results share unchanged parts with what was given: treat both as read-only.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from agent.api import names
-from agent.model import constraints, document, proxycopy
+from agent.model import constraints, manifest, proxycopy
 from agent.model.annotations import LIMIT
 from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
+from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, compile_pattern
 
 __all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod"]
@@ -24,7 +23,8 @@ TOLERATIONS: tuple[dict[str, str], ...] = (
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
-_UNLIMITED = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
+NODE_LOST = frozenset(toleration["key"] for toleration in TOLERATIONS if "effect" in toleration)
+"""Taints for which pods leave a node that is lost."""
 _SWITCHES = (names.FOLLOW_ACCOUNT, names.FOLLOW_ROLES, names.FOLLOW_POLICIES, names.SOURCE_API)
 
 
@@ -79,7 +79,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         raise InvalidPod(
             "spec.nodeName", "the node of an elected pod is chosen by the proxy scheduler: remove the field"
         )
-    pod = _uncopied(pod)
+    pod = _uncopied(_without_state(pod))
     metadata: dict[str, Any] = pod.get("metadata") or {}
     annotations: dict[str, str] = dict(metadata.get("annotations") or {})
     spec: dict[str, Any] = pod.get("spec") or {}
@@ -88,15 +88,16 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         source = source_pod(pod)
     else:
         source = pod
-        annotations[names.ANNOTATION_MANIFEST] = _manifest(pod)
+        annotations[names.ANNOTATION_MANIFEST] = manifest.of(pod)
     _check_regexp(annotations)
     _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
+    _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
     _check_group(annotations)
     if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
         # The agent reads it often, and YAML takes a hundred times as long.
-        annotations[names.ANNOTATION_MANIFEST] = msgspec.json.encode(source).decode()
+        annotations[names.ANNOTATION_MANIFEST] = manifest.of(source)
     _check_size(annotations)
     kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
     return {
@@ -111,6 +112,16 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _without_state(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod without what the scheduler had come to with another one, which a backup or a copy may carry."""
+    metadata = pod.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if not names.STATE_OF_PROXY & annotations.keys():
+        return pod
+    kept = {key: value for key, value in annotations.items() if key not in names.STATE_OF_PROXY}
+    return {**pod, "metadata": {**metadata, "annotations": kept}}
+
+
 def _uncopied(pod: dict[str, Any]) -> dict[str, Any]:
     """The pod that a copy of a proxy pod means; any other pod as it is."""
     selector = (pod.get("spec") or {}).get("nodeSelector") or {}
@@ -123,44 +134,8 @@ def _uncopied(pod: dict[str, Any]) -> dict[str, Any]:
     return proxycopy.original(pod, source, TOLERATIONS)
 
 
-def source_pod(proxy: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod as its user sent it, from the manifest annotation of its proxy pod.
-
-    :raises InvalidPod: if there is no manifest, or it is not one of a pod
-    """
-    field = f"metadata.annotations[{names.ANNOTATION_MANIFEST}]"
-    text = (proxy.get("metadata", {}).get("annotations") or {}).get(names.ANNOTATION_MANIFEST)
-    if text is None:
-        raise InvalidPod(
-            field, "there is no manifest of the source pod: the pod was not made by the webhook; create it again"
-        )
-    try:
-        source = document.read(text)
-    except document.InvalidDocument as error:
-        raise InvalidPod(field, f"is neither JSON nor YAML: {error}; remove it, the webhook writes it") from error
-    if not _looks_like_pod(source):
-        raise InvalidPod(field, "is not the manifest of a pod with containers; remove it, the webhook writes it")
-    return source  # type: ignore[no-any-return]
-
-
-def _looks_like_pod(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.get("kind", "Pod") == "Pod"
-        and isinstance(value.get("metadata", {}), dict)
-        and isinstance(value.get("spec"), dict)
-        and isinstance(value["spec"].get("containers"), list)
-        and len(value["spec"]["containers"]) > 0
-    )
-
-
 def _group(owner: Mapping[str, Any]) -> str:
     return str(owner.get("apiVersion", "")).partition("/")[0]
-
-
-def _manifest(pod: dict[str, Any]) -> str:
-    metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}).decode()
 
 
 def _proxy_spec(spec: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
@@ -188,6 +163,16 @@ def _longest_sleep(spec: Mapping[str, Any]) -> int:
     return max(((hook.get("sleep") or {}).get("seconds") or 0 for hook in hooks), default=0)
 
 
+def given_tolerations(source: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tolerations that a proxy pod has got from us.
+
+    :param source: the pod as its user sent it
+    :raises InvalidPod: if its constraints cannot be read
+    """
+    annotations = source["metadata"].get("annotations") or {}
+    return [*TOLERATIONS, *_constraints(annotations, source).get("tolerations", ())]
+
+
 def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict[str, Any]:
     """What the proxy pod is scheduled by: the annotation, else the source's spec if asked for, else nothing."""
     text = names.annotation(annotations, names.PROXY_CONSTRAINTS)
@@ -211,7 +196,7 @@ def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict
 
 def is_limited(toleration: Mapping[str, Any]) -> bool:
     """Whether it ends our unlimited ones: the shortest of all that match counts, and API servers add 300 s to pods."""
-    return toleration.get("tolerationSeconds") is not None and toleration.get("key") in _UNLIMITED
+    return toleration.get("tolerationSeconds") is not None and toleration.get("key") in NODE_LOST
 
 
 def _written_key(annotations: Mapping[str, str], suffix: str) -> str:

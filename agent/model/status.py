@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
+from agent.model import baseline
+from agent.model.errors import InvalidPod
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.livechanges import told
+from agent.model.manifest import source_pod
 from agent.model.podranges import ANYWHERE, PodRanges, without_outside
-from agent.model.proxypod import InvalidPod, source_pod
 
 _OWN = (
     "qosClass",
@@ -77,7 +79,8 @@ def annotations_home(
     removed, in the source. Nor does one come home that is told of as a live change: there the delegate follows.
     """
     mine = proxy_annotations or {}
-    followed = told({"metadata": {"annotations": chaperon_annotations}}).get("annotations") or ()
+    known = told({"metadata": {"annotations": chaperon_annotations}})
+    followed = known.get("annotations") or ()
     changed: dict[str, str | None] = {
         key: value
         for key, value in (chaperon_annotations or {}).items()
@@ -85,18 +88,18 @@ def annotations_home(
     }
     if not changed:
         return changed
-    original = _original_annotations(mine)
+    original = _original_annotations(mine, known)
     return {key: value for key, value in changed.items() if original.get(key) != value}
 
 
-def _original_annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
+def _original_annotations(annotations: Mapping[str, str], known: Mapping[str, Any]) -> Mapping[str, str]:
     try:
         source = source_pod({"metadata": {"annotations": annotations}})
     except InvalidPod:
         # Without a manifest nothing tells who changed what: the delegate's word counts.
         return {}
-    annotations = source.get("metadata", {}).get("annotations")
-    return annotations if isinstance(annotations, dict) else {}
+    found: Mapping[str, str] = baseline.of(source, known)["annotations"]
+    return found
 
 
 def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]], outside: str) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ import msgspec
 
 from agent.api import names
 from agent.kube.store import Object
+from agent.model import constraints
 from agent.model.errors import InvalidPod
-from agent.model.proxypod import source_pod
+from agent.model.manifest import FIELD, source_pod
 from agent.model.requests import host_ports, requests
 from agent.scheduler.attempts import attempts_of, read_attempts
 from agent.scheduling import resources
@@ -223,4 +224,8 @@ def _constraints(source: Mapping[str, Any]) -> dict[str, Any]:
 def _kept(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
     if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
         return {}
-    return {key: spec[key] for key in ("nodeSelector", "affinity", "tolerations") if spec.get(key)}
+    try:
+        found = constraints.of(spec)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidPod(FIELD, f"its constraints cannot be read: {error}") from error
+    return {key: found[key] for key in ("nodeSelector", "affinity", "tolerations") if found.get(key)}

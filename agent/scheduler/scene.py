@@ -84,6 +84,11 @@ class Scene:
             self.world.holdings.census.recount()
             self._change()
 
+    def injected_follow(self, namespace: str) -> bool:
+        """Whether containers that other webhooks add to pods of a namespace travel, where a pod does not say."""
+        found = self.namespaces.store.get(("", namespace))
+        return found is not None and names.annotation(found.annotations, names.INJECTED) == names.INJECTED_FOLLOW
+
     def settled(self, namespace: str) -> bool:
         """Whether all targets of a namespace are known well enough to tell why a pod waits."""
         return self._places.settled(namespace)

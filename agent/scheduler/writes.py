@@ -49,7 +49,8 @@ class Writes:
         self._proxies = scene.proxies
         self._world = scene.world
         self._changing: Counter[str] = Counter()
-        self._made: tuple[tuple[str, str, bool, str], dict[str, Any]] = (("", "", False, ""), {})
+        self._follows = scene.injected_follow
+        self._made: tuple[tuple[str, str, bool, str, bool], dict[str, Any]] = (("", "", False, "", False), {})
         """The chaperon made last, and of what."""
         self.stopwatch = Stopwatch()
         self.absorbing = False
@@ -113,14 +114,20 @@ class Writes:
 
     def _manifest(self, proxy: dict[str, Any], target: Target, *, reserve: bool) -> dict[str, Any]:
         """The candidates of a pod are the same in all targets, and are mostly made one after the other."""
-        source_api = "" if target.is_self else self._deps.settings.source_api
-        made_of = (proxy["metadata"]["uid"], proxy["metadata"]["resourceVersion"], reserve, source_api)
+        metadata, settings = proxy["metadata"], self._deps.settings
+        source_api = "" if target.is_self else settings.source_api
+        injected = self._follows(metadata["namespace"])
+        made_of = (metadata["uid"], metadata["resourceVersion"], reserve, source_api, injected)
         if self._made[0] != made_of:
-            name, uid = self._deps.settings.cluster_name, self._deps.cluster_uid
-            self._made = (
-                made_of,
-                make_chaperon(proxy, cluster_name=name, cluster_uid=uid, reserve=reserve, source_api=source_api),
+            made = make_chaperon(
+                proxy,
+                cluster_name=settings.cluster_name,
+                cluster_uid=self._deps.cluster_uid,
+                reserve=reserve,
+                source_api=source_api,
+                injected=injected,
             )
+            self._made = (made_of, made)
         return self._made[1]
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:

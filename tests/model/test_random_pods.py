@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from agent.api.kinds import CHAPERONS, PODS, Kind
 from agent.kube.client import Client
 from agent.model.delegatepod import chaperon, delegate
+from agent.model.livechanges import changes
+from agent.model.manifest import source_pod
 from agent.model.proxypod import proxy_pod
 from tests.examples import examples
 from tests.model.pods import UID, P
@@ -118,6 +120,7 @@ def test_a_pod_arrives_as_it_was_written_but_for_what_the_contract_lists(pod: Ra
     proxy["metadata"]["uid"] = UID
     made = chaperon(proxy, cluster_name="c", cluster_uid="k")
     child = delegate({**made, "metadata": {**made["metadata"], "uid": "CU"}})
+    assert changes(proxy, source_pod(proxy), made) == {}
     assert plain(made["spec"]) == plain(expected(source, "default"))
     assert child["spec"] == made["spec"]
     metadata = child["metadata"]

@@ -28,9 +28,9 @@ class Known:
         return [f"{account} is missing in {namespace}"] if account else []
 
 
-def ask(obj: Any, *, by_default: bool = False, **request: Any) -> Answer:
+def ask(obj: Any, *, by_default: bool = False, agent: str = "", **request: Any) -> Answer:
     body = msgspec.json.encode(review(obj, **request))
-    return answer(read(body), Known(), by_default=by_default)
+    return answer(read(body), Known(), by_default=by_default, agent=agent)
 
 
 def test_an_elected_pod_becomes_a_proxy_pod() -> None:
@@ -181,6 +181,37 @@ def test_who_has_created_a_pod_is_noted_whatever_the_pod_says() -> None:
     proxy = patched(sent, ask(sent, userInfo=user).review)
     assert proxy["metadata"]["annotations"]["multicluster/created-by"] == "jane"
     assert ask(proxy, userInfo=user).review["response"] == {"uid": "705ab4f5", "allowed": True}
+
+
+def test_the_agent_alone_may_say_who_has_created_a_pod() -> None:
+    sent = pod()
+    sent["metadata"]["annotations"]["multicluster/created-by"] = "jane"
+    for user, noted in (("agent", "jane"), ("joe", "joe")):
+        proxy = patched(sent, ask(sent, agent="agent", userInfo={"username": user}).review)
+        assert proxy["metadata"]["annotations"]["multicluster/created-by"] == noted
+    proxy = patched(pod(), ask(pod(), agent="agent", userInfo={"username": "agent"}).review)
+    assert proxy["metadata"]["annotations"]["multicluster/created-by"] == "agent"
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["as sent", "as backed up"])
+def test_what_had_become_of_another_pod_does_not_count_for_this_one(proxied: bool) -> None:
+    state = {f"multicluster/{key}": "x" for key in ("claim", "claim-uid", "claim-renewed", "attempts")}
+    sent = proxy_pod(pod(), ["multicluster.admiralty.io/gone"]) if proxied else pod()
+    sent = {**sent, "metadata": {**sent["metadata"], "annotations": {**sent["metadata"]["annotations"], **state}}}
+    proxy = patched(sent, ask(sent).review)
+    assert not state.keys() & proxy["metadata"]["annotations"].keys()
+    assert not state.keys() & source_pod(proxy)["metadata"]["annotations"].keys()
+    assert proxy == proxy_pod(pod(), FINALIZERS["default"])
+
+
+def test_a_pod_that_opts_out_and_names_our_scheduler_is_refused() -> None:
+    sent = pod(elected=False)
+    sent["metadata"]["annotations"] = {"multicluster/elect": "false"}
+    sent["spec"]["schedulerName"] = "admiralty-proxy"
+    given = ask(sent)
+    assert given.outcome is Outcome.REFUSED
+    assert "spec.schedulerName: admiralty-proxy is the scheduler of elected pods" in given.explanation
+    assert "remove the field, or the annotation multicluster/elect" in given.explanation
 
 
 def test_a_bad_annotation_is_refused_with_field_and_remedy() -> None:

@@ -1,0 +1,64 @@
+"""The labels and annotations that a proxy pod had when its chaperon was made: changes are told from there on.
+
+Mostly they are those of the manifest. Where other webhooks, or somebody while the pod waited, had changed them, the
+chaperon is born with a note of the difference.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model.diff import merge_patch
+
+Raw = dict[str, Any]
+
+KEY = "original"
+"""In a chaperon's note of live changes: merge patch from the manifest's labels and annotations."""
+_REGEXP = (names.PREFIX + names.NO_PREFIX_REGEXP, names.SHORT_PREFIX + names.NO_PREFIX_REGEXP)
+
+
+def labels(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Labels of a proxy pod that travel, before they are rewritten."""
+    found: dict[str, str] = pod["metadata"].get("labels") or {}
+    return {
+        key: value
+        for key, value in found.items()
+        if key != names.LABEL_HAS_FINALIZER and not key.startswith(names.SHORT_PREFIX)
+    }
+
+
+def annotations(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Annotations of a pod that travel."""
+    found: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return {key: value for key, value in found.items() if not names.is_ours(key)}
+
+
+def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:
+    """Annotation of a chaperon that is about to be made; none where the manifest says it all."""
+    patch = merge_patch(_metadata(source), _metadata(proxy))
+    if not patch:
+        return {}
+    return {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode({KEY: patch}, order="deterministic").decode()}
+
+
+def of(source: Mapping[str, Any], told: Mapping[str, Any]) -> Raw:
+    """Labels and annotations from which changes are told.
+
+    :param source: the pod as its user sent it, from the manifest
+    :param told: what the chaperon carries of live changes
+    """
+    found, noted = _metadata(source), told.get(KEY)
+    for field in found:
+        patch = noted.get(field) if isinstance(noted, dict) else None
+        if isinstance(patch, dict):
+            patched = {**found[field], **patch}
+            found[field] = {key: value for key, value in patched.items() if isinstance(value, str)}
+    return found
+
+
+def _metadata(pod: Mapping[str, Any]) -> Raw:
+    every: dict[str, str] = pod["metadata"].get("annotations") or {}
+    settings = {key: every[key] for key in _REGEXP if key in every}
+    return {"labels": labels(pod), "annotations": annotations(pod) | settings}

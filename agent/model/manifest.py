@@ -1,0 +1,92 @@
+"""The manifest annotation of proxy pods: the whole pod as the webhook found it, for whoever reads the wire contract.
+
+Admission has not seen what it says, so that it counts for little here: for the fields that the webhook itself changed
+on the pod, and for which containers and volumes were there before other webhooks added theirs.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model import constraints, document
+from agent.model.errors import InvalidPod
+
+Raw = dict[str, Any]
+
+FIELD = f"metadata.annotations[{names.ANNOTATION_MANIFEST}]"
+TAKEN = (*constraints.FIELDS, "schedulerName", "terminationGracePeriodSeconds")
+"""Fields of a pod spec that the webhook changes: what they were before is in the manifest alone."""
+
+_REMEDY = "remove it, the webhook writes it"
+
+
+class _Named(msgspec.Struct, gc=False):
+    name: str
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    name: str | None = None
+    generate_name: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    """The fields that count, and those by which pods are told apart."""
+
+    containers: list[_Named]
+    init_containers: list[_Named] | None = None
+    volumes: list[_Named] | None = None
+    scheduler_name: str | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class _Pod(msgspec.Struct, gc=False):
+    spec: _Spec
+    metadata: _Metadata | None = None
+    kind: str = "Pod"
+
+
+def of(pod: Raw) -> str:
+    """The manifest of a pod: JSON, which is YAML, too (ruling 7)."""
+    metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}).decode()
+
+
+def source_pod(proxy: Mapping[str, Any]) -> Raw:
+    """The pod as its user sent it, from the manifest annotation of its proxy pod.
+
+    :raises InvalidPod: if there is no manifest, or it is not one of a pod
+    """
+    text = (proxy.get("metadata", {}).get("annotations") or {}).get(names.ANNOTATION_MANIFEST)
+    if text is None:
+        raise InvalidPod(
+            FIELD, "there is no manifest of the source pod: the pod was not made by the webhook; create it again"
+        )
+    try:
+        source = document.read(text)
+    except document.InvalidDocument as error:
+        raise InvalidPod(FIELD, f"is neither JSON nor YAML: {error}; {_REMEDY}") from error
+    try:
+        pod = msgspec.convert(source, _Pod)
+        constraints.of(source["spec"])
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidPod(FIELD, f"is not the manifest of a pod: {error}; {_REMEDY}") from error
+    if pod.kind != "Pod" or not pod.spec.containers:
+        raise InvalidPod(FIELD, f"is not the manifest of a pod with containers; {_REMEDY}")
+    return source if source.get("metadata") else {**source, "metadata": {}}
+
+
+def taken(source: Mapping[str, Any]) -> Raw:
+    """What the webhook took away from a pod's spec."""
+    spec = source["spec"]
+    return {key: spec[key] for key in TAKEN if spec.get(key) is not None}
+
+
+def known_names(source: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """Names of the containers, and of the volumes, that were there before other webhooks added theirs."""
+    spec = source["spec"]
+    containers = {each["name"] for field in ("containers", "initContainers") for each in spec.get(field) or ()}
+    return containers, {each["name"] for each in spec.get("volumes") or ()}
