@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.api.admission import not_controlled_by
 from agent.api.kinds import (
     CLUSTER_SOURCES,
     CLUSTER_TARGETS,
@@ -68,17 +69,10 @@ NOT_PLACED = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
 """CEL: who creates a pod on a node, as `kubectl debug node/NAME` does, means that node."""
 
 
-def _not_controlled_by(kind: str, group: str) -> str:
-    return (
-        "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, "
-        f"has(o.controller) && o.controller && o.kind == '{kind}' && o.apiVersion.startsWith('{group}/'))"
-    )
-
-
-NOT_A_DELEGATE = _not_controlled_by("PodChaperon", GROUP)
+NOT_A_DELEGATE = not_controlled_by("PodChaperon", GROUP)
 """CEL: a pod made by a PodChaperon runs here (ruling 3)."""
 
-NOT_OF_A_DAEMONSET = _not_controlled_by("DaemonSet", "apps")
+NOT_OF_A_DAEMONSET = not_controlled_by("DaemonSet", "apps")
 """CEL: the pods of a DaemonSet belong to the nodes here."""
 
 

@@ -79,6 +79,20 @@ VALIDATING_WEBHOOKS = Kind(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
+POLICIES = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+POLICY_BINDINGS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 CERTIFICATE_REQUESTS = Kind(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
 )

@@ -37,9 +37,10 @@ def annotations(pod: Mapping[str, Any]) -> dict[str, str]:
 
 def note(proxy: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str]:
     """Annotation of a chaperon that is about to be made; none where the manifest says it all."""
-    patch = merge_patch(_metadata(source), _metadata(proxy))
-    if not patch:
+    before, now = _metadata(source), _metadata(proxy)
+    if before == now:
         return {}
+    patch = merge_patch(before, now)
     return {names.ANNOTATION_LIVE_CHANGES: msgspec.json.encode({KEY: patch}, order="deterministic").decode()}
 
 

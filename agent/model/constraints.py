@@ -132,8 +132,12 @@ def of(spec: Mapping[str, Any]) -> dict[str, Any]:
     :raises msgspec.ValidationError: if one is not of its type
     :raises RecursionError: if it is nested too deeply
     """
-    found = {name: _without_nulls(spec[name]) for name in FIELDS if spec.get(name)}
-    if found:
+    found = {name: spec[name] for name in FIELDS if spec.get(name)}
+    try:
+        msgspec.convert(found, _Constraints)
+    except msgspec.ValidationError:
+        # Seldom: API servers write no nulls here.
+        found = {name: _without_nulls(value) for name, value in found.items()}
         msgspec.convert(found, _Constraints)
     return found
 

@@ -211,6 +211,8 @@ async def bring_up(runner: Runner, task: Task) -> None:
                 runner.start(KWOK)
             runner.start(SCHEDULER)
             await objects.apply_definitions(client)
+            if runner.plan.agents:
+                await objects.apply_policies(client)
             await runner.wait("CRDs established", lambda: objects.is_served(client), APISERVER, ETCD)
             # Its garbage collector looks for new kinds only every 30 s: the CRDs have to be there first.
             runner.start(CONTROLLER_MANAGER)

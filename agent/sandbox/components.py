@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.api.ownroles import AGENT as AGENT_ACCOUNT
 from agent.sandbox.certificates import FRONT_PROXY
+from agent.sandbox.manifests import user
 from agent.sandbox.plan import ClusterPlan, Plan
 from agent.sandbox.realnode import kubelet, machine
 
@@ -201,6 +203,7 @@ def _webhook(context: Context) -> list[str]:
         f"--bind={address}:{context.port('webhook')}",
         f"--url=https://{address}:{context.port('webhook')}",
         f"--health-address={address}:{context.port('webhook-health')}",
+        f"--agent-user={user(AGENT_ACCOUNT.name)}",
         "--register",
         *context.plan.webhook_flags,
     ]

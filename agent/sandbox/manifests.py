@@ -84,6 +84,16 @@ def service_account(name: str, namespace: str = NAMESPACE) -> Manifest:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
 
 
+def account_name(process: str) -> str:
+    """The service account of a cluster's own agent or webhook."""
+    return f"flotilla-{process}"
+
+
+def user(process: str) -> str:
+    """The same as API servers know its user."""
+    return f"system:serviceaccount:{AGENT_NAMESPACE}:{account_name(process)}"
+
+
 def token_request() -> Manifest:
     """Asks for a token that outlives any sandbox."""
     return {

@@ -5,17 +5,20 @@ from pathlib import Path
 
 import yaml
 
+from agent.api.admission import policies
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CRDS,
     NODES,
+    POLICIES,
+    POLICY_BINDINGS,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
     Kind,
 )
-from agent.api.ownroles import Account, role_objects
+from agent.api.ownroles import AGENT, Account, role_objects
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
 from agent.kube import config
 from agent.kube.client import Client
@@ -28,6 +31,7 @@ REPOSITORY = Path(__file__).parents[2]
 CRD_FOLDER = REPOSITORY / "charts" / "flotilla" / "files" / "crds"
 
 _RBAC = {kind.name: kind for kind in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)}
+_ADMISSION = {kind.name: kind for kind in (POLICIES, POLICY_BINDINGS)}
 _NOT_READY = "node.kubernetes.io/not-ready"
 
 
@@ -53,12 +57,18 @@ async def apply_definitions(client: Client) -> None:
         await apply(client, CLUSTER_ROLES, role)
 
 
+async def apply_policies(client: Client) -> None:
+    """Put the policies about proxy pods in place, for whom nobody but the cluster's own agent is the agent."""
+    for obj in policies(manifests.user(AGENT.name)):
+        await apply(client, _ADMISSION[obj["kind"]], obj)
+
+
 async def account_token(client: Client, account: Account) -> str:
     """A token of the service account that the cluster's own agent or webhook works with, with the chart's rights.
 
     API servers remember tokens for a while; they verify a client certificate anew at every request.
     """
-    name, namespace = f"flotilla-{account.name}", manifests.AGENT_NAMESPACE
+    name, namespace = manifests.account_name(account.name), manifests.AGENT_NAMESPACE
     await apply(client, SERVICE_ACCOUNTS, manifests.service_account(name, namespace))
     for obj in role_objects(account, namespace):
         await apply(client, _RBAC[obj["kind"]], obj)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from agent import __version__
+from agent.api.admission import policies
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK, Account, role_objects
 from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
@@ -240,6 +241,19 @@ def test_the_webhooks_are_those_of_the_code_and_leave_trust_to_the_webhook() -> 
         found = of(objects, want["kind"])
         assert found["metadata"]["name"] == want["metadata"]["name"]
         assert found["webhooks"] == want["webhooks"]
+
+
+def test_the_policies_are_those_of_the_code_about_the_releases_own_agent() -> None:
+    for setting, name in (("", "flotilla-agent"), ("fullnameOverride=other", "other-agent")):
+        objects = template(*filter(None, [setting]))
+        user = f"system:serviceaccount:{NAMESPACE}:{name}"
+        for policy in policies(user):
+            found = of(objects, policy["kind"], policy["metadata"]["name"])
+            assert found["spec"] == policy["spec"]
+        webhook = next(spec for named, spec in pods(objects) if named.endswith("-webhook"))
+        assert parse_webhook(webhook["spec"]["containers"][0]["args"], {}).agent_user == user
+    kinds = {each["kind"] for each in template("admissionPolicies.enabled=false")}
+    assert not {kind for kind in kinds if kind.startswith("ValidatingAdmissionPolicy")}
 
 
 def test_cert_manager_makes_the_certificate_and_injects_its_ca() -> None:

@@ -3,12 +3,20 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest_asyncio
 
-from agent.api.kinds import LEASES
-from agent.api.names import LEASE_CONTROLLERS
+from agent.api.kinds import LEASES, PODS, POLICY_BINDINGS
+from agent.api.names import LEASE_CONTROLLERS, SCHEDULER_PROXY
+from agent.api.ownroles import CONFIGURATION
+from agent.kube.client import Client, encode
+from agent.kube.errors import Forbidden, Invalid
+from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
+from tests.waiting import until
+
+Raw = dict[str, Any]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
@@ -29,13 +37,18 @@ async def candidate_schedulers(fleet: Fleet, *clusters: str) -> AsyncIterator[No
 
 @contextlib.asynccontextmanager
 async def without_agent(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
-    """No agent of ours in some clusters, and nothing that says that there ever was one."""
+    """No agent of ours in some clusters, none of our policies, and nothing that says that there ever was an agent."""
+    bindings: dict[str, list[Raw]] = {}
     for name in clusters:
         await fleet.sandbox.stop(name, "agent")
         await fleet.clients[name].delete(LEASES, LEASE_CONTROLLERS, "kube-system")
+        bindings[name] = await without_policies(fleet.clients[name])
     try:
         yield
     finally:
+        for name, taken in bindings.items():
+            for binding in taken:
+                await fleet.clients[name].create(POLICY_BINDINGS, binding)
         await asyncio.gather(*(fleet.sandbox.start(name, "agent") for name in clusters))
 
 
@@ -44,3 +57,24 @@ async def no_duplicates(fleet: Fleet) -> AsyncIterator[None]:
     """No test may ever see two delegates of one pod, unless it clears them away itself."""
     yield
     assert fleet.census.take_duplicates() == []
+
+
+async def without_policies(client: Client) -> list[Raw]:
+    """Take away our policies, since other software makes proxy pods, too. Returns what puts them back."""
+    bindings = [
+        each for each in await client.list(POLICY_BINDINGS) if each["metadata"]["name"].startswith(CONFIGURATION)
+    ]
+    for binding in bindings:
+        await client.delete(POLICY_BINDINGS, binding["metadata"]["name"])
+
+    async def allows() -> bool:
+        body = encode(manifests.pod("tried", schedulerName=SCHEDULER_PROXY))
+        try:
+            await client.session.request("POST", PODS.path("default"), params={"dryRun": "All"}, body=body)
+        except (Forbidden, Invalid):
+            return False
+        return True
+
+    await until(allows, what="the API server lets others make proxy pods")
+    kept = ("name", "labels", "annotations")
+    return [{**each, "metadata": {key: each["metadata"].get(key) for key in kept}} for each in bindings]

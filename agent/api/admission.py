@@ -1,0 +1,128 @@
+"""Policies by which API servers keep users' hands off what makes a pod a proxy pod (ValidatingAdmissionPolicy, CEL).
+
+`hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
+asking anybody, and for proxy pods only: no other pod depends on them.
+"""
+
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
+
+Raw = dict[str, Any]
+
+CREATION = "multicluster-scheduler-proxy-pods"
+CHANGES = "multicluster-scheduler-proxy-pod-annotations"
+
+_CHANGED_BY = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
+"""Where annotations may be written. pods/binding is not here: a pod that has a node gets no PodChaperon any more."""
+_REMEDY = f"create the pod without spec.schedulerName and with the annotation {names.PREFIX}{names.ELECT}"
+
+
+def policies(agent: str) -> list[Raw]:
+    """All policies and their bindings. `agent` is the name of the agent's user."""
+    return [*_bound(CREATION, _creation(agent)), *_bound(CHANGES, _changes(agent))]
+
+
+def not_controlled_by(kind: str, group: str) -> str:
+    """CEL: no such object controls the object."""
+    return (
+        "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, "
+        f"has(o.controller) && o.controller && o.kind == '{kind}' && o.apiVersion.startsWith('{group}/'))"
+    )
+
+
+def _creation(agent: str) -> Raw:
+    """Proxy pods are made by the webhook, in namespaces that have opted in."""
+    label, value, by = names.LABEL_ENABLED, names.ENABLED_VALUE, names.ANNOTATION_CREATED_BY
+    labels, annotations = "namespaceObject.metadata.labels", "variables.annotations"
+    made = (
+        f"'{names.ANNOTATION_MANIFEST}' in {annotations} && '{by}' in {annotations}",
+        f"{annotations}.all(k, !(k in {_list(*sorted(names.STATE_OF_PROXY))}))",
+        f"({annotations}['{by}'] == request.userInfo.username || request.userInfo.username == '{agent}')",
+    )
+    return {
+        **_about(["CREATE"], ["pods"], {"is-a-proxy-pod": _is_proxy("object")}),
+        "variables": [_annotations("annotations", "object")],
+        "validations": [
+            {
+                "expression": f"has({labels}) && '{label}' in {labels} && {labels}['{label}'] == '{value}'",
+                "messageExpression": f"'spec.schedulerName: {names.SCHEDULER_PROXY} sends pods to other clusters, and"
+                " nobody has opted in namespace ' + request.namespace + ': remove the field, or have an administrator"
+                f" run kubectl label namespace ' + request.namespace + ' {label}={value}'",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": not_controlled_by("PodChaperon", names.GROUP),
+                "message": f"spec.schedulerName: a pod of a PodChaperon runs in this cluster, so its scheduler cannot"
+                f" be {names.SCHEDULER_PROXY}: remove the field from the PodChaperon",
+            },
+            {
+                "expression": " && ".join(made),
+                "message": f"spec.schedulerName: {names.SCHEDULER_PROXY} is for pods that Flotilla's webhook has made:"
+                f" {_REMEDY}",
+            },
+        ],
+    }
+
+
+def _changes(agent: str) -> Raw:
+    """What the webhook and the agent have noted on a proxy pod is changed by the agent alone."""
+    before, after = "variables.before", "variables.after"
+    changed = (
+        f"{_list(*names.OURS_ON_PROXY)}.filter(k, (k in {before}) != (k in {after})"
+        f" || (k in {before} && {before}[k] != {after}[k]))"
+    )
+    by_others = f"request.userInfo.username != '{agent}'"
+    return {
+        **_about(
+            ["UPDATE"], list(_CHANGED_BY), {"is-a-proxy-pod": _is_proxy("oldObject"), "is-not-the-agent": by_others}
+        ),
+        "variables": [
+            _annotations("before", "oldObject"),
+            _annotations("after", "object"),
+            {"name": "changed", "expression": changed},
+        ],
+        "validations": [
+            {
+                "expression": "variables.changed.size() == 0",
+                "messageExpression": "'metadata.annotations[' + variables.changed[0] + '] of pod '"
+                " + oldObject.metadata.name + ': only the agent of Flotilla changes it: leave it as it is; a pod that"
+                " should be another one is created anew'",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def _about(operations: list[str], resources: list[str], conditions: dict[str, str]) -> Raw:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources}
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": name, "expression": expression} for name, expression in conditions.items()],
+    }
+
+
+def _is_proxy(pod: str) -> str:
+    return f"has({pod}.spec.schedulerName) && {pod}.spec.schedulerName == '{names.SCHEDULER_PROXY}'"
+
+
+def _annotations(name: str, pod: str) -> Raw:
+    return {
+        "name": name,
+        "expression": f"has({pod}.metadata.annotations) ? {pod}.metadata.annotations : {{}}",
+    }
+
+
+def _list(*items: str) -> str:
+    return "[" + ", ".join(f"'{each}'" for each in items) + "]"
+
+
+def _bound(name: str, spec: Raw) -> list[Raw]:
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    return [_object(POLICIES, name, spec), _object(POLICY_BINDINGS, name, binding)]
+
+
+def _object(kind: Kind, name: str, spec: Raw) -> Raw:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,43 @@
+"""Policies say what they refuse, about proxy pods only, and nothing but a name is filled in."""
+
+from typing import Any
+
+from agent.api import names
+from agent.api.admission import policies
+
+AGENT = "system:serviceaccount:home:agent"
+
+
+def found(kind: str) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each["spec"] for each in policies(AGENT) if each["kind"] == kind}
+
+
+def test_every_policy_denies() -> None:
+    bindings = found("ValidatingAdmissionPolicyBinding")
+    assert bindings.keys() == found("ValidatingAdmissionPolicy").keys()
+    for name, binding in bindings.items():
+        assert binding == {"policyName": name, "validationActions": ["Deny"]}
+
+
+def test_a_policy_is_about_pods_of_the_proxy_scheduler_before_anything_else() -> None:
+    for spec in found("ValidatingAdmissionPolicy").values():
+        first = spec["matchConditions"][0]["expression"]
+        assert first.endswith(f".spec.schedulerName == '{names.SCHEDULER_PROXY}'")
+        (rule,) = spec["matchConstraints"]["resourceRules"]
+        assert all(resource.partition("/")[0] == "pods" for resource in rule["resources"])
+
+
+def test_every_refusal_names_the_field_and_what_to_do() -> None:
+    for spec in found("ValidatingAdmissionPolicy").values():
+        for validation in spec["validations"]:
+            told = validation.get("message") or validation["messageExpression"]
+            assert told.lstrip("'").startswith(("spec.schedulerName: ", "metadata.annotations["))
+            assert "remove the field" in told or "create the pod without" in told or "leave it as it is" in told
+
+
+def test_every_annotation_of_ours_on_proxy_pods_is_guarded() -> None:
+    text = str(found("ValidatingAdmissionPolicy"))
+    for key in names.OURS_ON_PROXY:
+        assert f"'{key}'" in text
+        assert "'" not in key
+    assert text.count(AGENT) == 2

@@ -1,0 +1,88 @@
+"""A mutating webhook of somebody else, asked after ours: a mesh's injector, or whoever rewrites images."""
+
+import base64
+import contextlib
+import datetime
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from agent.api.kinds import MUTATING_WEBHOOKS, PODS
+from agent.kube.client import encode
+from agent.kube.errors import NotFound
+from agent.model.diff import json_patch
+from agent.sandbox.certificates import Authority
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.webhook.replica import host_facing
+
+Raw = dict[str, Any]
+
+
+@contextlib.asynccontextmanager
+async def later_webhook(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw]) -> AsyncIterator[None]:
+    """Served by this process for pods that are created in a namespace of the source; it gives what `mutate` returns."""
+    host = host_facing(fleet.sandbox[fleet.names[0]])
+    authority = Authority("later", datetime.datetime.now(datetime.UTC))
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read())
+        pod = asked["request"]["object"]
+        patch = base64.b64encode(msgspec.json.encode(json_patch(pod, mutate(pod)))).decode()
+        response = {"uid": asked["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch}
+        return web.json_response({"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response})
+
+    app = web.Application()
+    app.router.add_post("/mutate", answer)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    # API servers ask in the order of names: ours is called multicluster-scheduler.
+    name = f"zz-later-{namespace}"
+    try:
+        await web.TCPSite(runner, host, 0, ssl_context=_serving(authority, host)).start()
+        url = f"https://{host}:{runner.addresses[0][1]}/mutate"
+        await fleet.source.create(MUTATING_WEBHOOKS, _configuration(name, namespace, url, authority))
+        await fleet.until("the later webhook is asked", lambda: _is_asked(fleet, namespace, mutate), about=namespace)
+        yield
+    finally:
+        with contextlib.suppress(NotFound):
+            await fleet.source.delete(MUTATING_WEBHOOKS, name)
+        await runner.cleanup()
+
+
+def _configuration(name: str, namespace: str, url: str, authority: Authority) -> Raw:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    return {
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": f"{name}.example.com",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {"url": url, "caBundle": base64.b64encode(authority.pair.certificate).decode()},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "rules": [rule],
+                "sideEffects": "None",
+            }
+        ],
+    }
+
+
+async def _is_asked(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw]) -> bool:
+    path, body = PODS.path(namespace), encode(manifests.pod("tried", elect=None))
+    answer = await fleet.source.session.request("POST", path, params={"dryRun": "All"}, body=body)
+    made = msgspec.json.decode(answer)
+    return bool(made["spec"]["containers"] == mutate(made)["spec"]["containers"])
+
+
+def _serving(authority: Authority, host: str) -> ssl.SSLContext:
+    pair = authority.serving([host])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
