@@ -29,7 +29,6 @@ from typing import Any
 
 from agent.api import names
 from agent.model import constraints, manifest
-from agent.model.errors import InvalidPod
 from agent.model.proxypod import NODE_LOST, given_tolerations, is_limited
 
 Raw = dict[str, Any]
@@ -92,8 +91,7 @@ def _without_added(found: Raw, source: Raw) -> Raw:
     """Containers and volumes without those that the manifest does not know, and that none of the others uses."""
     containers, volumes = manifest.known_names(source)
     kept = {field: [each for each in found.get(field) or () if each["name"] in containers] for field in _CONTAINERS}
-    if not kept["containers"]:
-        raise InvalidPod(manifest.FIELD, "it names none of the containers of the pod: create the pod again without it")
+    manifest.check_containers(source, found)
     volumes |= _used([*kept["initContainers"], *kept["containers"]])
     return kept | {"volumes": [each for each in found.get("volumes") or () if each["name"] in volumes]}
 

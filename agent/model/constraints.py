@@ -132,7 +132,7 @@ def of(spec: Mapping[str, Any]) -> dict[str, Any]:
     :raises msgspec.ValidationError: if one is not of its type
     :raises RecursionError: if it is nested too deeply
     """
-    found = {name: spec[name] for name in FIELDS if spec.get(name)}
+    found = {name: spec[name] for name in FIELDS if spec.get(name) is not None}
     try:
         msgspec.convert(found, _Constraints)
     except msgspec.ValidationError:

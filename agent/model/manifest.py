@@ -71,7 +71,7 @@ def source_pod(proxy: Mapping[str, Any]) -> Raw:
         raise InvalidPod(FIELD, f"is neither JSON nor YAML: {error}; {_REMEDY}") from error
     try:
         pod = msgspec.convert(source, _Pod)
-        constraints.of(source["spec"])
+        source["spec"].update(constraints.of(source["spec"]))
     except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidPod(FIELD, f"is not the manifest of a pod: {error}; {_REMEDY}") from error
     if pod.kind != "Pod" or not pod.spec.containers:
@@ -90,3 +90,13 @@ def known_names(source: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     spec = source["spec"]
     containers = {each["name"] for field in ("containers", "initContainers") for each in spec.get(field) or ()}
     return containers, {each["name"] for each in spec.get("volumes") or ()}
+
+
+def check_containers(source: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """See to it that a pod has a container that its manifest names.
+
+    :raises InvalidPod: if it has none, and nothing of it would travel
+    """
+    known, _ = known_names(source)
+    if not any(each["name"] in known for each in spec.get("containers") or ()):
+        raise InvalidPod(FIELD, "it names none of the containers of the pod: create the pod again without it")

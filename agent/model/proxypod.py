@@ -86,6 +86,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     _check_daemon(pod, annotations)
     if names.ANNOTATION_MANIFEST in annotations:
         source = source_pod(pod)
+        manifest.check_containers(source, spec)
     else:
         source = pod
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(pod)

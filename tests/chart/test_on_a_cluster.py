@@ -16,6 +16,8 @@ from agent.api.kinds import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
+    POLICIES,
+    POLICY_BINDINGS,
     ROLES,
     SECRETS,
     SERVICES,
@@ -44,7 +46,7 @@ async def call(cluster: Cluster, *arguments: str) -> str:
 
 async def left(client: Client) -> list[str]:
     """What there is of the chart, CRDs apart."""
-    kinds = (CLUSTER_ROLES, DEPLOYMENTS, MUTATING_WEBHOOKS, ROLES, SECRETS, SERVICES)
+    kinds = (CLUSTER_ROLES, DEPLOYMENTS, MUTATING_WEBHOOKS, POLICIES, POLICY_BINDINGS, ROLES, SECRETS, SERVICES)
     found = [await client.list(kind, labels=OWNED) for kind in kinds]
     return [f"{each['kind']} {each['metadata']['name']}" for objects in found for each in objects]
 

@@ -16,12 +16,14 @@ from agent.model.livechanges import changes, told
 from agent.model.manifest import source_pod
 from agent.model.proxypod import InvalidPod, proxy_pod
 from agent.model.status import annotations_home
+from agent.scheduler.gather import demand_of
 from tests.examples import examples
 from tests.model.pods import P, pod
 
 Raw = dict[str, Any]
 
 MANIFEST = P + "sourcepod-manifest"
+USE_SPEC = P + "use-constraints-from-spec-for-proxy-pod-scheduling"
 CONTAINER = {"name": "main", "image": "busybox"}
 PRIVILEGED = {
     "containers": [
@@ -197,6 +199,8 @@ def test_a_manifest_that_knows_none_of_the_containers_is_refused_with_what_to_do
     proxy = with_manifest({"spec": {"containers": [{"name": "another"}]}})
     with pytest.raises(InvalidPod, match=r"sourcepod-manifest\]: it names none of the containers.*create the"):
         made(proxy)
+    with pytest.raises(InvalidPod, match="it names none of the containers"):
+        proxy_pod(pod({MANIFEST: proxy["metadata"]["annotations"][MANIFEST]}), [])
 
 
 def test_a_pod_that_just_started_has_nothing_to_tell_whatever_webhooks_did_to_it() -> None:
@@ -297,4 +301,57 @@ def test_any_manifest_makes_a_delegate_or_is_refused(text: str) -> None:
     except InvalidPod:
         return
     assert changed == told(there)
+    webhook_again = {**proxy, "metadata": {**proxy["metadata"], "name": source_pod(proxy)["metadata"].get("name")}}
+    proxy_pod(webhook_again, [])
     assert {each["image"] for each in there["spec"]["containers"]} == {"busybox"}
+
+
+TERM = {
+    "labelSelector": {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+    },
+    "topologyKey": "zone",
+    "matchLabelKeys": ["app"],
+}
+WHOLE = {
+    "containers": [{"name": "main"}],
+    "volumes": [{"name": "d"}],
+    "nodeSelector": {"zone": "a"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "affinity": {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [TERM],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": TERM}],
+        },
+    },
+    "topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **TERM}],
+    "schedulerName": "volcano",
+    "terminationGracePeriodSeconds": 5,
+}
+
+
+def spoiled(draw: st.DrawFn, value: Any) -> Any:
+    """A value in which something somewhere is something else."""
+    if not value or not isinstance(value, dict | list) or draw(st.integers(0, 4)) == 0:
+        return draw(JSON)
+    if isinstance(value, list):
+        return [spoiled(draw, value[0]), *value[1:]]
+    key = draw(st.sampled_from(sorted(value)))
+    return {**value, key: spoiled(draw, value[key])}
+
+
+@settings(max_examples=examples(1000), deadline=None)
+@given(st.composite(spoiled)(WHOLE), st.sampled_from([{}, {USE_SPEC: ""}]))
+def test_a_manifest_with_something_spoiled_makes_a_delegate_or_is_refused(spec: Any, annotations: Raw) -> None:
+    text = json.dumps({"spec": spec, "metadata": {"annotations": annotations}})
+    proxy = proxied(pod(annotations))
+    proxy["metadata"]["annotations"][MANIFEST] = text
+    try:
+        demand_of(proxy)
+        there = made(proxy)
+        changed = changes(proxy, source_pod(proxy), there)
+        proxy_pod({**proxy, "metadata": {**proxy["metadata"], "name": None}}, [])
+    except InvalidPod:
+        return
+    assert changed == told(there)
