@@ -47,9 +47,9 @@ def _creation(agent: str) -> Raw:
         "validations": [
             {
                 "expression": f"has({labels}) && '{label}' in {labels} && {labels}['{label}'] == '{value}'",
-                "messageExpression": f"'spec.schedulerName: {names.SCHEDULER_PROXY} sends pods to other clusters, and"
-                " nobody has opted in namespace ' + request.namespace + ': remove the field, or have an administrator"
-                f" run kubectl label namespace ' + request.namespace + ' {label}={value}'",
+                "messageExpression": "'spec.schedulerName: namespace ' + request.namespace + ' is not enabled, so that"
+                " no pod of it goes to other clusters: remove the field, or have an administrator run kubectl label"
+                f" namespace ' + request.namespace + ' {label}={value}'",
                 "reason": "Forbidden",
             },
             {

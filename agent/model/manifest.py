@@ -49,6 +49,9 @@ class _Pod(msgspec.Struct, gc=False):
     kind: str = "Pod"
 
 
+_decoder = msgspec.json.Decoder(_Pod)
+
+
 def of(pod: Raw) -> str:
     """The manifest of a pod: JSON, which is YAML, too (ruling 7)."""
     metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
@@ -90,6 +93,16 @@ def known_names(source: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     spec = source["spec"]
     containers = {each["name"] for field in ("containers", "initContainers") for each in spec.get(field) or ()}
     return containers, {each["name"] for each in spec.get("volumes") or ()}
+
+
+def names_in(text: str) -> tuple[set[str], set[str]] | None:
+    """The same of a manifest that is JSON; None of any other, as Admiralty writes them."""
+    try:
+        spec = _decoder.decode(text).spec
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    containers = {each.name for each in (*spec.containers, *(spec.init_containers or ()))}
+    return containers, {each.name for each in spec.volumes or ()}
 
 
 def check_containers(source: Mapping[str, Any], spec: Mapping[str, Any]) -> None:

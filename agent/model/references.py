@@ -4,14 +4,15 @@ What lies in the volume of its service account's token is none of it: the cluste
 (`kube-root-ca.crt` and what distributions put beside it).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import field
 
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
-from agent.api.names import SERVICE_ACCOUNT_MOUNT
+from agent.api.names import ANNOTATION_MANIFEST, SERVICE_ACCOUNT_MOUNT
+from agent.model import manifest
 
 ROOT_CA = "kube-root-ca.crt"
 """Config map with the cluster's own certificate authority, which every namespace of every cluster has."""
@@ -89,9 +90,11 @@ class _Mount(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Container(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
     env: list[_Env] | None = None
     env_from: list[_EnvFrom] | None = None
     volume_mounts: list[_Mount] | None = None
+    volume_devices: list[_Named] | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -103,8 +106,17 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     service_account_name: str = ""
 
 
+class _Annotations(msgspec.Struct, gc=False):
+    manifest: str | None = field(default=None, name=ANNOTATION_MANIFEST)
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    annotations: _Annotations | None = None
+
+
 class _Pod(msgspec.Struct, gc=False):
     spec: _Spec
+    metadata: _Metadata | None = None
 
 
 _decoder = msgspec.json.Decoder(_Pod)
@@ -118,6 +130,39 @@ def references(pod: Mapping[str, Any] | bytes) -> References:
     :raises msgspec.ValidationError: if it does not have the shape of a pod
     """
     spec = _decoder.decode(pod).spec if isinstance(pod, bytes) else msgspec.convert({"spec": pod["spec"]}, _Pod).spec
+    return _collected(spec)
+
+
+def own_and_added(pod: bytes) -> tuple[References, References]:
+    """What a pod names for itself, and what only containers and volumes name that other webhooks added to a proxy pod.
+
+    :raises msgspec.ValidationError: if it does not have the shape of a pod
+    """
+    read = _decoder.decode(pod)
+    text = read.metadata.annotations.manifest if read.metadata and read.metadata.annotations else None
+    known = manifest.names_in(text) if text is not None else None
+    every = _collected(read.spec)
+    if known is None:
+        return every, {}
+    own = _collected(_without_added(read.spec, *known))
+    added = {
+        kind: {name: found[name] for name in found.keys() - own.get(kind, {}).keys()} for kind, found in every.items()
+    }
+    return own, {kind: found for kind, found in added.items() if found}
+
+
+def _without_added(spec: _Spec, containers: Collection[str], volumes: Collection[str]) -> _Spec:
+    kept = [
+        [each for each in found or () if each.name in containers] for found in (spec.containers, spec.init_containers)
+    ]
+    every = [*kept[0], *kept[1], *(spec.ephemeral_containers or ())]
+    used = {each.name for container in every for each in (container.volume_mounts or ())}
+    used |= {each.name for container in every for each in (container.volume_devices or ())}
+    left = [each for each in spec.volumes or () if each.name in volumes or each.name in used]
+    return msgspec.structs.replace(spec, containers=kept[0], init_containers=kept[1], volumes=left)
+
+
+def _collected(spec: _Spec) -> References:
     found: References = {}
     for kind, name, optional in _all(spec):
         if name and not (kind is CONFIGMAPS and name == ROOT_CA):

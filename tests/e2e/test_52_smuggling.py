@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
-from agent.kube.errors import Forbidden, Invalid
+from agent.api.kinds import CHAPERONS, NAMESPACES, PODS, SECRETS
+from agent.kube.errors import Forbidden, Invalid, NotFound
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.laterwebhook import later_webhook
@@ -113,7 +113,7 @@ def meshed(pod: Raw) -> Raw:
         container["image"] = "mirror.example.com/busybox"
         container["env"] = [{"name": "MIRRORED", "value": "yes"}]
     spec["containers"].append(SIDECAR)
-    spec["volumes"] = [*spec.get("volumes", ()), {"name": "identity", "emptyDir": {"medium": "Memory"}}]
+    spec["volumes"] = [*spec.get("volumes", ()), {"name": "identity", "secret": {"secretName": "identity"}}]
     made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), "mesh.example.com/status": "on"}
     return made
 
@@ -121,13 +121,16 @@ def meshed(pod: Raw) -> Raw:
 async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_add_stays_unless_asked_for(
     fleet: Fleet, namespace: str
 ) -> None:
+    await fleet.source.create(SECRETS, {"metadata": {"name": "identity"}}, namespace)
     async with later_webhook(fleet, namespace, meshed):
         await fleet.source.create(PODS, manifests.pod("stays"), namespace)
-        await fleet.source.create(
-            PODS, manifests.pod("follows", annotations={"multicluster/injected": "follow"}), namespace
-        )
-        _, stays = await delegate_of(fleet, namespace, "stays")
-        _, follows = await delegate_of(fleet, namespace, "follows")
+        cluster, stays = await delegate_of(fleet, namespace, "stays")
+        with pytest.raises(NotFound):
+            await fleet.clients[cluster].get(SECRETS, "identity", namespace)
+        asks = manifests.pod("follows", annotations={"multicluster/injected": "follow"})
+        await fleet.source.create(PODS, asks, namespace)
+        cluster, follows = await delegate_of(fleet, namespace, "follows")
+        await fleet.clients[cluster].get(SECRETS, "identity", namespace)
         annotated = {"metadata": {"annotations": {"multicluster/injected": "follow"}}}
         await fleet.source.patch(NAMESPACES, namespace, annotated)
 
@@ -213,10 +216,8 @@ async def test_proxy_pods_are_made_by_the_webhook_alone(fleet: Fleet, namespace:
     proxy = manifests.pod("a", elect=None, schedulerName=names.SCHEDULER_PROXY)
     made_up = {MANIFEST: json.dumps(proxy), names.ANNOTATION_CLAIM: "admiralty-x", names.ANNOTATION_CREATED_BY: "jane"}
     async with fleet.namespace((), enabled=False) as elsewhere:
-        remedy = (
-            f"namespace {elsewhere}: remove the field, .* label namespace {elsewhere} multicluster-scheduler=enabled"
-        )
-        with pytest.raises(Forbidden, match=f"nobody has opted in {remedy}"):
+        remedy = f"remove the field, .* label namespace {elsewhere} multicluster-scheduler=enabled"
+        with pytest.raises(Forbidden, match=f"namespace {elsewhere} is not enabled, .*: {remedy}"):
             await fleet.source.create(PODS, proxy, elsewhere)
         await fleet.source.create(PODS, manifests.pod("b"), elsewhere)
     owner = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "name": "x", "uid": "x", "controller": True}

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, Kind
-from agent.model.references import references
+from agent.model.proxypod import proxy_pod
+from agent.model.references import own_and_added, references
 from tests.model.pods import pod
 from tests.model.podspecs import TOKEN_MOUNT
 
@@ -113,3 +114,28 @@ def test_all_that_is_named_is_found_once_and_the_pod_stays_as_it_was(named: list
         want[kind][name] &= optional
     assert references(given_pod) == want
     assert given_pod == before
+
+
+def test_what_later_webhooks_added_to_a_proxy_pod_names_things_for_itself() -> None:
+    def secret(name: str) -> Raw:
+        return {"name": name, "secret": {"secretName": name}}
+
+    def mounting(name: str, *volumes: str, **more: Any) -> Raw:
+        return {"name": name, "volumeMounts": [{"name": each, "mountPath": f"/{each}"} for each in volumes], **more}
+
+    proxy = copy.deepcopy(
+        proxy_pod(pod(spec={"containers": [mounting("main", "own")], "volumes": [secret("own")]}), [])
+    )
+    spec = proxy["spec"]
+    spec["containers"] = [
+        mounting("main", "own", "shared"),
+        mounting("mesh", "identity", "shared", envFrom=[{"configMapRef": {"name": "mesh"}}]),
+    ]
+    spec["initContainers"] = [mounting("mesh-init", "first", "own")]
+    spec["volumes"] += [secret(name) for name in ("shared", "identity", "first")]
+    own, added = own_and_added(json.dumps(proxy).encode())
+    assert own == {SECRETS: {"own": False, "shared": False}, SERVICE_ACCOUNTS: {"default": False}}
+    assert added == {SECRETS: {"identity": False, "first": False}, CONFIGMAPS: {"mesh": False}}
+    for text in ("", "{}", '{"spec": {"containers": 5}}', "spec: {containers: []}", "[" * 5000):
+        proxy["metadata"]["annotations"]["multicluster.admiralty.io/sourcepod-manifest"] = text
+        assert own_and_added(json.dumps(proxy).encode()) == (references(proxy), {})

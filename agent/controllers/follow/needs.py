@@ -14,11 +14,13 @@ from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.references import references
+from agent.model.references import References, own_and_added
 
 _DONE = ("Succeeded", "Failed")
 _NOTHING: frozenset[Any] = frozenset()
 _FOLLOW_ACCOUNT = names.FOLLOW_ACCOUNT.encode()
+_INJECTED = names.INJECTED.encode()
+_Names = tuple[tuple[Kind, str], ...]
 
 
 class Item(NamedTuple):
@@ -43,7 +45,9 @@ class _Pod:
     seen: int | None = None
     read: object = None
     """What `names` were read from: UID and generation of the pod, and whether its service account is among them."""
-    names: tuple[tuple[Kind, str], ...] = ()
+    names: _Names = ()
+    added: _Names = ()
+    """What only containers and volumes name that other webhooks added."""
     items: frozenset[Item] = field(default_factory=frozenset)
 
 
@@ -53,7 +57,8 @@ class Needs:
     A pod needs what it names in the target that it is bound to, else claimed for, and wherever it has a chaperon. A
     chaperon whose pod is no more needs it, too: gone means that its delegate is gone. A pod that has ended needs
     nothing, one that is being deleted no more than its chaperons; nor does one whose namespace is not enabled. Service
-    accounts are needed where the pod or its namespace says so; every namespace has its own `default`.
+    accounts are needed where the pod or its namespace says so; every namespace has its own `default`. What only added
+    containers name is needed where these go.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Needs:
         self._by_item: dict[Item, set[Key]] = {}
         self._by_object: dict[tuple[Kind, Key], set[Item]] = {}
         self._with_accounts: set[str] = set()
+        self._with_added: set[str] = set()
         deps.namespaces.informer.subscribe(self._namespace_changed)
         proxies.store.index("namespace", lambda pod: (pod.namespace,))
 
@@ -100,9 +106,9 @@ class Needs:
             return
         self._forget_expected(pod, key, placed)
         record = self._pods.setdefault(key, _Pod())
-        accounts, enabled = key[0] in self._with_accounts, self._deps.namespaces.is_enabled(key[0])
+        asked = (key[0] in self._with_accounts, key[0] in self._with_added, self._deps.namespaces.is_enabled(key[0]))
         expected = frozenset(self._expected.get(key, ()))
-        seen = hash((pod and _signature(pod), _places(placed), expected, accounts, enabled))
+        seen = hash((pod and _signature(pod), _places(placed), expected, asked))
         if seen != record.seen:
             record.seen = seen
             self._replace(key, record, frozenset(self._items(key, pod, placed, record)))
@@ -119,6 +125,8 @@ class Needs:
 
     def _items(self, key: Key, pod: Object | None, placed: Iterable[Placed], record: _Pod) -> Iterable[Item]:
         nodes: set[str] = set()
+        if pod is not None:
+            self._read(pod, record)
         if pod is not None and not pod.deleting and pod.phase not in _DONE:
             home = _home(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
             nodes = {home, *self._expected.get(key, ())} - {""}
@@ -126,40 +134,58 @@ class Needs:
             if each.chaperon.phase in _DONE:
                 continue
             if pod is None or each.chaperon.labels.get(names.LABEL_PARENT_UID) != pod.uid:
-                for kind, name in self._names(each.chaperon, accounts=key[0] in self._with_accounts):
-                    yield Item(each.target.node_name, kind, key[0], name)
+                yield from self._of_chaperon(each)
             elif pod.phase not in _DONE:
                 nodes.add(each.target.node_name)
+                # Made when the annotation perhaps said otherwise.
+                yield from self._of_chaperon(each) if record.added else ()
         if pod is None or not nodes:
             return
+        for kind, name in (*record.names, *(record.added if self._wants_added(pod) else ())):
+            for node in nodes:
+                yield Item(node, kind, key[0], name)
+
+    def _read(self, pod: Object, record: _Pod) -> None:
         # API servers before 1.33 count no generations of pods.
         accounts = self._wants_account(pod)
         read = (pod.uid, pod.head.metadata.generation or pod.version, accounts)
         if record.read != read:
-            record.read, record.names = read, tuple(self._names(pod, accounts=accounts))
-        for kind, name in record.names:
-            for node in nodes:
-                yield Item(node, kind, key[0], name)
+            record.read, (record.names, record.added) = read, self._names(pod, accounts=accounts)
 
-    def _names(self, pod: Object, *, accounts: bool) -> Iterable[tuple[Kind, str]]:
+    def _of_chaperon(self, placed: Placed) -> Iterable[Item]:
+        """What the delegate names."""
+        namespace = placed.chaperon.namespace
+        for kind, name in self._names(placed.chaperon, accounts=namespace in self._with_accounts)[0]:
+            yield Item(placed.target.node_name, kind, namespace, name)
+
+    def _names(self, pod: Object, *, accounts: bool) -> tuple[_Names, _Names]:
+        """What a pod names for itself, and for what was added to it."""
         try:
-            found = references(pod.raw)
+            own, added = own_and_added(pod.raw)
         except msgspec.ValidationError:
-            return ()
-        found.get(SERVICE_ACCOUNTS, {}).pop("default", None)
+            return (), ()
         kinds = self._kinds if accounts else self._kinds - {SERVICE_ACCOUNTS}
-        return [(kind, name) for kind in found.keys() & kinds for name in found[kind]]
+        own.get(SERVICE_ACCOUNTS, {}).pop("default", None)
+        return _listed(own, kinds), _listed(added, kinds)
 
     def _wants_account(self, pod: Object) -> bool:
         own = names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) if _FOLLOW_ACCOUNT in pod.raw else None
         return pod.namespace in self._with_accounts if own is None else own == "true"
 
+    def _wants_added(self, pod: Object) -> bool:
+        own = names.annotation(pod.annotations, names.INJECTED) if _INJECTED in pod.raw else None
+        return pod.namespace in self._with_added if own is None else own == names.INJECTED_FOLLOW
+
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         assert namespace is not None
-        wanted = new is not None and names.annotation(new.annotations, names.FOLLOW_ACCOUNT) == "true"
-        if wanted != (namespace.name in self._with_accounts):
-            self._with_accounts ^= {namespace.name}
+        before = (namespace.name in self._with_accounts, namespace.name in self._with_added)
+        annotations = new.annotations if new is not None else {}
+        accounts = names.annotation(annotations, names.FOLLOW_ACCOUNT) == "true"
+        added = names.annotation(annotations, names.INJECTED) == names.INJECTED_FOLLOW
+        for wanted, among in ((accounts, self._with_accounts), (added, self._with_added)):
+            (among.add if wanted else among.discard)(namespace.name)
+        if (accounts, added) != before:
             for key in [key for key in self._pods if key[0] == namespace.name]:
                 self.update(key)
         elif turns(old, new):
@@ -186,6 +212,10 @@ class Needs:
     def _is_self(self, node: str) -> bool:
         target = self._deps.targets.by_node(node)
         return target is not None and target.is_self
+
+
+def _listed(found: References, kinds: Collection[Kind]) -> _Names:
+    return tuple((kind, name) for kind in found.keys() & kinds for name in found[kind])
 
 
 def _signature(pod: Object) -> object:
