@@ -501,7 +501,7 @@ def roles_of(objects: list[Raw], account: str) -> dict[str, list[Rule]]:
     bound = [
         (each["roleRef"]["kind"], each["metadata"].get("namespace"), each["roleRef"]["name"])
         for each in objects
-        if each["kind"].endswith("Binding") and each["subjects"][0]["name"] == f"flotilla-{account}"
+        if each["kind"].endswith("RoleBinding") and each["subjects"][0]["name"] == f"flotilla-{account}"
     ]
     return granted(
         [
