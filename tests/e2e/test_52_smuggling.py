@@ -1,14 +1,17 @@
 """Promise 52: what runs in a target is what admission saw here; what agent and webhook note, others leave alone."""
 
+import contextlib
 import copy
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import yaml
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NAMESPACES, PODS, SECRETS
+from agent.api.kinds import CHAPERONS, MUTATING_WEBHOOKS, NAMESPACES, PODS, SECRETS
+from agent.api.ownroles import CONFIGURATION
 from agent.kube.errors import Forbidden, Invalid, NotFound
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
@@ -152,6 +155,50 @@ async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_
         assert delegate["spec"]["containers"][0]["image"] == "mirror.example.com/busybox"
         assert delegate["metadata"]["annotations"]["mesh.example.com/status"] == "on"
     await nothing_was_changed_since(fleet, namespace, "stays")
+
+
+def meshed_without_mark(pod: Raw) -> Raw:
+    """The same, and without a label of our webhook's, which thereby shows whether it has been asked again."""
+    made = meshed(pod)
+    made["metadata"].get("labels", {}).pop(names.LABEL_HAS_FINALIZER, None)
+    return made
+
+
+@contextlib.asynccontextmanager
+async def asked_again(fleet: Fleet) -> AsyncIterator[None]:
+    """Our webhook is asked again when others have changed a pod after it."""
+    found = await fleet.source.get(MUTATING_WEBHOOKS, CONFIGURATION)
+
+    async def have(policy: str) -> None:
+        webhooks = [{"name": each["name"], "reinvocationPolicy": policy} for each in found["webhooks"]]
+        await fleet.source.patch(MUTATING_WEBHOOKS, CONFIGURATION, {"webhooks": webhooks}, style="strategic")
+
+    await have("IfNeeded")
+    try:
+        yield
+    finally:
+        await have("Never")
+
+
+async def test_asked_again_our_webhook_knows_what_was_there_before_others(fleet: Fleet, namespace: str) -> None:
+    async with later_webhook(fleet, namespace, meshed_without_mark), asked_again(fleet):
+
+        async def again() -> Raw:
+            await fleet.source.create(PODS, manifests.pod("a", schedulingGates=GATES), namespace)
+            proxy = await fleet.source.get(PODS, "a", namespace)
+            if proxy["metadata"]["labels"].get(names.LABEL_HAS_FINALIZER) == "true":
+                return proxy
+            await fleet.source.delete(PODS, "a", namespace)
+            await fleet.gone(PODS, "a", namespace)
+            return {}
+
+        proxy = await fleet.until("the webhook is asked again", again, about=namespace)
+    assert containers(proxy) == ["main", "proxy"]
+    assert containers(json.loads(proxy["metadata"]["annotations"][MANIFEST])) == ["main"]
+    await fleet.source.patch(PODS, "a", {"spec": {"schedulingGates": []}}, namespace)
+    _, delegate = await delegate_of(fleet, namespace, "a")
+    assert containers(delegate) == ["main"]
+    assert delegate["spec"]["containers"][0]["image"] == "mirror.example.com/busybox"
 
 
 def containers(pod: Raw) -> list[str]:
