@@ -9,6 +9,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES
+from agent.base.listeners import tell
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.kube.store import Object
@@ -75,5 +76,4 @@ class Namespaces:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         if namespace is not None and self.informer.synced.is_set() and turns(old, new):
-            for listener in self._listeners:
-                listener(namespace.name)
+            tell(self._listeners, namespace.name)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from agent.api.kinds import Kind
+from agent.base.listeners import tell
 from agent.base.metrics import UNREADABLE, WATCH_FAILURES
 from agent.base.recent import Recent
 from agent.kube.client import Client
@@ -86,8 +87,7 @@ class Flaws:
         return first
 
     def _tell(self, key: Key, why: str) -> None:
-        for listener in self._listeners:
-            listener(key, why)
+        tell(self._listeners, key, why)
 
 
 def _name(key: Key) -> str:
