@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from agent.api.names import ANNOTATION_AGENT_VERSION, LEASE_CONTROLLERS, SUMMARY_NAME
-from agent.kube.errors import UNDECODABLE
+from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
 from agent.model.source import Flaw
 from agent.model.summaryflaw import summary_flaw
@@ -152,7 +152,7 @@ def conclude(pulse: AgentRecord | None, summary: Object | None, flaw: Flaw | Non
 def _version_of(summary: Object) -> str:
     try:
         return summary.annotations.get(ANNOTATION_AGENT_VERSION, "")
-    except msgspec.ValidationError:
+    except Unreadable:
         return ""
 
 
@@ -160,7 +160,7 @@ def flaw_of(summary: Object) -> Flaw | None:
     """What is wrong with a ClusterSummary as an API server gave it, None if nothing is."""
     try:
         return summary_flaw(summary.decode())
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (Unreadable, RecursionError) as error:
         return Flaw("metadata", f"cannot be read: {error}")
 
 

@@ -10,7 +10,7 @@ from agent.api.kinds import PODS
 from agent.api.roles import ADMIRALTY_SOURCE_ROLE, SOURCE_ROLE
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
+from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 from agent.kube.store import Key, Object
 from agent.kube.typed import Owner
 from agent.kubelet.requests import Unacceptable
@@ -50,8 +50,6 @@ class _Pod(msgspec.Struct):
 
 
 read_pod = msgspec.json.Decoder(_Pod).decode
-UNREADABLE = (msgspec.DecodeError, RecursionError)
-"""Raised by `read_pod`, for whatever a target may say."""
 
 
 class Pods:
@@ -107,7 +105,7 @@ class Pods:
             if isinstance(error, Unreachable):
                 target.doubt()
             raise Unacceptable(*refusal(target, delegate.namespace, error, "list", "pods")) from error
-        except UNREADABLE as error:
+        except UNDECODABLE as error:
             message = f"what target {target.title} tells of the delegate {delegate.namespace}/{name} cannot be read"
             raise Unacceptable(500, f"{message}: {error}") from error
         if pod is None:

@@ -30,6 +30,7 @@ class _Changes(TypedDict, total=False):
     tolerations: list[dict[str, Any]]
     activeDeadlineSeconds: int
     ephemeralContainers: list[dict[str, Any]]
+    original: dict[str, dict[str, str | None]]
 
 
 _decode = msgspec.json.Decoder(_Changes).decode

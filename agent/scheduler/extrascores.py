@@ -10,6 +10,7 @@ import msgspec
 from agent.api.kinds import Kind
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
+from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
 from agent.scheduler.discovered import Discovered
 from agent.scheduling.extrascore import ExtraScore
@@ -96,7 +97,7 @@ def read_score(obj: Object, name: str) -> Extra | None:
     """One of an object's scores, which may have expired; None when it says nothing of this name."""
     try:
         status = _decoder.decode(obj.raw).status
-    except msgspec.ValidationError:
+    except UNDECODABLE:
         return None
     for score in status.scores or ():
         if score.name == name:

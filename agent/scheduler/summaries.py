@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from agent.api import names
+from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
 from agent.model.nodeshapes import ToldShape, node_shapes
 from agent.model.quantity import InvalidQuantity
@@ -15,10 +16,10 @@ def common_labels(summary: Object | None) -> dict[str, str]:
     """Those of nodes: properties of the cluster are labels of its virtual node only, and no node has them."""
     if summary is None:
         return {}
-    text = summary.annotations.get(names.ANNOTATION_CLUSTER_PROPERTIES, "[]")
     try:
+        text = summary.annotations.get(names.ANNOTATION_CLUSTER_PROPERTIES, "[]")
         properties = msgspec.json.decode(text, type=set[str])
-    except (msgspec.DecodeError, RecursionError):
+    except (Unreadable, *UNDECODABLE):
         properties = set()
     return {key: value for key, value in summary.labels.items() if key not in properties}
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.kubelet.pods import UNREADABLE, read_pod
+from agent.kube.errors import UNDECODABLE
+from agent.kubelet.pods import read_pod
 from tests.examples import examples
 
 FIELDS = ("metadata", "name", "ownerReferences", "controller", "uid", "spec", "containers", "initContainers")
@@ -21,11 +22,11 @@ JSON = st.recursive(
 @given(st.binary() | JSON.map(msgspec.json.encode))
 @settings(max_examples=examples(300))
 def test_whatever_a_target_says_is_a_pod_or_unreadable(raw: bytes) -> None:
-    with contextlib.suppress(*UNREADABLE):
+    with contextlib.suppress(*UNDECODABLE):
         pod = read_pod(raw)
         assert isinstance(pod.metadata.name, str)
 
 
 def test_what_is_nested_without_end_is_unreadable() -> None:
-    with pytest.raises(UNREADABLE):
+    with pytest.raises(UNDECODABLE):
         read_pod(b'{"spec":' * 100_000)

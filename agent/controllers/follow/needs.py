@@ -4,14 +4,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import msgspec
-
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
+from agent.kube.errors import UNDECODABLE
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.references import References, own_and_added
@@ -162,7 +161,7 @@ class Needs:
         """What a pod names for itself, and for what was added to it."""
         try:
             own, added = own_and_added(pod.raw)
-        except msgspec.ValidationError:
+        except UNDECODABLE:
             return (), ()
         kinds = self._kinds if accounts else self._kinds - {SERVICE_ACCOUNTS}
         own.get(SERVICE_ACCOUNTS, {}).pop("default", None)

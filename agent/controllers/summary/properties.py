@@ -13,7 +13,7 @@ import msgspec
 from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, Kind
 from agent.clusters.cluster import Cluster
 from agent.controllers.summary.decide import properties
-from agent.kube.errors import KubeError, StatusError
+from agent.kube.errors import UNDECODABLE, KubeError, StatusError
 
 if TYPE_CHECKING:
     from agent.kube.informer import Informer
@@ -84,6 +84,6 @@ class Properties:
 def _value(obj: "Object") -> str | None:
     try:
         return _decoder.decode(obj.raw).spec.value
-    except msgspec.ValidationError:
+    except UNDECODABLE:
         # Not a string, so no label either.
         return None
