@@ -27,6 +27,8 @@ AGENT_FLAGS = (
     "--lease-retry=0.5",
     "--probe-interval=1",
     "--probe-timeout=1",
+    # On a busy machine answers may take a while: no target is to lose its pods to another for that.
+    "--slow-target=5",
     "--release-after=3",
     "--dwell=2",
     "--endpoints-grace=5",
