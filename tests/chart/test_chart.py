@@ -291,6 +291,9 @@ def test_rights_go_to_the_accounts_that_are_named_and_those_that_exist_are_not_m
     new = {"flotilla-agent": "mine", "flotilla-webhook": "its"}
     for before, after in zip(bindings(plain), bindings(objects), strict=True):
         assert after == (*before[:2], new.get(before[2], before[2]))
+    policies = [str(each["spec"]) for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
+    assert policies
+    assert all(":mine'" in each for each in policies)
 
 
 def bindings(objects: list[Raw]) -> list[tuple[str, str, str]]:
@@ -298,7 +301,7 @@ def bindings(objects: list[Raw]) -> list[tuple[str, str, str]]:
     return [
         (each["kind"], each["metadata"]["name"], each["subjects"][0]["name"])
         for each in objects
-        if each["kind"].endswith("Binding")
+        if each["kind"].endswith("RoleBinding")
     ]
 
 
