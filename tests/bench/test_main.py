@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.sandbox import process
 from agent.sandbox.objects import REPOSITORY
 from hack.benchmarks.__main__ import INTERRUPTED, parse
 from hack.benchmarks.burst import NODES_EACH, pods_per_node
@@ -46,4 +47,4 @@ def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path: Path) -> None:
     assert bench.returncode == INTERRUPTED
     assert "interrupted" in errors
     assert list(tmp_path.iterdir()) == []
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not any(process.is_alive(pid) for pid in pids)

@@ -98,7 +98,7 @@ async def test_a_black_hole_costs_pods_that_can_go_elsewhere_nothing(opened: Ope
 async def test_a_target_that_takes_long_for_each_answer_gets_none_of_the_pods_once_that_is_known(
     opened: Open,
 ) -> None:
-    async with opened() as at:
+    async with opened(slow_target=0.5) as at:
         at.relays["us"].delay(1.5)
         await until(lambda: _slow(at))
         await at.pods(*PODS_AT_ONCE)

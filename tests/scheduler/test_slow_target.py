@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 ALL = (Chaperon, Feedback, ProxyScheduler)
 LINK = "flotilla.test/link"
+SLOW = 0.5
+"""Seconds, as agents have it."""
 
 
 def is_post(method: str, path: str) -> bool:
@@ -60,7 +62,7 @@ async def test_a_target_known_to_be_slow_gets_no_pod_that_can_go_elsewhere_until
 ) -> None:
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, *ALL) as deps,
+        running(cluster, *ALL, slow_target=SLOW) as deps,
         connected(deps, client, namespace, far=relay.connection, near=None) as targets,
     ):
         far, near = targets["far"], targets["near"]
@@ -87,7 +89,7 @@ async def test_pods_that_wait_for_a_target_that_went_silent_leave_workers_to_the
 ) -> None:
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, *ALL, max_in_flight=8) as deps,
+        running(cluster, *ALL, slow_target=SLOW, max_in_flight=8) as deps,
         connected(deps, client, namespace, far=relay.connection, near=None) as targets,
     ):
         for name, target in targets.items():
@@ -123,7 +125,7 @@ async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_cam
     monkeypatch.setattr(Writes, "send", noting)
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, *ALL, max_in_flight=4) as deps,
+        running(cluster, *ALL, slow_target=SLOW, max_in_flight=4) as deps,
         connected(deps, client, namespace, far=relay.connection) as targets,
     ):
         relay.delay(0.25)
@@ -150,7 +152,7 @@ async def test_pods_that_can_no_longer_go_to_a_target_hold_up_nobody_in_its_line
     monkeypatch.setattr(Turnstile, "admits", noting)
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, *ALL, max_in_flight=2) as deps,
+        running(cluster, *ALL, slow_target=SLOW, max_in_flight=2) as deps,
         connected(deps, client, namespace, far=relay.connection) as targets,
     ):
         far = targets["far"]
@@ -179,7 +181,7 @@ async def _refused(client: Client, namespace: str, name: str) -> bool:
 async def test_the_target_says_that_it_is_slow_and_that_it_is_prompt_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, TargetRoom):
+    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, TargetRoom, slow_target=SLOW):
         try:
             await add(client, namespace, "far", kubeconfig(cluster, server=relay.connection.server, user={}))
             await condition(client, namespace, "far", "Ready", "True")
