@@ -34,7 +34,7 @@ POLICY: Schema = {
         ),
         "imagePrefixes": _list(
             "What names of images begin with: a registry and whole parts of the path, as registry.example:5000/team or "
-            "docker.io/library. An image that names no registry is not allowed then. Any if it is not set."
+            "registry.example/library. An image that names no registry is not allowed then. Any if it is not set."
         ),
     },
 }

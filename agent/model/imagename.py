@@ -28,7 +28,7 @@ def flaw(prefix: str) -> str:
 def why_not(image: object, prefixes: Iterable[str]) -> str:
     """Why an image is not allowed; empty if it begins with one of the prefixes. An invalid prefix allows nothing."""
     if not isinstance(image, str) or not (repository := _repository(image)):
-        return "which names no registry: write it in full, as docker.io/library/nginx"
+        return "which names no registry: write it in full, as registry.example/team/nginx"
     for prefix in prefixes:
         parts = _parts(prefix.removesuffix("/"))
         if parts and repository[: len(parts)] == parts:
