@@ -183,17 +183,21 @@ async def test_a_restarted_agent_writes_nothing(cluster: Cluster, client: Client
     async with running(cluster, *ROOMS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
+        # No agent runs there, which is found out a moment later.
+        await condition(client, namespace, "c1", "AgentReady", "Unknown")
         await until(lambda: held(client, SECRETS, namespace, "c1"))
-    before = await versions(client, namespace)
+    before = await as_they_are(client, namespace)
     async with running(cluster, *ROOMS) as deps:
         await until(lambda: ready(deps, (namespace, "c1")))
         await add(client, namespace, "c2", kubeconfig(cluster))
         await condition(client, namespace, "c2", "Ready", "True")
-        assert await versions(client, namespace) == before
+        assert await as_they_are(client, namespace) == before
 
 
-async def versions(client: Client, namespace: str) -> list[str]:
-    return [(await client.get(kind, "c1", namespace))["metadata"]["resourceVersion"] for kind in (TARGETS, SECRETS)]
+async def as_they_are(client: Client, namespace: str) -> list[Any]:
+    """The Target and its Secret, with their versions."""
+    found = [await client.get(kind, "c1", namespace) for kind in (TARGETS, SECRETS)]
+    return [{**each, "metadata": each["metadata"] | {"managedFields": None}} for each in found]
 
 
 def chaperon(name: str, namespace: str, cluster_uid: str) -> dict[str, Any]:

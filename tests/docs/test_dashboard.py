@@ -21,6 +21,8 @@ NOTHING_TO_SHOW = {
     "Tasks started again": "none has failed",
     "Requests that failed": "none has",
     "Watches that ended": "none has",
+    "Objects that cannot be read": "all can",
+    "Warnings of targets left out": "none is",
 }
 """Panels of what there is only when something has gone wrong."""
 
