@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -11,6 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from agent.base.pair import Pair, private_pem
+
 BACKDATE = timedelta(minutes=5)
 """Certificates are valid this long before they are made: the API server's clock may be behind ours."""
 
@@ -18,17 +19,6 @@ RENEW_BELOW = 1 / 3
 """Renewal is due when less than this share of the life remains."""
 
 _PEM_END = b"-----END CERTIFICATE-----"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate and its private key, both PEM."""
-
-    certificate: bytes
-    key: bytes
-
-    def __repr__(self) -> str:
-        return f"Pair({self.certificate!r}, key hidden)"
 
 
 def authority(name: str, now: datetime, lifetime: timedelta) -> Pair:
@@ -133,9 +123,7 @@ def _load_key(key: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
-    pem = serialization.Encoding.PEM
-    encoded = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Pair(certificate.public_bytes(pem), encoded)
+    return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
 
 
 def _builder(

@@ -12,11 +12,11 @@ from typing import Any
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from agent.api.kinds import SECRETS
+from agent.base.pair import Pair
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from webhook import certificates
 from webhook.bundle import CERTIFICATE, KEY
-from webhook.certificates import Pair
 
 
 class NoCertificate(Exception):

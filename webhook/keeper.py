@@ -12,11 +12,11 @@ from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Kin
 from agent.base.backoff import Backoff
 from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
+from agent.base.pair import Pair
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from webhook import certificates
-from webhook.certificates import Pair
 from webhook.given import NoCertificate
 from webhook.registration import NotRegistered, Registration
 from webhook.rotation import ForeignSecret

@@ -1,13 +1,12 @@
 """The HTTPS endpoint the API server calls, and its certificate, replaced while connections go on."""
 
 import logging
-import os
 import socket
 import ssl
 
 from aiohttp import web
 
-from webhook.certificates import Pair
+from agent.base.pair import Pair
 
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections, so that we never close one under a request."""
@@ -32,16 +31,9 @@ class Tls:
         """Serve this certificate from now on; False when it was served already. Raises ssl.SSLError."""
         if pair == self.loaded:
             return False
-        # OpenSSL reads files only. This one lives in memory: the key touches no disk, and the root may be read-only.
-        descriptor = os.memfd_create("certificate")
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(pair.certificate + pair.key)
-            # A context of its own: one context serves an earlier certificate further where its key is of another kind.
-            fresh = self._new()
-            fresh.load_cert_chain(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
+        # A context of its own: one context serves an earlier certificate further where its key is of another kind.
+        fresh = self._new()
+        pair.load(fresh)
         self._chosen, self.loaded = fresh, pair
         return True
 

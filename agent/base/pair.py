@@ -13,12 +13,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 _DAYS = 365
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A certificate chain and its key as PEM."""
 
     certificate: bytes
     key: bytes
+
+    def __repr__(self) -> str:
+        return f"Pair({self.certificate!r}, key hidden)"
 
     def load(self, context: ssl.SSLContext) -> None:
         """Have a context show it. Raises ssl.SSLError."""

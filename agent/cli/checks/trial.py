@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 
 from agent.api import names
-from agent.api.kinds import PODS, TARGETS
+from agent.api.kinds import PODS, TARGETS, Kind
 from agent.cli.checks.view import Raw, Trial
 from agent.kube.client import Client, encode
 from agent.kube.errors import KubeError, ServerError
@@ -29,14 +29,7 @@ async def create(client: Client, namespace: str) -> Outcome:
     """Try it in a namespace whose pods may be elected."""
     pod = _pod(f"flotilla-doctor-{secrets.token_hex(4)}")
     try:
-        answer = await client.session.request(
-            "POST",
-            PODS.path(namespace),
-            params={"dryRun": "All"},
-            body=encode(pod),
-            resource=PODS.plural,
-            timeout=SECONDS,
-        )
+        answer = await _dry_run(client, PODS, pod, namespace)
     except ServerError as error:
         return Outcome(Trial.NO_WEBHOOK if "webhook" in error.message else Trial.REFUSED, error.message)
     except KubeError as error:
@@ -55,17 +48,21 @@ async def refuses(client: Client, namespace: str) -> bool | None:
         "spec": {"self": True},
     }
     try:
-        await client.session.request(
-            "POST",
-            TARGETS.path(namespace),
-            params={"dryRun": "All"},
-            body=encode(target),
-            resource=TARGETS.plural,
-            timeout=SECONDS,
-        )
+        await _dry_run(client, TARGETS, target, namespace)
     except KubeError as error:
         return True if f'.{names.GROUP}" denied' in str(error) else None
     return False
+
+
+async def _dry_run(client: Client, kind: Kind, obj: Raw, namespace: str) -> bytes:
+    return await client.session.request(
+        "POST",
+        kind.path(namespace),
+        params={"dryRun": "All"},
+        body=encode(obj),
+        resource=kind.plural,
+        timeout=SECONDS,
+    )
 
 
 def _pod(name: str) -> Raw:

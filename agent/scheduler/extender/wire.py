@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+from agent.kube.errors import UNDECODABLE
+
 MAX_BODY_BYTES = 64 * 1024
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -31,7 +33,7 @@ def parse(body: bytes) -> BindingArgs:
     """What the scheduler asks for. Raises Malformed."""
     try:
         asked = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise Malformed(f"the body is no ExtenderBindingArgs: {error}") from error
     # Names become parts of URLs.
     for field, value, shape in (
