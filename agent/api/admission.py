@@ -6,7 +6,7 @@ asking anybody, and for proxy pods only: no other pod depends on them.
 
 from typing import Any
 
-from agent.api import names
+from agent.api import names, sourcepolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -19,9 +19,13 @@ _CHANGED_BY = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
 _REMEDY = f"create the pod without spec.schedulerName and with the annotation {names.PREFIX}{names.ELECT}"
 
 
-def policies(agent: str) -> list[Raw]:
-    """All policies and their bindings. `agent` is the name of the agent's user."""
-    return [*_bound(CREATION, _creation(agent)), *_bound(CHANGES, _changes(agent))]
+def policies(agent: str, home: str) -> list[Raw]:
+    """All policies and their bindings: the name of the agent's user, and the namespace that it runs in."""
+    return [
+        *_bound(CREATION, _creation(agent)),
+        *_bound(CHANGES, _changes(agent)),
+        *(obj for name, each in sourcepolicies.specs(home).items() for obj in _bound(name, *each)),
+    ]
 
 
 def not_controlled_by(kind: str, group: str) -> str:
@@ -119,8 +123,8 @@ def _list(*items: str) -> str:
     return "[" + ", ".join(f"'{each}'" for each in items) + "]"
 
 
-def _bound(name: str, spec: Raw) -> list[Raw]:
-    binding = {"policyName": name, "validationActions": ["Deny"]}
+def _bound(name: str, spec: Raw, binding: Raw | None = None) -> list[Raw]:
+    binding = {"policyName": name, "validationActions": ["Deny"], **(binding or {})}
     return [_object(POLICIES, name, spec), _object(POLICY_BINDINGS, name, binding)]
 
 

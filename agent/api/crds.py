@@ -1,10 +1,9 @@
 """The six custom resources as structural schemas (specs, section 1). `hack/crds` writes them into the chart.
 
-Everything that Admiralty accepts and uses is accepted, but for Targets that say neither or both of `self` and
-`kubeconfigSecret`: Admiralty skips those silently, here the API server refuses them.
+Everything that Admiralty accepts and uses is accepted, but for two things. Targets that say neither or both of `self`
+and `kubeconfigSecret` are refused, which Admiralty skips silently; new Sources do not name the account `default`.
 """
 
-import copy
 from typing import Any
 
 from agent.api.kinds import (
@@ -17,19 +16,18 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names import ANNOTATION_IS_ALLOWED, ANNOTATION_IS_RESERVED
-from agent.api.policy import POLICY
-
-Schema = dict[str, Any]
+from agent.api.schema import STATUS, Schema, amounts, fields, resource, text
+from agent.api.sourceschema import CLUSTER_SERVICE_ACCOUNT, SERVICE_ACCOUNT, source
 
 
 def crds() -> list[dict[str, Any]]:
     """All CustomResourceDefinitions, sorted by name."""
     return [
-        _crd(CLUSTER_SOURCES, "csrc", _source(_CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        _crd(CLUSTER_SOURCES, "csrc", source(CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
         _crd(CLUSTER_SUMMARIES, "mcsum", _summary(), [_AGE]),
         _crd(CLUSTER_TARGETS, "ctg", _target({"namespace": _NAMESPACE}), _TARGET_COLUMNS),
         _crd(CHAPERONS, "chap", _chaperon(), _CHAPERON_COLUMNS),
-        _crd(SOURCES, "src", _source(_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        _crd(SOURCES, "src", source(SERVICE_ACCOUNT), _SOURCE_COLUMNS),
         _crd(TARGETS, "tg", _target({}), _TARGET_COLUMNS),
     ]
 
@@ -63,104 +61,24 @@ def _crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, An
     }
 
 
-def _object(description: str, properties: dict[str, Schema], **rest: Any) -> Schema:
-    return {"type": "object", "description": description, "properties": properties, **rest}
-
-
-def _root(description: str, properties: dict[str, Schema], **rest: Any) -> Schema:
-    head: dict[str, Schema] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-    }
-    return _object(description, {**head, **properties}, **rest)
-
-
-def _string(description: str, **rest: Any) -> Schema:
-    return {"type": "string", "description": description, **rest}
-
-
-QUANTITY: Schema = {
-    "x-kubernetes-int-or-string": True,
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-    # As controller-gen writes it for `resource.Quantity`.
-    "pattern": (
-        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-        r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-    ),
-    "maxLength": 64,
-}
-
-
-def _amounts(description: str) -> Schema:
-    return {"type": "object", "description": description, "additionalProperties": copy.deepcopy(QUANTITY)}
-
-
-_NAMESPACE = _string("Namespace of the Secret.", minLength=1)
-
-
-_SERVICE_ACCOUNT = {
-    "serviceAccountName": _string(
-        "Name of the ServiceAccount, in the namespace of the Source, that the source cluster uses. Created if missing."
-    )
-}
-_CLUSTER_SERVICE_ACCOUNT = {
-    "serviceAccount": _object(
-        "ServiceAccount that the source cluster uses. Created if missing.",
-        {
-            "name": _string("Name of the ServiceAccount."),
-            "namespace": _string("Namespace of the ServiceAccount."),
-        },
-    )
-}
-
-_CONDITION: Schema = _object(
-    "One aspect of the state of the object.",
-    {
-        "type": _string("Which aspect.", maxLength=316),
-        "status": _string("Whether it holds.", enum=["True", "False", "Unknown"]),
-        "reason": _string("Why, as one word for programs.", maxLength=1024),
-        "message": _string("Why, and what to do about it.", maxLength=32768),
-        "observedGeneration": {
-            "type": "integer",
-            "format": "int64",
-            "minimum": 0,
-            "description": "Generation of the object that this was said about.",
-        },
-        "lastTransitionTime": _string("When the status last changed.", format="date-time"),
-    },
-    required=["type", "status", "reason", "message", "lastTransitionTime"],
-)
-
-_STATUS: Schema = _object(
-    "What the controllers see.",
-    {
-        "conditions": {
-            "type": "array",
-            "description": "State of the object, one aspect each.",
-            "items": _CONDITION,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        }
-    },
-)
+_NAMESPACE = text("Namespace of the Secret.", minLength=1)
 
 
 _NAMES: Schema = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
 
-_TARGET_STATUS: Schema = _object(
+_TARGET_STATUS: Schema = fields(
     "What the controllers see.",
     {
-        **_STATUS["properties"],
+        **STATUS["properties"],
         "namespaces": {
             "type": "array",
             "description": "What the namespaces of elected pods have in the target; what cannot be read is absent.",
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
-            "items": _object(
+            "items": fields(
                 "One namespace.",
                 {
-                    "name": _string("Name of the namespace."),
+                    "name": text("Name of the namespace."),
                     "serviceAccounts": {**_NAMES, "description": "Names of its ServiceAccounts but `default`."},
                     "persistentVolumeClaims": {**_NAMES, "description": "Names of its PersistentVolumeClaims."},
                 },
@@ -173,22 +91,22 @@ _TARGET_STATUS: Schema = _object(
 
 def _target(secret_namespace: dict[str, Schema]) -> Schema:
     """Of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret can be in any."""
-    secret = _object(
+    secret = fields(
         "Secret with a kubeconfig of the target cluster.",
         {
             **secret_namespace,
-            "name": _string("Name of the Secret.", minLength=1),
-            "key": _string("Key of the kubeconfig in the Secret; by default `config`."),
-            "context": _string("Context in the kubeconfig; by default its current context."),
+            "name": text("Name of the Secret.", minLength=1),
+            "key": text("Key of the kubeconfig in the Secret; by default `config`."),
+            "context": text("Context in the kubeconfig; by default its current context."),
         },
         required=[*secret_namespace, "name"],
     )
-    spec = _object(
+    spec = fields(
         "Which cluster is the target: exactly one of `self: true` and `kubeconfigSecret`.",
         {
             "self": {"type": "boolean", "description": "The target is this very cluster."},
             "kubeconfigSecret": secret,
-            "excludedLabelsRegexp": _string(
+            "excludedLabelsRegexp": text(
                 "Labels of the target's nodes in whose key=value this regular expression is found are left off the "
                 "virtual node."
             ),
@@ -199,7 +117,7 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
                 "maxItems": 100,
                 "items": {"type": "string", "minLength": 1, "maxLength": 49},
             },
-            "limits": _amounts(
+            "limits": amounts(
                 "The most that pods of this cluster may request there together: cpu, memory, pods or any resource."
             ),
         },
@@ -214,29 +132,17 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
             "message": "self: true and kubeconfigSecret exclude each other: remove one of them",
         },
     ]
-    return _root(
+    return resource(
         "A cluster that can run pods of this one.", {"spec": spec, "status": _TARGET_STATUS}, required=["spec"]
     )
 
 
-def _source(service_account: dict[str, Schema]) -> Schema:
-    spec = _object(
-        "Who may run pods here: a user, a ServiceAccount, or both.",
-        {
-            "userName": _string("Name by which this cluster knows the source cluster."),
-            **service_account,
-            "policy": POLICY,
-        },
-    )
-    return _root("A cluster whose pods this one can run.", {"spec": spec, "status": _STATUS})
-
-
 def _summary() -> Schema:
-    return _root(
+    return resource(
         "What a source may know of this cluster; there is one, `singleton`. Its labels are those that the nodes share.",
         {
-            "capacity": _amounts("Sum of the nodes' capacity."),
-            "allocatable": _amounts("Sum of what the nodes can allocate to pods."),
+            "capacity": amounts("Sum of the nodes' capacity."),
+            "allocatable": amounts("Sum of what the nodes can allocate to pods."),
         },
     )
 
@@ -267,9 +173,9 @@ def _chaperon() -> Schema:
     def mostly_free(description: str, known: dict[str, Schema]) -> Schema:
         # One field to those who track owners of fields: to track each field inside makes a write half as dear again.
         anything = {"x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-map-type": "atomic"}
-        return _object(description, known, **anything)
+        return fields(description, known, **anything)
 
-    return _root(
+    return resource(
         "A pod of a source cluster that this cluster is to run.",
         {"spec": mostly_free("Spec of the pod.", _POD_SPEC), "status": mostly_free("Status of the pod.", _POD_STATUS)},
     )

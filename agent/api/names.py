@@ -261,6 +261,16 @@ def source_binding(name: str) -> str:
     return join(LONG_LIMIT, ("admiralty-source", name), constant=(0,))
 
 
+def source_feature_binding(name: str, feature: str) -> str:
+    """RoleBinding of a Source to the role of a feature. No name of a Source makes `source_binding` the same."""
+    return join(LONG_LIMIT, ("multicluster-source", name, feature), constant=(0, 2))
+
+
+def cluster_source_feature_binding(name: str, feature: str) -> str:
+    """ClusterRoleBinding of a ClusterSource to the role of a feature."""
+    return join(LONG_LIMIT, ("multicluster-cluster-source", name, feature), constant=(0, 2))
+
+
 def source_viewer_binding(namespace: str, name: str) -> str:
     """ClusterRoleBinding that lets a Source read the ClusterSummary."""
     return join(LONG_LIMIT, ("admiralty-source", namespace, name, "cluster-summary-viewer"), constant=(0, 3))

@@ -55,7 +55,9 @@ from agent.api.names import (
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
 )
-from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE, Grant, rules
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, Grant, feature_role, rules
+
+FEATURE_ROLES = tuple(feature_role(SOURCE_ROLE, name) for name in FEATURES)
 
 CONFIGURATION = "multicluster-scheduler"
 """Name of both webhook configurations."""
@@ -96,6 +98,8 @@ TRUST = "the API server trusts it"
 REGISTER = "it registers itself"
 WARN = "known targets"
 SECRETS_OF_TARGETS = "warnings about the Secrets of targets"
+
+KEEP = "existing sources keep their rights"
 
 COUNT = "refuse while pods are at work"
 REMOVE_PODS = "policy delete: pods go"
@@ -153,7 +157,7 @@ AGENT = Account(
             *_grants(ROLE_BINDINGS, "get list watch", BINDINGS_READ),
             *_grants(ROLE_BINDINGS, "create patch delete", SOURCE),
             *_grants(CLUSTER_ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
-            *_grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, CLUSTER_SUMMARY_VIEWER_ROLE)),
+            *_grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, *FEATURE_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE)),
             *_grants(CHAPERONS, "create delete", SELF_TARGETS),
             *_grants(EVENTS, "list watch", SELF_TARGETS),
             *_grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
@@ -247,7 +251,19 @@ UNINSTALL = Account(
     },
 )
 
-ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL)
+UPGRADE = Account(
+    "upgrade",
+    {
+        "": (
+            *_grants(CLUSTER_ROLES, "get", KEEP, names=(SOURCE_ROLE,)),
+            *_grants(ROLE_BINDINGS, "list create", KEEP),
+            *_grants(CLUSTER_ROLE_BINDINGS, "list create", KEEP),
+            *_grants(CLUSTER_ROLES, "bind", KEEP, names=FEATURE_ROLES),
+        ),
+    },
+)
+
+ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE)
 
 
 def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:

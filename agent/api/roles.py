@@ -1,8 +1,10 @@
 """What a target grants to its sources (specs, section 9): one table, a verb and the feature it serves per entry.
 
-A verb that a target's administrator takes away switches off the feature that it serves, and nothing else.
+A verb that a target's administrator takes away switches off the feature that it serves, and nothing else. The role that
+Admiralty has, too, holds exactly Admiralty's rules; each feature beyond them has a role of its own.
 """
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +28,7 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
     SERVICES,
+    SOURCES,
     Kind,
 )
 from agent.api.names import LEASE_CONTROLLERS
@@ -56,6 +59,7 @@ class Grant:
 
 
 RUN = "run pods"
+OWN = "owners of objects, where these are guarded (OpenShift)"
 FOLLOW_CONFIGMAPS = "follow config maps"
 FOLLOW_SECRETS = "follow secrets"
 FOLLOW_SERVICES = "follow services"
@@ -96,26 +100,62 @@ SOURCE: tuple[Grant, ...] = (
     Grant(CHAPERONS, "delete", RUN),
     Grant(CHAPERONS, "deletecollection", RUN),
     Grant(CHAPERONS, "patch", RUN),
+    *(Grant(kind, "update", OWN, "finalizers") for kind in (CHAPERONS, SOURCES, PODS)),
     *_followed(CONFIGMAPS, FOLLOW_CONFIGMAPS),
     *_followed(SECRETS, FOLLOW_SECRETS),
     *_followed(SERVICES, FOLLOW_SERVICES),
     *_followed(INGRESSES, FOLLOW_INGRESSES),
-    *(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
-    *(Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")),
-    *(Grant(ENDPOINT_SLICES, verb, SHARE_ENDPOINTS) for verb in ("list", "watch", "create", "patch", "delete")),
-    *(Grant(SERVICE_EXPORTS, verb, SHARE_BY_MCS) for verb in ("get", "list", "create", "delete")),
-    Grant(EVENTS, "list", DELEGATE_EVENTS),
-    Grant(EVENTS, "watch", DELEGATE_EVENTS),
     Grant(PODS, "list", LOGS),
-    Grant(PODS, "get", LOGS),
     Grant(PODS, "get", LOGS, "log"),
     Grant(PODS, "create", EXEC, "exec"),
-    Grant(PODS, "create", ATTACH, "attach"),
-    Grant(PODS, "create", PORT_FORWARD, "portforward"),
-    Grant(POD_METRICS, "list", TOP),
-    *(Grant(kind, verb, WARN_OF_MISSING) for kind in MISSED for verb in ("list", "watch")),
-    *(Grant(RESOURCE_QUOTAS, verb, QUOTAS) for verb in ("list", "watch")),
 )
+"""Admiralty's rules, no more and no less: its sources, and whoever binds the role by hand, count on them."""
+
+PODS_FEATURE = "pods"
+FEATURES: dict[str, tuple[Grant, ...]] = {
+    PODS_FEATURE: (
+        Grant(EVENTS, "list", DELEGATE_EVENTS),
+        Grant(EVENTS, "watch", DELEGATE_EVENTS),
+        Grant(PODS, "get", LOGS),
+        Grant(PODS, "create", ATTACH, "attach"),
+        Grant(PODS, "create", PORT_FORWARD, "portforward"),
+        Grant(POD_METRICS, "list", TOP),
+        *(Grant(kind, verb, WARN_OF_MISSING) for kind in MISSED for verb in ("list", "watch")),
+        *(Grant(RESOURCE_QUOTAS, verb, QUOTAS) for verb in ("list", "watch")),
+    ),
+    "services": (
+        *(Grant(ENDPOINT_SLICES, verb, SHARE_ENDPOINTS) for verb in ("list", "watch", "create", "patch", "delete")),
+        *(Grant(SERVICE_EXPORTS, verb, SHARE_BY_MCS) for verb in ("get", "list", "create", "delete")),
+    ),
+    "volumes": tuple(
+        Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")
+    ),
+    "accounts": tuple(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
+}
+"""What sources are granted beyond Admiralty's rules, a role each."""
+CHOSEN_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
+"""Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
+
+EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))
+"""All that a Source may be granted by an agent."""
+
+
+def feature_of(kind: Kind) -> str:
+    """Which of the chosen features a kind belongs to, empty for none."""
+    return next((name for name in CHOSEN_FEATURES if any(grant.kind == kind for grant in FEATURES[name])), "")
+
+
+def role_of(grant: Grant) -> str:
+    """Name of the ClusterRole that holds what a source is granted."""
+    if grant in CLUSTER_SUMMARY_VIEWER:
+        return CLUSTER_SUMMARY_VIEWER_ROLE
+    return next((feature_role(SOURCE_ROLE, name) for name in FEATURES if grant in FEATURES[name]), SOURCE_ROLE)
+
+
+def feature_role(source_role: str, feature: str) -> str:
+    """Name of the ClusterRole of a feature, beside that of all sources."""
+    return f"{source_role}-{feature}"
+
 
 _RULES_VERBS = ("get", "list", "watch", "create", "update", "delete")
 
@@ -144,6 +184,21 @@ def token_renewal(account: str) -> Grant:
 def source_cluster_role() -> dict[str, Any]:
     """ClusterRole that Sources and ClusterSources are bound to: in their namespace, or everywhere."""
     return _cluster_role(SOURCE_ROLE, SOURCE)
+
+
+def feature_cluster_roles() -> list[dict[str, Any]]:
+    """ClusterRoles of the features, to which Sources that allow them are bound, too."""
+    return [_cluster_role(feature_role(SOURCE_ROLE, name), grants) for name, grants in FEATURES.items()]
+
+
+def cluster_roles() -> list[dict[str, Any]]:
+    """All ClusterRoles for sources, in an order in which none is narrowed before another one holds its verbs."""
+    return [
+        *feature_cluster_roles(),
+        source_cluster_role(),
+        source_rules_cluster_role(),
+        cluster_summary_viewer_role(),
+    ]
 
 
 def source_rules_cluster_role() -> dict[str, Any]:

@@ -39,6 +39,7 @@ def _run() -> None:
         targets,
         top,
         uninstall,
+        upgrade,
         version,
     )
 
@@ -59,6 +60,7 @@ def _run() -> None:
     ):
         app.command()(verb)
     app.command()(uninstall.uninstall)
+    app.command()(upgrade.upgrade)
     app.add_typer(explain.app, name="explain")
     app.add_typer(sandbox.app, name="sandbox")
     app(behind_the_verb(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -12,7 +13,15 @@ from agent.api.names import source_renewal
 from agent.cli.joining import credentials, manifests, words
 from agent.cli.joining.joiner import DEFAULT_TOKEN
 from agent.cli.joining.manifests import Names, Raw
-from agent.cli.joining.options import AllowLoopback, ClusterScoped, Timeout, TokenDuration, documents_of, usage
+from agent.cli.joining.options import (
+    Allow,
+    AllowLoopback,
+    ClusterScoped,
+    Timeout,
+    TokenDuration,
+    documents_of,
+    usage,
+)
 from agent.cli.joining.sides import Side, Way, address, side, telling
 from agent.cli.joining.writing import Report, ensure, find, title, until
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, finish
@@ -38,6 +47,7 @@ def export(
     ] = "",
     ca_file: Annotated[str, typer.Option(help="[CONTEXT=]FILE with the CA of that server.")] = "",
     proxy_url: Annotated[str, typer.Option(help="[CONTEXT=]ADDRESS of a proxy on the way to it.")] = "",
+    allow: Allow = [],  # noqa: B006
     allow_loopback: AllowLoopback = False,
     token_duration: TokenDuration = DEFAULT_TOKEN,
     timeout: Timeout = 60.0,
@@ -57,11 +67,14 @@ def export(
             with usage():
                 called = words.names("--as", [name] if name else [], [target.context])[target.context]
                 seconds = words.seconds_of(token_duration)
+                features = words.features(allow)
+                if features and not create:
+                    raise words.WrongUsage("--allow is for a Source that --create makes: give both")
             place = namespace or target.namespace
             names = Names(source, called, cluster_scoped, place, place)
             entry = address(target.entry, target.context, way)
             with telling(target.title):
-                names, uid = await _account(target, names, create=create, seconds=timeout)
+                names, uid = await _account(target, names, features or (), create=create, seconds=timeout)
                 text = await credentials.request_token(target.client, names.target_namespace, names.source, seconds)
                 note = await _ends(target, names, text)
             if note:
@@ -86,7 +99,9 @@ def way_of(context: str, server: str, authority: str, proxy: str, *, loopback: b
     return Way(server, authority, proxy, loopback)
 
 
-async def _account(target: Side, names: Names, *, create: bool, seconds: float) -> tuple[Names, str]:
+async def _account(
+    target: Side, names: Names, allow: Sequence[str], *, create: bool, seconds: float
+) -> tuple[Names, str]:
     """The names with the service account that the Source means, which is there, and the cluster's UID."""
     uid = await _uid(target)
     found = await find(target.client, names.source_kind, names.source, names.source_place)
@@ -101,7 +116,7 @@ async def _account(target: Side, names: Names, *, create: bool, seconds: float) 
         return names, uid
     report = Report(names.target, names.source_place or "", names.source, target.context)
     if found is None:
-        found = await ensure(target, names.source_kind, manifests.source(names, ""), report)
+        found = await ensure(target, names.source_kind, manifests.source(names, "", allow), report)
     names = _with_account(names, found)
     if create:
         for kind, manifest in manifests.renewal(names, found):

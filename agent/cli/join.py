@@ -11,6 +11,7 @@ from agent.cli.joining.fleet import Order, for_all, opened_pairs
 from agent.cli.joining.joiner import DEFAULT_TOKEN, Terms
 from agent.cli.joining.options import (
     TARGET_CONTEXT,
+    Allow,
     AllowLoopback,
     Both,
     ClusterScoped,
@@ -46,6 +47,7 @@ def join(
     ] = [],  # noqa: B006
     ca_file: Annotated[list[str], typer.Option(help="[CONTEXT=]FILE with the CA of that server.")] = [],  # noqa: B006
     proxy_url: Annotated[list[str], typer.Option(help="[CONTEXT=]ADDRESS of a proxy on the way to it.")] = [],  # noqa: B006
+    allow: Allow = [],  # noqa: B006
     allow_loopback: AllowLoopback = False,
     source_name: SourceName = "",
     target_name: TargetNames = [],  # noqa: B006
@@ -73,7 +75,8 @@ def join(
             order = order_of(source, target_context, target_name, source_name, namespace, cluster_scoped, both)
             order = _with_ways(order, server, ca_file, proxy_url, loopback=allow_loopback, agentless=without_agent)
             seconds = words.seconds_of(token_duration)
-        terms = Terms(Way(loopback=allow_loopback), seconds, new_token, not no_wait, timeout)
+            features = words.features(allow)
+        terms = Terms(Way(loopback=allow_loopback), seconds, new_token, not no_wait, features, timeout)
         async with opened_pairs(order, *documents) as pairs:
             return await for_all(pairs, "join", default(), Joining(order, terms))
 

@@ -31,7 +31,7 @@ class Copier:
         """Make the copy what is wanted; None where the target has the original itself, or what that is a copy of."""
         metadata = wanted["metadata"]
         title = f"{self._kind.name} {metadata['namespace']}/{metadata['name']}"
-        with asking(title, self.target):
+        with asking(title, self.target, self._kind):
             if copy is None:
                 try:
                     return self._copies.absorb(await self._client.create_raw(self._kind, wanted))
@@ -45,7 +45,7 @@ class Copier:
     async def remove(self, copy: Object) -> None:
         """Delete this very copy."""
         with (
-            asking(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target),
+            asking(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target, self._kind),
             contextlib.suppress(NotFound, Conflict),
         ):
             await self._client.delete(self._kind, copy.name, copy.namespace, uid=copy.uid)

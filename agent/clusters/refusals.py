@@ -3,8 +3,10 @@
 import contextlib
 from collections.abc import Iterator
 
+from agent.api.kinds import Kind
+from agent.api.roles import feature_of
 from agent.clusters.target import Target
-from agent.kube.errors import Conflict, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable
+from agent.kube.errors import Conflict, Forbidden, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable
 
 PASSING = (Conflict, ServerError, TooManyRequests, Unauthorized)
 """Answers after which another try may go better."""
@@ -22,9 +24,15 @@ def not_copied(title: str, target: Target, reason: str) -> str:
     return f"{title} is not copied to target {target.title}: {reason}"
 
 
+def remedy(kind: Kind) -> str:
+    """What to do where a target does not grant a feature of ours, to be put behind the reason; empty for no feature."""
+    feature = feature_of(kind)
+    return f"; to allow it, `flotilla join --allow {feature}`, or spec.allow of its Source" if feature else ""
+
+
 @contextlib.contextmanager
-def asking(title: str, target: Target) -> Iterator[None]:
-    """Around requests to a target about an object.
+def asking(title: str, target: Target, kind: Kind) -> Iterator[None]:
+    """Around requests to a target about an object of a kind.
 
     Raises Blocked for what is refused for good; everything else as it was. Silence puts the target in doubt.
     """
@@ -36,4 +44,5 @@ def asking(title: str, target: Target) -> Iterator[None]:
     except PASSING:
         raise
     except StatusError as error:
-        raise Blocked(not_copied(title, target, str(error))) from error
+        hint = remedy(kind) if isinstance(error, Forbidden) else ""
+        raise Blocked(not_copied(title, target, f"{error}{hint}")) from error

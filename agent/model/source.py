@@ -1,9 +1,12 @@
-"""What the schema of a Source or ClusterSource cannot say: whom it means, and what its policy may hold."""
+"""What the schema of a Source or ClusterSource cannot say: whom it means, what it allows, and its policy."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from agent.api.roles import CHOSEN_FEATURES, FEATURES
 from agent.model import podpolicy
+
+DEFAULT_ACCOUNT = "default"
 
 
 class Flaw(NamedTuple):
@@ -32,6 +35,25 @@ def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
         return [Flaw(field, reason) for field, reason in podpolicy.flaws(podpolicy.read(spec["policy"]))]
     except podpolicy.InvalidPolicy as error:
         return [Flaw("spec.policy", str(error).removeprefix("spec.policy "))]
+
+
+def features(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which features beyond Admiralty's rules a Source is granted: all of them where `spec.allow` is not set."""
+    allowed = spec.get("allow")
+    allowed = CHOSEN_FEATURES if allowed is None else allowed
+    return tuple(name for name in FEATURES if name not in CHOSEN_FEATURES or name in allowed)
+
+
+def advice(spec: Mapping[str, Any], *, namespaced: bool) -> str:
+    """What is unwise about a spec that works, and the remedy; empty for nothing."""
+    field = "serviceAccountName" if namespaced else "serviceAccount.name"
+    account = spec.get("serviceAccountName") if namespaced else (spec.get("serviceAccount") or {}).get("name")
+    if account != DEFAULT_ACCOUNT:
+        return ""
+    return (
+        f"spec.{field} is {DEFAULT_ACCOUNT}, the account of every pod there that names none, so that all of them have"
+        " the source's rights: name another one, and join the source again"
+    )
 
 
 def _account(spec: Mapping[str, Any]) -> Flaw | bool:

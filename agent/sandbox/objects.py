@@ -19,7 +19,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.ownroles import AGENT, Account, role_objects
-from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
+from agent.api.roles import cluster_roles
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, KubeError
@@ -53,13 +53,13 @@ async def apply_definitions(client: Client) -> None:
     """Put our CRDs and the roles that Sources are bound to in place."""
     for crd in _crds():
         await apply(client, CRDS, crd)
-    for role in (source_cluster_role(), source_rules_cluster_role(), cluster_summary_viewer_role()):
+    for role in cluster_roles():
         await apply(client, CLUSTER_ROLES, role)
 
 
 async def apply_policies(client: Client) -> None:
     """Put the policies about proxy pods in place, for whom nobody but the cluster's own agent is the agent."""
-    for obj in policies(manifests.user(AGENT.name)):
+    for obj in policies(manifests.user(AGENT.name), manifests.AGENT_NAMESPACE):
         await apply(client, _ADMISSION[obj["kind"]], obj)
 
 

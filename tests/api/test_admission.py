@@ -3,13 +3,14 @@
 from typing import Any
 
 from agent.api import names
-from agent.api.admission import policies
+from agent.api.admission import CHANGES, CREATION, policies
 
 AGENT = "system:serviceaccount:home:agent"
 
 
 def found(kind: str) -> dict[str, Any]:
-    return {each["metadata"]["name"]: each["spec"] for each in policies(AGENT) if each["kind"] == kind}
+    made = {each["metadata"]["name"]: each["spec"] for each in policies(AGENT, "home") if each["kind"] == kind}
+    return {name: made[name] for name in (CREATION, CHANGES)}
 
 
 def test_every_policy_denies() -> None:

@@ -3,7 +3,18 @@ from collections import Counter
 import pytest
 
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
-from agent.api.ownroles import ACCOUNTS, AGENT, CONFIGURATION, HOME, SOURCE, WEBHOOK, WEBHOOK_SECRET, Account, blocks
+from agent.api.ownroles import (
+    ACCOUNTS,
+    AGENT,
+    CONFIGURATION,
+    FEATURE_ROLES,
+    HOME,
+    SOURCE,
+    WEBHOOK,
+    WEBHOOK_SECRET,
+    Account,
+    blocks,
+)
 from agent.api.ownroles import role_objects as objects
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
 from webhook.settings import parse
@@ -26,10 +37,10 @@ def test_nobody_gets_everything(account: Account) -> None:
             assert not {"escalate", "impersonate", "deletecollection"} & set(rule["verbs"])
 
 
-def test_the_agent_may_hand_on_the_two_roles_of_sources_and_no_others() -> None:
+def test_the_agent_may_hand_on_the_roles_of_sources_and_no_others() -> None:
     (bind,) = (grant for grant in AGENT.grants[""] if grant.verb == "bind")
     assert bind.kind is CLUSTER_ROLES
-    assert bind.names == (SOURCE_ROLE, CLUSTER_SUMMARY_VIEWER_ROLE)
+    assert bind.names == (SOURCE_ROLE, *FEATURE_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE)
 
 
 def test_the_webhook_writes_no_secret_but_its_own() -> None:

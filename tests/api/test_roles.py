@@ -1,6 +1,19 @@
 from typing import Any
 
-from agent.api.roles import SOURCE, cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
+from agent.api.kinds import ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS
+from agent.api.roles import (
+    CLUSTER_SUMMARY_VIEWER,
+    EVERYTHING,
+    FEATURES,
+    SOURCE,
+    cluster_roles,
+    cluster_summary_viewer_role,
+    feature_cluster_roles,
+    feature_of,
+    role_of,
+    source_cluster_role,
+    source_rules_cluster_role,
+)
 
 
 def granted(role: dict[str, Any]) -> dict[str, set[str]]:
@@ -15,26 +28,55 @@ def granted(role: dict[str, Any]) -> dict[str, set[str]]:
 WRITE = {"get", "list", "watch", "create", "update", "delete"}
 
 
-def test_a_source_gets_exactly_these_verbs() -> None:
+def test_a_source_gets_exactly_the_rules_that_it_has_with_admiralty() -> None:
     assert granted(source_cluster_role()) == {
         "podchaperons": WRITE | {"deletecollection", "patch"},
+        "podchaperons/finalizers": {"update"},
+        "sources/finalizers": {"update"},
+        "pods/finalizers": {"update"},
         "configmaps": WRITE,
         "secrets": WRITE,
         "services": WRITE,
-        "endpointslices": {"list", "watch", "create", "patch", "delete"},
-        "serviceexports": {"get", "list", "create", "delete"},
         "ingresses": WRITE,
-        "events": {"list", "watch"},
-        "serviceaccounts": WRITE,
-        "persistentvolumeclaims": WRITE - {"update"} | {"patch"},
-        "resourcequotas": {"list", "watch"},
-        "pods": {"get", "list"},
+        "pods": {"list"},
         "pods/log": {"get"},
         "pods/exec": {"create"},
-        "pods/attach": {"create"},
-        "pods/portforward": {"create"},
-        "pods.metrics.k8s.io": {"list"},
     }
+
+
+def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
+    found = {role["metadata"]["name"]: granted(role) for role in feature_cluster_roles()}
+    assert found == {
+        "multicluster-scheduler-source-pods": {
+            "events": {"list", "watch"},
+            "serviceaccounts": {"list", "watch"},
+            "persistentvolumeclaims": {"list", "watch"},
+            "resourcequotas": {"list", "watch"},
+            "pods": {"get"},
+            "pods/attach": {"create"},
+            "pods/portforward": {"create"},
+            "pods.metrics.k8s.io": {"list"},
+        },
+        "multicluster-scheduler-source-services": {
+            "endpointslices": {"list", "watch", "create", "patch", "delete"},
+            "serviceexports": {"get", "list", "create", "delete"},
+        },
+        "multicluster-scheduler-source-volumes": {"persistentvolumeclaims": {"get", "create", "patch", "delete"}},
+        "multicluster-scheduler-source-accounts": {"serviceaccounts": WRITE - {"list", "watch"}},
+    }
+
+
+def test_no_role_is_narrowed_before_the_others_hold_its_verbs() -> None:
+    ordered = [role["metadata"]["name"] for role in cluster_roles()]
+    assert ordered.index("multicluster-scheduler-source") == len(FEATURES)
+
+
+def test_what_is_missing_leads_to_the_feature_and_the_role_to_look_at() -> None:
+    kinds = (PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, ENDPOINT_SLICES, PODS)
+    assert [feature_of(kind) for kind in kinds] == ["volumes", "accounts", "services", ""]
+    assert role_of(SOURCE[0]) == "multicluster-scheduler-source"
+    assert role_of(FEATURES["volumes"][0]) == "multicluster-scheduler-source-volumes"
+    assert role_of(CLUSTER_SUMMARY_VIEWER[0]) == "multicluster-scheduler-cluster-summary-viewer"
 
 
 def test_rules_for_other_pods_are_granted_apart_and_to_nobody_by_default() -> None:
@@ -51,14 +93,14 @@ def test_a_source_cannot_make_pods_or_touch_the_status_of_chaperons() -> None:
 
 
 def test_no_rule_has_a_wildcard_and_each_names_its_group() -> None:
-    for role in (source_cluster_role(), source_rules_cluster_role(), cluster_summary_viewer_role()):
+    for role in cluster_roles():
         for rule in role["rules"]:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert len(rule["apiGroups"]) == 1
 
 
 def test_no_verb_is_granted_twice() -> None:
-    keys = [(grant.kind, grant.sub, grant.verb) for grant in SOURCE]
+    keys = [(grant.kind, grant.sub, grant.verb) for grant in EVERYTHING]
     assert len(keys) == len(set(keys))
 
 

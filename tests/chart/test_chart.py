@@ -13,7 +13,7 @@ from agent import __version__
 from agent.api.admission import policies
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK, Account, role_objects
-from agent.api.roles import cluster_summary_viewer_role, source_cluster_role, source_rules_cluster_role
+from agent.api.roles import cluster_roles
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from tests.chart import helm
@@ -216,7 +216,7 @@ def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
 
 def test_the_roles_of_admiraltys_walkthrough_are_there() -> None:
     objects = template()
-    for role in (source_cluster_role(), source_rules_cluster_role(), cluster_summary_viewer_role()):
+    for role in cluster_roles():
         assert of(objects, "ClusterRole", role["metadata"]["name"])["rules"] == role["rules"]
 
 
@@ -247,7 +247,7 @@ def test_the_policies_are_those_of_the_code_about_the_releases_own_agent() -> No
     for setting, name in (("", "flotilla-agent"), ("fullnameOverride=other", "other-agent")):
         objects = template(*filter(None, [setting]))
         user = f"system:serviceaccount:{NAMESPACE}:{name}"
-        for policy in policies(user):
+        for policy in policies(user, helm.NAMESPACE):
             found = of(objects, policy["kind"], policy["metadata"]["name"])
             assert found["spec"] == policy["spec"]
         webhook = next(spec for named, spec in pods(objects) if named.endswith("-webhook"))

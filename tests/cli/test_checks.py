@@ -20,7 +20,7 @@ from agent.api import names, ownroles
 from agent.api.crds import crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
-from agent.api.roles import CLUSTER_SUMMARY_VIEWER, RUN, SOURCE, rules
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, FEATURES, RUN, SOURCE, rules
 from agent.cli.checks import clusters, credentials, namespaces, rights, targets, webhook
 from agent.cli.checks.about import skew_of
 from agent.cli.checks.examine import examine
@@ -381,13 +381,12 @@ def test_the_right_to_approve_for_a_signer_is_missed_where_certificates_do_not_c
 
 
 def test_the_roles_of_the_chart_grant_all_and_a_missing_verb_is_found() -> None:
-    given = rules([*SOURCE, *CLUSTER_SUMMARY_VIEWER])
+    everything = (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER)
+    given = rules(everything)
     assert rights.missing(given) == ()
     assert rights.missing([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]) == ()
-    for lacking in (SOURCE[0], SOURCE[-1]):
-        assert rights.missing(rules([grant for grant in (*SOURCE, *CLUSTER_SUMMARY_VIEWER) if grant != lacking])) == (
-            lacking,
-        )
+    for lacking in (SOURCE[0], EVERYTHING[-1]):
+        assert rights.missing(rules([grant for grant in everything if grant != lacking])) == (lacking,)
 
 
 def test_a_rule_for_one_object_grants_nothing_of_the_others() -> None:
@@ -400,6 +399,19 @@ def test_a_target_that_does_not_grant_chaperons_fails_and_one_without_logs_is_wa
     found = bad(rights.granted, view(targets=(target(missing=lacking),)))
     assert [line[:4] for line in found] == ["FAIL", "WARN"]
     assert "this cluster may not get pods/log there, which serves: logs" in found[1]
+    assert "ClusterRole multicluster-scheduler-source complete" in found[1]
+
+
+def test_a_feature_that_a_source_does_not_allow_is_said_and_half_of_one_is_warned_of() -> None:
+    refused = view(targets=(target(missing=FEATURES["volumes"]),))
+    assert bad(rights.granted, refused) == []
+    said = [finding.what for finding in rights.granted(refused)]
+    assert said == [
+        "it does not allow volumes, which `flotilla join --allow` changes",
+        "it grants all else that this cluster uses",
+    ]
+    half = only(rights.granted, view(targets=(target(missing=FEATURES["volumes"][:1]),)))
+    assert "ClusterRole multicluster-scheduler-source-volumes complete" in half
 
 
 @pytest.mark.parametrize(

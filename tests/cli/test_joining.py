@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CLUSTER_TARGETS, ROLE_BINDINGS, ROLES, SOURCES, TARGETS
+from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.cli import export
 from agent.cli.joining import manifests, words
 from agent.cli.joining.checks import too_old
@@ -174,6 +175,28 @@ def test_cluster_scoped_objects_name_the_namespace_of_what_they_need() -> None:
         "kubeconfigSecret": {"name": "us", "namespace": "flotilla"}
     }
     assert "namespace" not in manifests.target(WIDE, "")["metadata"]
+
+
+def test_what_a_source_may_use_is_said_or_left_as_it_is() -> None:
+    assert "allow" not in manifests.source(NAMES, "")["spec"]
+    assert manifests.source(NAMES, "", ())["spec"]["allow"] == []
+    actual = manifests.source(NAMES, "", ("volumes",))
+    assert manifests.change(actual, manifests.source(NAMES, "")) == {}
+    assert manifests.change(actual, manifests.source(NAMES, "", ("services",))) == {"spec": {"allow": ["services"]}}
+
+
+def test_features_are_named_together_or_one_by_one_and_misspelt_ones_refused() -> None:
+    assert words.features([]) is None
+    assert words.features([""]) == ()
+    assert words.features(["volumes, services"]) == words.features(["services", "volumes"]) == ("services", "volumes")
+    with pytest.raises(words.WrongUsage, match="--allow secrets: choose of services, volumes, accounts"):
+        words.features(["volumes,secrets"])
+
+
+def test_a_token_of_years_is_not_asked_for() -> None:
+    assert words.seconds_of("90d") == LONGEST_TOKEN_SECONDS
+    with pytest.raises(words.WrongUsage, match="91d: 90d at most"):
+        words.seconds_of("91d")
 
 
 def test_a_source_may_renew_its_own_token_and_no_other() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, NAMESPACES, PODS, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, TARGETS, Kind
-from agent.api.roles import source_cluster_role
+from agent.api.roles import EVERYTHING, rules
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.target import TargetRoom
@@ -53,12 +53,12 @@ async def test_a_target_that_is_replaced_by_another_cluster_gets_copies_anew(pai
 
 async def restricted(pair: Pair, *but: tuple[str, str]) -> Connection:
     """Credentials of a source without some verbs on some resources."""
-    rules: list[Raw] = []
-    for rule in source_cluster_role()["rules"]:
+    granted: list[Raw] = []
+    for rule in rules(EVERYTHING):
         (resource,) = rule["resources"]
-        rules.append(rule | {"verbs": [verb for verb in rule["verbs"] if (resource, verb) not in but]})
-    rules = [rule for rule in rules if rule["verbs"]]
-    await pair.there.create(ROLES, {"metadata": {"name": "source"}, "rules": rules}, pair.namespace)
+        granted.append(rule | {"verbs": [verb for verb in rule["verbs"] if (resource, verb) not in but]})
+    granted = [rule for rule in granted if rule["verbs"]]
+    await pair.there.create(ROLES, {"metadata": {"name": "source"}, "rules": granted}, pair.namespace)
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "source"}
     subjects = [{"kind": "ServiceAccount", "name": "default", "namespace": pair.namespace}]
     manifest = {"metadata": {"name": "source"}, "roleRef": reference, "subjects": subjects}
@@ -80,7 +80,7 @@ async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: P
         message = await told(pair, "Pod", "web", "secrets")
         assert "target eu" in message
         assert "forbidden" in message
-        await pair.there.patch(ROLES, "source", {"rules": source_cluster_role()["rules"]}, pair.namespace)
+        await pair.there.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, pair.namespace)
         await pair.copy(SECRETS, "token")
 
 
@@ -92,7 +92,7 @@ async def test_a_kind_that_may_not_be_listed_is_named_on_the_target_until_it_may
         told = await condition(pair.here, pair.namespace, "eu", "Following", "False", "Forbidden")
         assert "secrets do not follow" in told["message"]
         assert "configmaps" not in told["message"]
-        await pair.there.patch(ROLES, "source", {"rules": source_cluster_role()["rules"]}, pair.namespace)
+        await pair.there.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, pair.namespace)
         await condition(pair.here, pair.namespace, "eu", "Following", "True")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, ROLE_BINDINGS, ROLES, Kind
-from agent.api.roles import SOURCE, SOURCE_RULES, SOURCE_RULES_ROLE, rules
+from agent.api.roles import EVERYTHING, SOURCE_RULES, SOURCE_RULES_ROLE, rules
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
 from agent.kube.config import Connection, parse
 from tests.controllers.pair import Pair
@@ -116,14 +116,14 @@ async def source(pair: Pair, granted: list[Raw]) -> Connection:
 
 
 async def test_a_source_hands_on_no_rights_that_it_does_not_hold_and_says_so(pair: Pair) -> None:
-    connection = await source(pair, rules(SOURCE))
+    connection = await source(pair, rules(EVERYTHING))
     await rights(pair)
     await pair.create(ROLES, "writer", rules=WRITE)
     await asks(pair, follow_roles="true")
     async with pair.at_work(*ROOMS, connection=connection):
         message = await told(pair, "Role", "reader", "forbidden")
         assert f"bind ClusterRole {SOURCE_RULES_ROLE}" in message
-        await pair.there.patch(ROLES, "of-source", {"rules": rules([*SOURCE, *SOURCE_RULES])}, pair.namespace)
+        await pair.there.patch(ROLES, "of-source", {"rules": rules([*EVERYTHING, *SOURCE_RULES])}, pair.namespace)
         await pair.copy(ROLE_BINDINGS, "readers")
         message = await told(pair, "Role", "writer", "not currently held")
         assert "grant its account these rights, or the verbs escalate and bind on roles" in message

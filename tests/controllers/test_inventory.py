@@ -16,7 +16,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.api.roles import MISSED, cluster_summary_viewer_role, source_cluster_role
+from agent.api.roles import EVERYTHING, MISSED, cluster_summary_viewer_role, rules
 from agent.controllers.inventory import InventoryRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
@@ -120,8 +120,8 @@ async def test_a_target_that_is_this_cluster_needs_no_inventory(
 async def bind(client: Client, namespace: str, *, but: str = "") -> None:
     """Give the service account `source` the roles of a source, without one resource."""
     subjects = [{"kind": "ServiceAccount", "name": "source", "namespace": namespace}]
-    rules = [rule for rule in source_cluster_role()["rules"] if rule["resources"] != [but]]
-    await client.create(ROLES, {"metadata": {"name": "source"}, "rules": rules}, namespace)
+    granted = [rule for rule in rules(EVERYTHING) if rule["resources"] != [but]]
+    await client.create(ROLES, {"metadata": {"name": "source"}, "rules": granted}, namespace)
     for kind, role_kind, role in (
         (ROLE_BINDINGS, "Role", "source"),
         (CLUSTER_ROLE_BINDINGS, "ClusterRole", cluster_summary_viewer_role()["metadata"]["name"]),
@@ -146,8 +146,7 @@ async def test_a_verb_that_is_missing_switches_off_what_it_is_for(
         assert kind.plural in told["message"]
         await published(client, namespace, {name: value for name, value in want.items() if name != field})
         await condition(client, namespace, "c2", "Ready", "True")
-        rules = source_cluster_role()["rules"]
-        await client.patch(ROLES, "source", {"rules": rules}, namespace)
+        await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)
         await condition(client, namespace, "c2", "InventoryPublished", "True")
         await published(client, namespace, want)
     await client.delete(CLUSTER_ROLE_BINDINGS, namespace)

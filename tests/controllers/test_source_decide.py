@@ -3,6 +3,7 @@
 from typing import Any
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from agent.api.roles import FEATURES
 from agent.controllers.source.decide import (
     Create,
     Delete,
@@ -11,6 +12,7 @@ from agent.controllers.source.decide import (
     View,
     decide,
     flaw,
+    granted,
     service_account_key,
     subjects,
     wanted_bindings,
@@ -42,7 +44,7 @@ def everything(key: tuple[str, str], obj: dict[str, Any]) -> list[tuple[Any, dic
 
 
 def test_a_source_is_bound_to_the_source_role_in_its_namespace_and_to_the_viewer_everywhere() -> None:
-    first, second = decide(view(KEY, source(serviceAccountName="cd")))
+    first, second = decide(view(KEY, source(serviceAccountName="cd")))[:2]
     assert isinstance(first, Create)
     assert isinstance(second, Create)
     assert first.manifest["kind"] == "RoleBinding"
@@ -55,14 +57,15 @@ def test_a_source_is_bound_to_the_source_role_in_its_namespace_and_to_the_viewer
 
 
 def test_what_is_cluster_scoped_is_not_owned_by_a_source_in_a_namespace() -> None:
-    first, second = (manifest for _, manifest in everything(KEY, source(userName="u")))
+    first, second = [manifest for _, manifest in everything(KEY, source(userName="u"))][:2]
     assert first["metadata"]["ownerReferences"][0]["uid"] == "u1"
     assert "ownerReferences" not in second["metadata"]
 
 
 def test_a_cluster_source_is_bound_everywhere() -> None:
-    first, second = (manifest for _, manifest in everything(CLUSTER_KEY, source(userName="u")))
-    assert [first["kind"], second["kind"]] == ["ClusterRoleBinding"] * 2
+    bindings = [manifest for _, manifest in everything(CLUSTER_KEY, source(userName="u"))]
+    assert {each["kind"] for each in bindings} == {"ClusterRoleBinding"}
+    first, second = bindings[:2]
     assert first["metadata"]["name"] == "admiralty-cluster-source-cd"
     assert second["metadata"]["name"] == "admiralty-cluster-source-cd-cluster-summary-viewer"
     assert first["metadata"]["ownerReferences"][0]["kind"] == "ClusterSource"
@@ -82,10 +85,10 @@ def test_nothing_is_done_when_all_is_there() -> None:
 
 def test_other_subjects_and_missing_labels_are_repaired_and_labels_of_others_stay() -> None:
     obj = source(userName="u")
-    (kind, binding), rest = everything(KEY, obj)
+    (kind, binding), *rest = everything(KEY, obj)
     binding["metadata"]["labels"] = {"team": "x"}
     binding["subjects"] = [{"kind": "User", "name": "intruder"}]
-    (action,) = decide(view(KEY, obj, (kind, binding), rest))
+    (action,) = decide(view(KEY, obj, (kind, binding), *rest))
     assert isinstance(action, Patch)
     assert action.body["metadata"] == {"labels": {"multicluster/source": "default-cd"}}
     assert action.body["subjects"] == subjects(KEY, obj)
@@ -93,21 +96,64 @@ def test_other_subjects_and_missing_labels_are_repaired_and_labels_of_others_sta
 
 def test_a_binding_to_another_role_is_made_again() -> None:
     obj = source(userName="u")
-    (kind, binding), rest = everything(KEY, obj)
+    (kind, binding), *rest = everything(KEY, obj)
     binding["roleRef"] = {**binding["roleRef"], "name": "old-role"}
-    first, second = decide(view(KEY, obj, (kind, binding), rest))
+    first, second = decide(view(KEY, obj, (kind, binding), *rest))
     assert first == Delete(ROLE_BINDINGS, ("default", "admiralty-source-cd"), "b1")
     assert isinstance(second, Create)
 
 
 def test_all_bindings_go_with_the_source() -> None:
     bindings = everything(KEY, source(userName="u"))
-    assert [type(action) for action in decide(view(KEY, None, *bindings))] == [Delete, Delete]
+    assert [type(action) for action in decide(view(KEY, None, *bindings))] == [Delete] * (2 + len(FEATURES))
 
 
 def test_a_source_that_names_nobody_any_more_loses_its_rights() -> None:
     bindings = everything(KEY, source(userName="u"))
-    assert [type(action) for action in decide(view(KEY, source(), *bindings))] == [Delete, Delete]
+    assert [type(action) for action in decide(view(KEY, source(), *bindings))] == [Delete] * (2 + len(FEATURES))
+
+
+def features(key: tuple[str, str], obj: dict[str, Any]) -> dict[str, str]:
+    """Bindings to roles of features, and these roles."""
+    return {
+        manifest["metadata"]["name"]: manifest["roleRef"]["name"]
+        for _, manifest in everything(key, obj)
+        if manifest["roleRef"]["name"] not in (ROLES.source, ROLES.viewer)
+    }
+
+
+def test_a_source_that_says_nothing_of_features_is_allowed_all_of_them() -> None:
+    names = ("pods", "services", "volumes", "accounts")
+    obj = source(userName="u")
+    assert features(KEY, obj) == {f"multicluster-source-cd-{name}": f"source-role-{name}" for name in names}
+    assert granted(KEY, obj, ROLES) == "may run pods here (ClusterRole source-role), with services, volumes, accounts"
+    assert features(CLUSTER_KEY, obj) == {
+        f"multicluster-cluster-source-cd-{name}": f"source-role-{name}" for name in names
+    }
+
+
+def test_a_source_is_bound_to_the_features_that_it_allows_and_to_no_others() -> None:
+    obj = source(userName="u", allow=["volumes"])
+    assert set(features(KEY, obj).values()) == {"source-role-pods", "source-role-volumes"}
+    none = source(userName="u", allow=[])
+    assert set(features(KEY, none).values()) == {"source-role-pods"}
+    assert granted(KEY, none, ROLES) == "may run pods here (ClusterRole source-role)"
+    gone = [action for action in decide(view(KEY, none, *everything(KEY, obj))) if isinstance(action, Delete)]
+    assert [action.key for action in gone] == [("default", "multicluster-source-cd-volumes")]
+
+
+def test_no_source_has_the_binding_of_another_ones_feature() -> None:
+    bound = {manifest["metadata"]["name"] for _, manifest in everything(KEY, source(userName="u"))}
+    other = {"metadata": {"name": "cd-volumes", "namespace": "default", "uid": "u2"}, "spec": {"userName": "u"}}
+    others = {name for _, name in wanted_bindings(("default", "cd-volumes"), other, ROLES)}
+    assert not bound & others
+
+
+def test_a_source_of_the_account_default_works_and_is_told_what_that_means() -> None:
+    told = granted(KEY, source(serviceAccountName="default"), ROLES)
+    assert "spec.serviceAccountName is default, the account of every pod there that names none" in told
+    whole = source(serviceAccount={"name": "default", "namespace": "team"})
+    assert "spec.serviceAccount.name is default" in granted(CLUSTER_KEY, whole, ROLES)
 
 
 def test_a_source_that_names_nobody_is_told_which_fields_to_set() -> None:

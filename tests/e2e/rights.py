@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from agent.api.ownroles import AGENT, HOME, REGISTER, WEBHOOK, Account
-from agent.api.roles import CLUSTER_SUMMARY_VIEWER, SOURCE, Grant
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.chart import helm
 
 _USERS = tuple(f"system:serviceaccount:{home}:flotilla-" for home in (AGENT_NAMESPACE, helm.NAMESPACE))
 """How accounts of our own begin, in a sandbox and where the chart is installed."""
 _FORBIDDEN = 403
-SOURCES = Account("source", {"": (*SOURCE, *CLUSTER_SUMMARY_VIEWER)})
+SOURCES = Account("source", {"": (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER)})
 """Agents of other clusters, by the service accounts of their Sources."""
 
 

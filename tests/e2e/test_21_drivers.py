@@ -14,7 +14,7 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.api.names import PREFIX
-from agent.api.roles import source_cluster_role
+from agent.api.roles import EVERYTHING, rules
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.shared import ROLES, has, known_everywhere, rerouted, service
@@ -44,16 +44,16 @@ async def test_a_selector_stays_the_users_where_endpoints_cannot_be_shared(fleet
 
 async def test_a_target_that_grants_no_slices_shares_none_and_says_so(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
-        role = source_cluster_role()
-        rules = [rule for rule in role["rules"] if rule["resources"] != [ENDPOINT_SLICES.plural]]
-        await shared.join_with(fleet, namespace, "us", rules)
+        poor = [rule for rule in rules(EVERYTHING) if rule["resources"] != [ENDPOINT_SLICES.plural]]
+        await shared.join_with(fleet, namespace, "us", poor)
         said = await has(fleet, "cd", TARGETS, namespace, "us", lambda found: condition(found, "ServicesShared"))
         told = condition(said, "ServicesShared")
         assert (told["status"], told["reason"]) == ("False", "Forbidden")
         assert "may not list, watch, create, patch, delete endpointslices.discovery.k8s.io" in told["message"]
+        assert "flotilla join --allow services" in told["message"]
         await fleet.source.create(SERVICES, service("web", {"multicluster/global": "true"}), namespace)
         await has(fleet, "us", SERVICES, namespace, "web", lambda found: True)
-        await fleet.clients["us"].patch(ROLES, "poor", {"rules": role["rules"]}, namespace)
+        await fleet.clients["us"].patch(ROLES, "poor", {"rules": rules(EVERYTHING)}, namespace)
         await has(fleet, "cd", TARGETS, namespace, "us", shares)
 
 

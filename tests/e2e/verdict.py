@@ -35,6 +35,14 @@ NEEDED_ELSEWHERE = {
     },
     **{f"source: {verb} serviceaccounts": FOLLOW for verb in ("get", "create", "update", "delete")},
     "source: patch persistentvolumeclaims": FOLLOW,
+    **{
+        f"source: update {resource}": f"OpenShift's {WITHIN}"
+        for resource in (
+            "podchaperons/finalizers.multicluster.admiralty.io",
+            "sources/finalizers.multicluster.admiralty.io",
+            "pods/finalizers",
+        )
+    },
     "source: update podchaperons.multicluster.admiralty.io": ADMIRALTY,
     "source: deletecollection podchaperons.multicluster.admiralty.io": ADMIRALTY,
     "source: get clustersummaries.multicluster.admiralty.io": ADMIRALTY,

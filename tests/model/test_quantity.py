@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.api.crds import QUANTITY, crds
+from agent.api.crds import crds
+from agent.api.schema import QUANTITY
 from agent.model.quantity import LARGEST, Format, InvalidQuantity, Quantity, add, parse
 from tests.examples import examples
 

@@ -6,13 +6,14 @@ from typing import Any
 from agent.api import ownroles
 from agent.api.kinds import SIGNERS
 from agent.api.roles import (
+    CHOSEN_FEATURES,
     CLUSTER_SUMMARY_VIEWER,
-    CLUSTER_SUMMARY_VIEWER_ROLE,
+    EVERYTHING,
+    FEATURES,
     RUN,
-    SOURCE,
-    SOURCE_ROLE,
     SUMMARY,
     Grant,
+    role_of,
 )
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import TargetView, View
@@ -74,22 +75,26 @@ def granted(view: View) -> Iterator[Finding]:
 def _granted(target: TargetView) -> Iterator[Finding]:
     if target.missing is None:
         return
-    for feature, verbs in _by_feature(target.missing):
-        role = CLUSTER_SUMMARY_VIEWER_ROLE if feature == SUMMARY else SOURCE_ROLE
+    refused = [name for name in CHOSEN_FEATURES if set(FEATURES[name]) <= set(target.missing)]
+    lacking = [grant for grant in target.missing if not any(grant in FEATURES[name] for name in refused)]
+    for feature, verbs in _by_feature(lacking):
+        roles = sorted({role_of(grant) for grant in lacking if grant.feature == feature})
         yield (fail if feature in NEEDED else warn)(
             target.title,
             f"this cluster may not {verbs} there, which serves: {feature}",
-            f"in the target, see that its Source is Ready, and ClusterRole {role} complete",
+            f"in the target, see that its Source is Ready, and ClusterRole {' and '.join(roles)} complete",
         )
-    if not target.missing:
-        yield ok(target.title, "it grants all that this cluster uses")
+    if refused:
+        yield ok(target.title, f"it does not allow {', '.join(refused)}, which `flotilla join --allow` changes")
+    if not lacking:
+        yield ok(target.title, f"it grants all {'else ' if refused else ''}that this cluster uses")
 
 
 def missing(rules: Iterable[Rule]) -> tuple[Grant, ...]:
     """What of the tables for sources none of the rules grants."""
     given = list(rules)
     return tuple(
-        grant for grant in (*SOURCE, *CLUSTER_SUMMARY_VIEWER) if not any(_allows(rule, grant) for rule in given)
+        grant for grant in (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER) if not any(_allows(rule, grant) for rule in given)
     )
 
 

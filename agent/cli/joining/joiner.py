@@ -8,6 +8,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import LEASE_CONTROLLERS
+from agent.api.roles import CHOSEN_FEATURES
 from agent.cli.joining import credentials, manifests
 from agent.cli.joining.manifests import Names, Raw
 from agent.cli.joining.sides import Side, Way, address, telling
@@ -22,6 +23,15 @@ from agent.model import token
 Say = Callable[[str], None]
 
 DEFAULT_TOKEN = "7d"
+NOT_ALLOWED = (
+    "volume claims, service accounts and endpoints of Services do not go there: allow what pods need by --allow"
+    f" {','.join(CHOSEN_FEATURES)}"
+)
+READS_ALL = (
+    "{source} can read all Secrets and ConfigMaps of {target}, those of kube-system and of Flotilla included, where"
+    " it is kept from writing only: no role can leave out namespaces. Where that is too much, join without"
+    " --cluster-scoped, namespace by namespace"
+)
 _SETTLED_SECONDS = 6.0
 """How long a Target may still say what was true of its old credentials."""
 
@@ -34,6 +44,8 @@ class Terms:
     token_seconds: int = 7 * 86400
     new_token: bool = False
     wait: bool = True
+    allow: tuple[str, ...] | None = None
+    """What the source may use beside what every source may; None: nothing, or what its Source says already."""
     seconds: float = 60.0
     """How long each wait may take."""
 
@@ -115,7 +127,7 @@ class Joiner:
         """In the target: the Source, and what its agent makes of it."""
         names, client, place = self._names, self._target.client, self._names.target_namespace
         self._say(f"{names.source_kind.name} in {self._target.title}")
-        made = await ensure(self._target, names.source_kind, manifests.source(names, self._source_uid), self._report)
+        made = await self._source_object()
         what = title(SERVICE_ACCOUNTS, names.source, place)
         self._say(f"waiting for {what}")
         await until(
@@ -132,6 +144,17 @@ class Joiner:
                 await ensure(self._target, kind, manifest, self._report)
         except Forbidden as error:
             self._report.notes.append(f"the agent cannot renew the token, so join again before it ends: {error}")
+
+    async def _source_object(self) -> Raw:
+        names, allow = self._names, self._terms.allow
+        found = await find(self._target.client, names.source_kind, names.source, names.source_place)
+        if found is None and allow is None:
+            allow = ()
+            self._report.notes.append(NOT_ALLOWED)
+        if names.cluster_scoped:
+            self._report.notes.append(READS_ALL.format(source=self._source.title, target=self._target.title))
+        wanted = manifests.source(names, self._source_uid, allow)
+        return await ensure(self._target, names.source_kind, wanted, self._report)
 
     async def _kubeconfig(self, entry: Entry) -> Entry:
         """With the token that is there, if it is good, else with a new one."""

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +61,16 @@ class Names:
         return None if self.cluster_scoped else self.source_namespace
 
 
-def source(found: Names, source_uid: str) -> Raw:
-    """In the target: lets the source in. `source_uid` says which cluster that is; empty when it is not known."""
+def source(found: Names, source_uid: str, allow: Sequence[str] | None = None) -> Raw:
+    """In the target: lets the source in, and says what else it may use, unless that is to stay as it is (None).
+
+    `source_uid` says which cluster that is; empty when it is not known.
+    """
     spec: Raw = {"serviceAccountName": found.source}
     if found.cluster_scoped:
         spec = {"serviceAccount": {"name": found.source, "namespace": found.target_namespace}}
+    if allow is not None:
+        spec["allow"] = list(allow)
     return _object(found.source_kind, found.source, found.source_place, source_uid) | {"spec": spec}
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from agent.api.roles import CHOSEN_FEATURES
 from agent.cli.joining import words
 from agent.cli.joining.fleet import Order
 from agent.kube import kubeconfig
@@ -28,6 +29,13 @@ AllowLoopback = Annotated[
 ]
 TokenDuration = Annotated[
     str, typer.Option("--token-duration", help="How long the token lives; agents renew it before it ends.")
+]
+Allow = Annotated[
+    list[str],
+    typer.Option(
+        "--allow",
+        help=f"What the source may use beside pods and what they name, of {', '.join(CHOSEN_FEATURES)}.",
+    ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that each wait may take.")]
 

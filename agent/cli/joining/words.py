@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+from agent.api.roles import CHOSEN_FEATURES
+from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.cli.options import Failed
 
 _LIMIT = 63
@@ -66,12 +68,24 @@ def names(option: str, given: Sequence[str], contexts: Sequence[str]) -> dict[st
     return found
 
 
+def features(given: Sequence[str]) -> tuple[str, ...] | None:
+    """What `--allow` names, separated by commas or given several times; None for nothing. Raises WrongUsage."""
+    found = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    for name in found:
+        if name not in CHOSEN_FEATURES:
+            raise WrongUsage(f"--allow {name}: choose of {', '.join(CHOSEN_FEATURES)}")
+    return tuple(name for name in CHOSEN_FEATURES if name in found) if given else None
+
+
 def seconds_of(duration: str) -> int:
     """A duration such as 90m, 24h or 7d in seconds. Raises WrongUsage."""
     found = re.fullmatch(r"(\d+)([mhd])", duration.strip())
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if seconds < _SHORTEST_SECONDS:
         raise WrongUsage(f"{duration}: a duration of 10 minutes or more, such as 90m, 24h or 7d")
+    if seconds > LONGEST_TOKEN_SECONDS:
+        most = LONGEST_TOKEN_SECONDS // _UNITS["d"]
+        raise WrongUsage(f"{duration}: {most}d at most; agents renew tokens before they end")
     return seconds
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from agent.api.kinds import Kind
+from agent.clusters.refusals import remedy
 from agent.clusters.target import Target
 
 _REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
@@ -17,7 +18,8 @@ def words(target: Target, kind: Kind, verbs: list[str]) -> str:
     """What to do about it; empty if no verb is missing."""
     if not verbs:
         return ""
-    return f"the target's Source may not {', '.join(verbs)} {kind}: add the verbs to the role that it is bound to"
+    lacking = f"the target's Source may not {', '.join(verbs)} {kind}: add the verbs to the role that it is bound to"
+    return lacking + remedy(kind)
 
 
 async def _may(target: Target, kind: Kind, verb: str) -> bool:

@@ -90,7 +90,7 @@ class Bringer:
     async def remove(self, place: Place, uid: str) -> None:
         """Delete this very copy."""
         item = place.item
-        with asking(place.title, place.target), contextlib.suppress(NotFound, Conflict):
+        with asking(place.title, place.target, place.item.kind), contextlib.suppress(NotFound, Conflict):
             await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
         self.forget(item)
 
@@ -112,7 +112,7 @@ class Bringer:
     async def _create(self, place: Place, original: Raw) -> Outcome:
         wanted = self._wanted(place.item.kind, original)
         try:
-            with asking(place.title, place.target):
+            with asking(place.title, place.target, place.item.kind):
                 raw = await place.target.cluster.client.create_raw(place.item.kind, wanted)
         except AlreadyExists:
             return await self._adopt(place, original)
@@ -122,7 +122,7 @@ class Bringer:
     async def _token(self, place: Place, original: Raw) -> Outcome:
         """A token of this cluster opens nothing there; whatever Secret of that name is there is the one to use."""
         item = place.item
-        with asking(place.title, place.target):
+        with asking(place.title, place.target, place.item.kind):
             try:
                 await place.target.cluster.client.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
@@ -137,7 +137,7 @@ class Bringer:
     async def _compare(self, place: Place, original: Raw, now: float | None) -> Outcome | float:
         """Without `now`, whatever differs is put right at once."""
         item, client = place.item, place.target.cluster.client
-        with asking(place.title, place.target):
+        with asking(place.title, place.target, place.item.kind):
             try:
                 raw = await client.get_raw(item.kind, item.name, item.namespace)
             except NotFound as error:
@@ -161,7 +161,7 @@ class Bringer:
 
     async def _revise(self, place: Place, original: Raw, copy: Raw, wanted: Raw) -> None:
         item, client = place.item, place.target.cluster.client
-        with asking(place.title, place.target):
+        with asking(place.title, place.target, place.item.kind):
             if copies.must_be_replaced(copy, wanted):
                 await client.delete(item.kind, item.name, item.namespace, uid=copy["metadata"]["uid"])
                 raw = await client.create_raw(item.kind, wanted)

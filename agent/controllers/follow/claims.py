@@ -68,7 +68,7 @@ class ClaimBringer(Bringer):
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
-        with asking(place.title, place.target):
+        with asking(place.title, place.target, place.item.kind):
             try:
                 raw = await client.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
@@ -79,7 +79,7 @@ class ClaimBringer(Bringer):
         if found is not None and _is_of_another(copies.parent_uid(found), original):
             found = await self._former(place, found, original)
         original = await self._reserve(place, original)
-        with asking(place.title, place.target):
+        with asking(place.title, place.target, place.item.kind):
             if found is None:
                 raw = await client.create_raw(item.kind, self._claim(place, original))
             elif patch := growth(original, found):
@@ -110,7 +110,7 @@ class ClaimBringer(Bringer):
             raise Blocked(not_copied(place.title, place.target, HELD))
         if _volume_in(original) == place.item.node:
             return found
-        with asking(place.title, place.target):
+        with asking(place.title, place.target, place.item.kind):
             item, uid = place.item, found["metadata"]["uid"]
             await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
         return None

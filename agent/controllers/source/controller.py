@@ -76,7 +76,7 @@ class SourceRoom(Controller[Key]):
         if flaw:
             await self._tell(key, source, "False", "InvalidSpec", flaw)
         else:
-            await self._tell(key, source, "True", "Bound", f"may run pods here (ClusterRole {self._roles.source})")
+            await self._tell(key, source, "True", "Bound", decide.granted(key, source, self._roles))
         return self._foreign_is_coming(key)
 
     def _source(self, key: Key) -> Raw | None:

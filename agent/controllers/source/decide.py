@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
+from agent.api.roles import CHOSEN_FEATURES, FEATURES, feature_role
 from agent.model import source as model
 from agent.model.diff import merge_patch
 
@@ -110,16 +111,18 @@ def adjust(kind: Kind, actual: Raw | None, manifest: Raw) -> list[Action]:
 
 
 def binding_names(key: Key) -> list[tuple[Kind, str]]:
-    """The bindings that a Source may have (specs, section 2.3)."""
+    """The bindings that a Source may have (specs, section 2.3), those of features last."""
     namespace, name = key
     if namespace:
         return [
             (ROLE_BINDINGS, names.source_binding(name)),
             (CLUSTER_ROLE_BINDINGS, names.source_viewer_binding(namespace, name)),
+            *((ROLE_BINDINGS, names.source_feature_binding(name, feature)) for feature in FEATURES),
         ]
     return [
         (CLUSTER_ROLE_BINDINGS, names.cluster_source_binding(name)),
         (CLUSTER_ROLE_BINDINGS, names.cluster_source_viewer_binding(name)),
+        *((CLUSTER_ROLE_BINDINGS, names.cluster_source_feature_binding(name, feature)) for feature in FEATURES),
     ]
 
 
@@ -129,7 +132,9 @@ def wanted_bindings(key: Key, source: Raw, roles: Roles) -> dict[tuple[Kind, str
     if not granted:
         return {}
     bindings = {}
-    for (kind, name), role in zip(binding_names(key), (roles.source, roles.viewer), strict=True):
+    for (kind, name), role in zip(binding_names(key), _role_names(source, roles), strict=True):
+        if not role:
+            continue
         metadata: Raw = {"name": name, **_marks(key)}
         if kind.namespaced:
             metadata["namespace"] = key[0]
@@ -144,6 +149,13 @@ def wanted_bindings(key: Key, source: Raw, roles: Roles) -> dict[tuple[Kind, str
             "subjects": granted,
         }
     return bindings
+
+
+def _role_names(source: Raw, roles: Roles) -> list[str]:
+    """The ClusterRole of each of `binding_names`, empty for a feature that the Source does not allow."""
+    allowed = model.features(source.get("spec") or {})
+    features = (feature_role(roles.source, name) if name in allowed else "" for name in FEATURES)
+    return [roles.source, roles.viewer, *features]
 
 
 def subjects(key: Key, source: Raw) -> list[Raw]:
@@ -188,6 +200,15 @@ def flaw(key: Key, source: Raw) -> str | None:
     """What is wrong with the spec, and the remedy; None when nothing is."""
     found = model.flaw(source.get("spec") or {}, namespaced=bool(key[0]))
     return f"{found.field} {found.reason}" if found else None
+
+
+def granted(key: Key, source: Raw, roles: Roles) -> str:
+    """What the condition Ready says of a Source that is bound."""
+    spec = source.get("spec") or {}
+    chosen = [name for name in model.features(spec) if name in CHOSEN_FEATURES]
+    more = f", with {', '.join(chosen)}" if chosen else ""
+    advice = model.advice(spec, namespaced=bool(key[0]))
+    return f"may run pods here (ClusterRole {roles.source}){more}" + (f"; {advice}" if advice else "")
 
 
 def _marks(key: Key) -> Raw:

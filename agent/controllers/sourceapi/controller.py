@@ -171,7 +171,7 @@ class SourceApiRoom(Controller[Item]):
         metadata = wanted["metadata"]
         title = f"Secret {metadata['namespace']}/{metadata['name']}"
         client, informer = target.cluster.client, self._secrets[target.node_name]
-        with asking(title, target):
+        with asking(title, target, SECRETS):
             if found is None:
                 try:
                     return informer.absorb(await client.create_raw(SECRETS, wanted))

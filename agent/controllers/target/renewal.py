@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.api.conditions import find_condition, set_condition
+from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.controllers.target.decide import Conditions
 from agent.model.token import Claims
 
@@ -21,8 +22,9 @@ def wait(claims: Claims, now: datetime, part: float) -> float:
 
 
 def request(claims: Claims) -> dict[str, Any]:
-    """Asks for a token of the same service account for the same time."""
-    spec: dict[str, Any] = {"expirationSeconds": max(SHORTEST_SECONDS, round(claims.seconds))}
+    """Asks for a token of the same service account for the same time, as far as that may be."""
+    seconds = min(LONGEST_TOKEN_SECONDS, max(SHORTEST_SECONDS, round(claims.seconds)))
+    spec: dict[str, Any] = {"expirationSeconds": seconds}
     if claims.audiences:
         spec["audiences"] = list(claims.audiences)
     return {

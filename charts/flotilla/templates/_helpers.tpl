@@ -63,7 +63,8 @@ annotations:
 
 {{- /* Name of a component's service account: (dict "root" $ "component" "agent") */ -}}
 {{- define "flotilla.account" -}}
-{{- $account := default (dict) (get .root.Values .component).serviceAccount -}}
+{{- $values := default (dict) (get .root.Values .component) -}}
+{{- $account := default (dict) $values.serviceAccount -}}
 {{- default (printf "%s-%s" (include "flotilla.fullname" .root) .component) $account.name -}}
 {{- end -}}
 
@@ -127,6 +128,41 @@ topologySpreadConstraints:
       matchLabels: {{ toYaml $selector | nindent 8 }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* Spec of a pod that runs the CLI once: (dict "root" $ "component" "upgrade" "verb" "upgrade" "args" (list)) */ -}}
+{{- define "flotilla.commandPod" -}}
+{{- $values := .root.Values -}}
+serviceAccountName: {{ printf "%s-%s" (include "flotilla.fullname" .root) .component }}
+restartPolicy: Never
+{{- include "flotilla.pullSecrets" .root }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.agent.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.agent.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{ include "flotilla.podSecurity" (dict "root" .root) | nindent 2 }}
+containers:
+  - name: {{ .component }}
+    image: {{ include "flotilla.image" .root | quote }}
+    imagePullPolicy: {{ $values.image.pullPolicy }}
+    command: [python, -m, agent.cli, {{ .verb }}]
+    {{- with .args }}
+    args: {{ toYaml . | nindent 6 }}
+    {{- end }}
+    # The end of its log is what `kubectl describe` shows when it fails.
+    terminationMessagePolicy: FallbackToLogsOnError
+    resources: {{ toYaml $values.uninstall.resources | nindent 6 }}
+    securityContext: {{ include "flotilla.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+      - {name: tmp, mountPath: /tmp}
+volumes:
+  - name: tmp
+    emptyDir: {medium: Memory, sizeLimit: 8Mi}
 {{- end -}}
 
 {{- /* Ports of health and metrics: one, or another with authentication for metrics. */ -}}

@@ -1,0 +1,149 @@
+"""Policies by which API servers keep sources from what no role can leave out: namespaces, and tokens that stay (CEL).
+
+They are about requests of users that Sources and ClusterSources name, which they read as their parameters. A policy
+that cannot be evaluated refuses nothing: kube-system has to work when our CRDs are gone.
+"""
+
+from typing import Any, NamedTuple
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CLUSTER_SOURCES, SOURCES, Kind
+from agent.api.roles import EVERYTHING, SOURCE_RULES
+
+Raw = dict[str, Any]
+
+WRITES = "multicluster-scheduler-cluster-source-writes"
+TOKENS = "multicluster-scheduler-source-tokens"
+CLUSTER_TOKENS = "multicluster-scheduler-cluster-source-tokens"
+
+LONGEST_TOKEN_SECONDS = 90 * 86400
+"""The longest life for which tokens of sources are asked."""
+
+_SYSTEM = "kube-system"
+_TOKEN_TYPE = "kubernetes.io/service-account-token"
+_CHANGES = ("create", "update", "patch", "delete")
+_CONNECTIONS = ("pods/exec", "pods/attach", "pods/portforward")
+_ACCOUNT = "system:serviceaccount:"
+
+
+_USER = "request.userInfo.username"
+_IS_NO_COMPONENT = {
+    "name": "is-no-component",
+    "expression": f"!{_USER}.startsWith('system:') || {_USER}.startsWith('{_ACCOUNT}')",
+}
+"""Spares kubelets and control planes, who write most, the look at each Source."""
+
+
+class Policy(NamedTuple):
+    """The specs of a policy and of its binding."""
+
+    spec: Raw
+    binding: Raw
+
+
+def specs(home: str) -> dict[str, Policy]:
+    """The policies by name. `home` is the namespace that the agent runs in."""
+    return {
+        WRITES: _policy(CLUSTER_SOURCES, _writes(home)),
+        TOKENS: _policy(SOURCES, _tokens()),
+        CLUSTER_TOKENS: _policy(CLUSTER_SOURCES, _tokens()),
+    }
+
+
+def _policy(kind: Kind, spec: Raw) -> Policy:
+    """For every Source of the request's namespace, or every ClusterSource."""
+    source = {"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}, "failurePolicy": "Ignore"}
+    users = [_user(kind), {"name": "named", "expression": "request.userInfo.username in variables.users"}]
+    reference = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    return Policy({**source, **spec, "variables": users}, {"paramRef": reference})
+
+
+def _user(kind: Kind) -> Raw:
+    """A variable: names of the users that a Source stands for."""
+    if kind.namespaced:
+        has, where, name = "serviceAccountName", "request.namespace", "params.spec.serviceAccountName"
+    else:
+        has, where, name = "serviceAccount", "params.spec.serviceAccount.namespace", "params.spec.serviceAccount.name"
+    account = f"['{_ACCOUNT}' + {where} + ':' + {name}]"
+    complete = f"has(params.spec.{has})"
+    if not kind.namespaced:
+        complete += " && has(params.spec.serviceAccount.namespace) && has(params.spec.serviceAccount.name)"
+    user = "has(params.spec) && has(params.spec.userName) ? [params.spec.userName] : []"
+    return {"name": "users", "expression": f"({user}) + (has(params.spec) && {complete} ? {account} : [])"}
+
+
+def _writes(home: str) -> Raw:
+    """No ClusterSource changes anything in kube-system and in the agent's namespace; what it has there may go."""
+    places = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted({_SYSTEM, home})}
+    label = names.LABEL_PARENT_UID
+    labels = "oldObject.metadata.labels"
+    is_copy = f"request.operation == 'DELETE' && has({labels}) && '{label}' in {labels}"
+    return {
+        "matchConstraints": {
+            "namespaceSelector": {"matchExpressions": [places]},
+            "resourceRules": [*_written(), _rule("", ["CONNECT"], list(_CONNECTIONS))],
+        },
+        "matchConditions": [
+            _IS_NO_COMPONENT,
+            {"name": "is-no-copy-that-goes", "expression": f"!({is_copy})"},
+        ],
+        "validations": [
+            {
+                "expression": "!variables.named",
+                "messageExpression": "'namespace ' + request.namespace + ': ClusterSource ' + params.metadata.name +"
+                " ' changes nothing in the namespaces of Kubernetes and of Flotilla: use another namespace'",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def _written() -> list[Raw]:
+    """Rules for all that roles of sources let change, but the PodChaperons that are there already."""
+    groups: dict[str, list[str]] = {}
+    for grant in (*EVERYTHING, *SOURCE_RULES):
+        if grant.verb in _CHANGES and not grant.sub and grant.kind != CHAPERONS:
+            plurals = groups.setdefault(grant.kind.group, [])
+            plurals += [] if grant.kind.plural in plurals else [grant.kind.plural]
+    rules = [_rule(group, ["CREATE", "UPDATE", "DELETE"], plurals) for group, plurals in groups.items()]
+    return [_rule(CHAPERONS.group, ["CREATE"], [CHAPERONS.plural]), *rules]
+
+
+def _tokens() -> Raw:
+    """A source that renews its own token asks for no long life, and makes no Secrets of tokens, which never end."""
+    asked = "request.subResource == 'token'"
+    days = LONGEST_TOKEN_SECONDS // 86400
+    life = "dyn(object).spec.expirationSeconds"
+    return {
+        "matchConstraints": {
+            "resourceRules": [
+                _rule("", ["CREATE"], ["serviceaccounts/token"]),
+                _rule("", ["CREATE"], ["secrets"]),
+            ]
+        },
+        "matchConditions": [
+            _IS_NO_COMPONENT,
+            {
+                "name": "is-a-token",
+                "expression": f"{asked} || (has(dyn(object).type) && dyn(object).type == '{_TOKEN_TYPE}')",
+            },
+        ],
+        "validations": [
+            {
+                "expression": f"!variables.named || !({asked}) || !has({life}) || {life} <= {LONGEST_TOKEN_SECONDS}",
+                "message": f"spec.expirationSeconds: a source asks for tokens of {days} days at most"
+                f" ({LONGEST_TOKEN_SECONDS} s), and renews them before they end",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"!variables.named || {asked}",
+                "message": f"type: a source makes no Secrets of type {_TOKEN_TYPE}, whose tokens never end: have pods"
+                " mount tokens instead",
+                "reason": "Forbidden",
+            },
+        ],
+    }
+
+
+def _rule(group: str, operations: list[str], resources: list[str]) -> Raw:
+    return {"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": resources}
