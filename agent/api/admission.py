@@ -1,12 +1,13 @@
 """Policies by which API servers keep users' hands off what makes a pod a proxy pod (ValidatingAdmissionPolicy, CEL).
 
 `hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
-asking anybody, and for proxy pods only: no other pod depends on them.
+asking anybody, and for proxy pods only: no other pod depends on them. Those of `agentpolicies` are about the agent,
+those of `sourcepolicies` about sources.
 """
 
 from typing import Any
 
-from agent.api import names, sourcepolicies
+from agent.api import agentpolicies, names, sourcepolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -24,6 +25,7 @@ def policies(agent: str, home: str) -> list[Raw]:
     return [
         *_bound(CREATION, _creation(agent)),
         *_bound(CHANGES, _changes(agent)),
+        *(obj for name, spec in agentpolicies.specs(agent).items() for obj in _bound(name, spec)),
         *(obj for name, each in sourcepolicies.specs(home).items() for obj in _bound(name, *each)),
     ]
 

@@ -2,20 +2,26 @@
 
 from typing import Any
 
-from agent.api import names
+from agent.api import agentpolicies, names
 from agent.api.admission import CHANGES, CREATION, policies
 
 AGENT = "system:serviceaccount:home:agent"
 
 
+def every(kind: str) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each["spec"] for each in policies(AGENT, "home") if each["kind"] == kind}
+
+
 def found(kind: str) -> dict[str, Any]:
-    made = {each["metadata"]["name"]: each["spec"] for each in policies(AGENT, "home") if each["kind"] == kind}
+    """Those about proxy pods."""
+    made = every(kind)
     return {name: made[name] for name in (CREATION, CHANGES)}
 
 
 def test_every_policy_denies() -> None:
-    bindings = found("ValidatingAdmissionPolicyBinding")
-    assert bindings.keys() == found("ValidatingAdmissionPolicy").keys()
+    bindings = every("ValidatingAdmissionPolicyBinding")
+    assert bindings.keys() == every("ValidatingAdmissionPolicy").keys()
+    assert agentpolicies.specs(AGENT).keys() < bindings.keys()
     for name, binding in bindings.items():
         assert binding == {"policyName": name, "validationActions": ["Deny"]}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent.api.agentpolicies import specs
 from agent.api.ownroles import AGENT, HOME, REGISTER, WEBHOOK, Account
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
 from agent.sandbox.manifests import AGENT_NAMESPACE
@@ -86,7 +87,7 @@ def asked(directory: Path) -> Iterator[Asked]:
 
 
 def refused(directory: Path) -> list[str]:
-    """What a role lacks: requests that the API server of the own cluster forbade for want of a right.
+    """What a role lacks: requests that the API server of the own cluster forbade for want of a right, or by a policy.
 
     One that has just been started forbids what it grants as soon as it has read its roles: that does not count.
     """
@@ -96,10 +97,18 @@ def refused(directory: Path) -> list[str]:
         if one.is_ours()
         and one.response_status is not None
         and one.response_status.code == _FORBIDDEN
-        and " cannot " in one.response_status.message
-        and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK))
+        and (_by_policy(one.response_status.message) or _by_role(one, one.response_status.message))
     }
     return sorted(found)
+
+
+def _by_role(one: Asked, message: str) -> bool:
+    return " cannot " in message and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK))
+
+
+def _by_policy(message: str) -> bool:
+    """Whether one of the policies about the agent refused what the agent itself wanted."""
+    return any(f"ValidatingAdmissionPolicy '{name}'" in message for name in specs(""))
 
 
 def _granted(*accounts: Account) -> list[tuple[Account, str, Grant]]:

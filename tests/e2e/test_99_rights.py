@@ -8,9 +8,11 @@ from tests.e2e.rights import Ledger, refused
 from tests.e2e.verdict import NEEDED_ELSEWHERE
 
 
-def log(directory: Path, user: str, verb: str, resource: str, code: int = 200, **more: Any) -> None:
+def log(
+    directory: Path, user: str, verb: str, resource: str, code: int = 200, *, message: str = "", **more: Any
+) -> None:
     """One more line in the audit log of a cluster."""
-    status = {"code": code, "message": f"{user} cannot {verb} {resource}" if code == 403 else ""}
+    status = {"code": code, "message": message or (f"{user} cannot {verb} {resource}" if code == 403 else "")}
     line = {"user": {"username": user}, "verb": verb, "objectRef": {"resource": resource, **more}}
     (directory / "cd").mkdir(exist_ok=True)
     with (directory / "cd" / "audit.log").open("a") as file:
@@ -28,6 +30,14 @@ def test_only_what_no_role_grants_counts_as_refused(tmp_path: Path) -> None:
     log(tmp_path, "system:serviceaccount:default:cd", "delete", "nodes", 403)
     (found,) = refused(tmp_path)
     assert "cannot delete secrets" in found
+
+
+def test_what_a_policy_keeps_the_agent_from_counts_as_refused_though_its_role_grants_it(tmp_path: Path) -> None:
+    for policy in ("multicluster-scheduler-agent-nodes", "somebody-elses"):
+        message = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: metadata.labels"
+        log(tmp_path, AGENT, "patch", "nodes", 403, message=message, name="a")
+    (found,) = refused(tmp_path)
+    assert "'multicluster-scheduler-agent-nodes'" in found
 
 
 def test_a_grant_is_in_vain_until_somebody_of_that_role_has_needed_it(tmp_path: Path) -> None:

@@ -94,16 +94,19 @@ class TargetTokenRoom(Controller[Key]):
             answer = await target.cluster.client.create(
                 SERVICE_ACCOUNTS, renewal.request(claims), claims.namespace, sub="token"
             )
+            kubeconfig.set_token(document, str(answer["status"]["token"]), place.context)
+            await self._write(secret, place.key, document)
         except (Forbidden, NotFound, Invalid) as error:
             await self._tell(obj, renewal.trouble(str(place), claims, str(error)))
             return renewal.retry(claims, self._deps.clock.now())
-        kubeconfig.set_token(document, str(answer["status"]["token"]), place.context)
-        data = base64.b64encode(msgspec.json.encode(document)).decode()
-        body = {"metadata": {"resourceVersion": secret.version}, "data": {place.key: data}}
-        self._secrets.absorb(await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace))
         self._renewed_at[obj.key] = time.monotonic()
         await self._tell(obj, "")
         return _LEAST_SECONDS
+
+    async def _write(self, secret: Object, key: str, document: kubeconfig.Entry) -> None:
+        data = base64.b64encode(msgspec.json.encode(document)).decode()
+        body = {"metadata": {"resourceVersion": secret.version}, "data": {key: data}}
+        self._secrets.absorb(await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace))
 
     def _users(self, secret: Object) -> list[Key]:
         return [

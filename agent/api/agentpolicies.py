@@ -1,0 +1,193 @@
+"""Policies by which API servers keep the agent itself to what is ours, where roles cannot tell objects apart (CEL).
+
+They are about requests of the agent's own user and of nobody else.
+"""
+
+import base64
+from typing import Any
+
+from agent.api import names
+
+Raw = dict[str, Any]
+
+NODES = "multicluster-scheduler-agent-nodes"
+NAMESPACES = "multicluster-scheduler-agent-namespaces"
+SECRETS = "multicluster-scheduler-agent-secrets"
+
+_IDENTITY = (names.LABEL_TARGET_NAME, names.LABEL_CLUSTER_TARGET_NAME)
+"""What is left of a virtual node whose provider somebody has taken away: the agent puts it back."""
+_OTHERS_TYPES = ("kubernetes.io/", "bootstrap.kubernetes.io/", "helm.sh/")
+"""How types of Secrets begin that hold no kubeconfig of a Target: tokens, certificates, passwords, releases."""
+_IN_A_KUBECONFIG = "clusters"
+_BYTES_OF_BASE64 = 3
+"""As many become four characters together."""
+
+
+def specs(agent: str) -> dict[str, Raw]:
+    """The policies by name. `agent` is the name of the agent's user."""
+    return {NODES: _nodes(agent), NAMESPACES: _namespaces(agent), SECRETS: _secrets(agent)}
+
+
+def _nodes(agent: str) -> Raw:
+    """The agent makes, changes and deletes virtual nodes, and no others."""
+    key, value = names.PROVIDER_KEY, names.PROVIDER_VALUE
+    before, after = "variables.labelsBefore", "variables.labelsAfter"
+    was = " || ".join([f"'{key}' in {before} && {before}['{key}'] == '{value}'", *_are_in(before, _IDENTITY)])
+    is_one = f"'{key}' in {after} && {after}['{key}'] == '{value}'"
+    field = f"'metadata.labels[{key}] of node ' + request.name + '"
+    return {
+        **_about(agent, ["CREATE", "UPDATE", "DELETE"], ["nodes", "nodes/status"]),
+        "variables": [_of("labelsBefore", "oldObject", "labels", "{}"), _of("labelsAfter", "object", "labels", "{}")],
+        "validations": [
+            _refuse(
+                f"oldObject == null || {was}",
+                f"{field}: the agent of Flotilla writes virtual nodes only, which have the value {value} there: leave"
+                " this node to those whose it is'",
+            ),
+            _refuse(
+                f"object == null || {is_one}",
+                f"{field}: the agent of Flotilla makes virtual nodes only: have the value {value} there'",
+            ),
+        ],
+    }
+
+
+def _namespaces(agent: str) -> Raw:
+    """The agent changes one label of namespaces."""
+    label = names.LABEL_ELECT_BY_DEFAULT
+    whose = f" of namespace ' + oldObject.metadata.name + ': the agent of Flotilla changes the label {label} only: have"
+    remedy = " an administrator change the rest'"
+    kept = ("metadata.annotations", "metadata.finalizers", "metadata.ownerReferences", "spec")
+    return {
+        **_about(agent, ["UPDATE"], ["namespaces"]),
+        "variables": [*_both("labels", "{}"), _changed("labels", label)],
+        "validations": [
+            _refuse(
+                "variables.changedLabels.size() == 0",
+                f"'metadata.labels[' + variables.changedLabels[0] + ']{whose}{remedy}",
+            ),
+            *(_refuse(_same(field), f"'{field}{whose}{remedy}") for field in kept),
+        ],
+    }
+
+
+def _secrets(agent: str) -> Raw:
+    """The agent marks Secrets that Targets name, and renews the token in a kubeconfig; types never change anyway."""
+    mark, finalizer = names.LABEL_TARGET_SECRET, names.FINALIZER_DRAIN
+    whose = " of secret ' + request.namespace + '/' + oldObject.metadata.name + ': the agent of Flotilla changes"
+    leave = ": have an administrator change the rest'"
+    finalizers = (
+        f"variables.finalizersAfter.all(f, f in variables.finalizersBefore || f == '{finalizer}') &&"
+        " variables.finalizersBefore.all(f, f in variables.finalizersAfter"
+        f" || f == '{finalizer}' || f.startsWith('{names.PREFIX}'))"
+    )
+    others = f"{whose} one label, finalizers and kubeconfigs only{leave}"
+    kept = ("metadata.annotations", "metadata.ownerReferences", "immutable")
+    return {
+        **_about(agent, ["UPDATE"], ["secrets"]),
+        "variables": [
+            *_both("labels", "{}"),
+            *_both("finalizers", "[]"),
+            _of("dataBefore", "oldObject", "data", "{}", within=""),
+            _of("dataAfter", "object", "data", "{}", within=""),
+            _of("typeBefore", "oldObject", "type", "''", within=""),
+            _changed("labels", mark),
+            _changed("data"),
+        ],
+        "validations": [
+            _refuse(
+                "variables.changedLabels.size() == 0",
+                f"'metadata.labels[' + variables.changedLabels[0] + ']{whose} the label {mark} only{leave}",
+            ),
+            _refuse(
+                finalizers,
+                f"'metadata.finalizers{whose} {finalizer} and what Admiralty has put there only{leave}",
+            ),
+            *(_refuse(_same(field), f"'{field}{others}") for field in kept),
+            *_content(whose),
+        ],
+    }
+
+
+def _content(whose: str) -> list[Raw]:
+    """Of data only a kubeconfig becomes another one, in a Secret that has been marked before."""
+    changed, mark = "variables.changedData", names.LABEL_TARGET_SECRET
+    one = f"{changed}[0] in variables.dataBefore && {changed}[0] in variables.dataAfter"
+    kubeconfigs = " && ".join(_is_kubeconfig(f"variables.data{when}[{changed}[0]]") for when in ("Before", "After"))
+    field = f"'data[' + {changed}.join('], data[') + ']{whose}"
+    return [
+        _refuse(
+            f"{changed}.size() == 0 || !{_list(*_OTHERS_TYPES)}.exists(t, variables.typeBefore.startsWith(t))",
+            f"{field} nothing in those of type ' + variables.typeBefore + ': leave it to whoever has made it'",
+        ),
+        _refuse(
+            f"{changed}.size() == 0 || '{mark}' in variables.labelsBefore",
+            f"{field} nothing in those that no Target names: have a label {mark} there, or change it yourself'",
+        ),
+        _refuse(
+            f"{changed}.size() == 0 || {changed}.size() == 1 && {one} && {kubeconfigs}",
+            f"{field} one key that is there and holds a kubeconfig: change the rest yourself'",
+        ),
+    ]
+
+
+def _about(agent: str, operations: list[str], resources: list[str]) -> Raw:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources}
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "is-the-agent", "expression": f"request.userInfo.username == '{agent}'"}],
+    }
+
+
+def _refuse(unless: str, message: str) -> Raw:
+    return {"expression": unless, "messageExpression": message, "reason": "Forbidden"}
+
+
+def _of(name: str, obj: str, field: str, empty: str, within: str = "metadata.") -> Raw:
+    """A variable: a field of an object, which may not be there, nor the object."""
+    path = f"{obj}.{within}{field}"
+    return {"name": name, "expression": f"{obj} != null && has({path}) ? {path} : {empty}"}
+
+
+def _both(field: str, empty: str) -> list[Raw]:
+    return [_of(f"{field}Before", "oldObject", field, empty), _of(f"{field}After", "object", field, empty)]
+
+
+def _changed(field: str, free: str = "") -> Raw:
+    """A variable: keys that came, went or have another value, but for the one that is free to."""
+    before, after = f"variables.{field}Before", f"variables.{field}After"
+    which = f"k != '{free}' && " if free else ""
+    gone = f"{before}.filter(k, {which}!(k in {after} && {after}[k] == {before}[k]))"
+    come = f"{after}.filter(k, {which}!(k in {before}))"
+    return {"name": f"changed{field.capitalize()}", "expression": f"{gone} + {come}"}
+
+
+def _same(field: str) -> str:
+    """CEL: neither object has the field, or both have the same."""
+    before, after = f"oldObject.{field}", f"object.{field}"
+    return f"has({before}) ? has({after}) && {before} == {after} : !has({after})"
+
+
+def _is_kubeconfig(value: str) -> str:
+    """CEL: what base64 holds names clusters. How a word looks in base64 depends on where it begins."""
+    looks = (f"dyn({value}).contains('{text}')" for text in in_base64(_IN_A_KUBECONFIG))
+    return f"({' || '.join(looks)})"
+
+
+def in_base64(word: str) -> list[str]:
+    """What all base64 texts that hold a word have in common, by where in three bytes it begins."""
+    found = []
+    for start in range(_BYTES_OF_BASE64):
+        text = base64.b64encode(b"\0" * start + word.encode()).decode().rstrip("=")
+        bits = 8 * (start + len(word))
+        found.append(text[-(-8 * start // 6) : bits // 6])
+    return found
+
+
+def _are_in(labels: str, keys: tuple[str, ...]) -> list[str]:
+    return [f"'{key}' in {labels}" for key in keys]
+
+
+def _list(*items: str) -> str:
+    return "[" + ", ".join(f"'{each}'" for each in items) + "]"
