@@ -111,7 +111,7 @@ def _written() -> list[Raw]:
 
 def _tokens() -> Raw:
     """A source that renews its own token asks for no long life, and makes no Secrets of tokens, which never end."""
-    asked = "request.subResource == 'token'"
+    asked = "request.resource.resource == 'serviceaccounts'"
     days = LONGEST_TOKEN_SECONDS // 86400
     life = "dyn(object).spec.expirationSeconds"
     return {
