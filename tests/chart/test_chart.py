@@ -96,13 +96,19 @@ def test_labels_of_all_objects_are_on_pods_too() -> None:
     objects = template("commonLabels.team=platform", "agent.podLabels.team=agents")
     assert {each["metadata"]["labels"]["team"] for each in objects} == {"platform"}
     labels = {name.removeprefix("flotilla-"): spec["metadata"]["labels"]["team"] for name, spec in pods(objects)}
-    assert labels == {"agent": "agents", "webhook": "platform", "uninstall": "platform", "test": "platform"}
+    assert labels == {
+        "agent": "agents",
+        "webhook": "platform",
+        "uninstall": "platform",
+        "test": "platform",
+        "upgrade": "platform",
+    }
 
 
 @EVERY
 def test_pods_run_without_rights_on_their_node(settings: tuple[str, ...]) -> None:
     found = dict(pods(template(*settings)))
-    assert len(found) == 4
+    assert len(found) == 5
     for template_of in found.values():
         spec = template_of["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
