@@ -1,0 +1,41 @@
+"""Rights go with the features that they serve: what values switch off nobody may do."""
+
+import pytest
+
+from agent.api import ownroles
+from agent.api.ownroles import AGENT, WEBHOOK, Account, role_objects
+from tests.chart.helm import NAMESPACE, template
+from tests.chart.test_chart import granted, roles_of
+
+OFF = {
+    "sourceController.enabled=false": {ownroles.SOURCE},
+    "webhook.checkSecrets=false": {ownroles.SECRETS_OF_TARGETS},
+    "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
+}
+"""What these values switch off."""
+ON = {"agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API}}
+"""What is off unless these values are given."""
+NEVER = {ownroles.REGISTER}
+"""The chart itself does it."""
+ALWAYS = {
+    *(ownroles.LEADER, ownroles.SCHEDULE, ownroles.STATUS, ownroles.ELECT, ownroles.TARGET, ownroles.DELEGATES),
+    *(ownroles.VIRTUAL_NODES, ownroles.NODE_LEASES, ownroles.TELL, ownroles.SUMMARY, ownroles.PROPERTIES),
+    *(ownroles.SOURCES_READ, ownroles.ACCOUNTS_READ, ownroles.BINDINGS_READ, ownroles.SELF_TARGETS),
+    *(ownroles.FOLLOW, ownroles.FOLLOW_CLAIMS, ownroles.FOLLOW_RULES, ownroles.SHARE, ownroles.SHARE_BY_MCS),
+    *(ownroles.KUBELET, ownroles.KUBELET_APPROVAL, ownroles.WARN, ownroles.CALLED, ownroles.SERVE),
+}
+"""No value switches these off."""
+BOTH = pytest.mark.parametrize("account", [AGENT, WEBHOOK], ids=lambda account: account.name)
+
+
+def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
+    features = {grant.feature for each in (AGENT, WEBHOOK) for grants in each.grants.values() for grant in grants}
+    assert features == ALWAYS | NEVER | set[str]().union(*OFF.values(), *ON.values())
+
+
+@BOTH
+@pytest.mark.parametrize("setting", [*OFF, *ON])
+def test_a_value_takes_or_brings_the_rights_of_its_features_and_no_others(account: Account, setting: str) -> None:
+    usually = NEVER.union(*ON.values())
+    without = (usually | OFF.get(setting, set())) - ON.get(setting, set())
+    assert roles_of(template(setting), account.name) == granted(role_objects(account, NAMESPACE, without=without))
