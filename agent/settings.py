@@ -183,15 +183,16 @@ class InvalidSetting(ValueError):
     """A setting that cannot be used; the message names it and the remedy."""
 
 
-def parse(arguments: Sequence[str]) -> Settings:
+def parse(
+    arguments: Sequence[str],
+    program: str = "python -m agent",
+    purpose: str = "Flotilla's agent: runs pods of one cluster in others, and others' pods here.",
+) -> Settings:
     """Settings from flags, then environment variables, then defaults.
 
     Exits with usage when a flag is unknown. Raises InvalidSetting.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m agent",
-        description="Flotilla's agent: runs pods of one cluster in others, and others' pods here.",
-    )
+    parser = argparse.ArgumentParser(prog=program, description=purpose)
     for setting in fields(Settings):
         _add(parser, setting.name, setting.default, setting.metadata["help"], setting.metadata["form"])
     values = vars(parser.parse_args(arguments))

@@ -183,6 +183,8 @@ CLIENT_CA_CONFIGMAP = "extension-apiserver-authentication"
 """Where API servers publish the CA of their clients."""
 
 LEASE_CONTROLLERS = "admiralty-controller-manager"
+LEASE_CANDIDATES = "admiralty-candidate-scheduler"
+"""Of the candidate schedulers of a cluster, of which one works."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 
 SHORT_LIMIT = 63

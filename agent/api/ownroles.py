@@ -51,6 +51,7 @@ from agent.api.names import (
     CLIENT_CA_CONFIGMAP,
     CLIENT_CA_NAMESPACE,
     KUBELET_SIGNER,
+    LEASE_CANDIDATES,
     LEASE_CONTROLLERS,
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
@@ -100,6 +101,8 @@ WARN = "known targets"
 SECRETS_OF_TARGETS = "warnings about the Secrets of targets"
 
 KEEP = "existing sources keep their rights"
+HOLD = "candidates keep their nodes until their source decides"
+ONE_SCHEDULER = "one candidate scheduler works among replicas"
 
 COUNT = "refuse while pods are at work"
 REMOVE_PODS = "policy delete: pods go"
@@ -245,7 +248,7 @@ UNINSTALL = Account(
         HOME: (
             *_grants(DEPLOYMENTS, "list", STOP),
             *_grants(DEPLOYMENTS, "patch", STOP, sub="scale"),
-            *_grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS,)),
+            *_grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES)),
             *_grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET,)),
         ),
     },
@@ -263,7 +266,24 @@ UPGRADE = Account(
     },
 )
 
-ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE)
+
+CANDIDATES = Account(
+    "candidates",
+    {
+        "": (
+            *_grants(CHAPERONS, "get list watch patch", HOLD),
+            *_grants(PODS, "get list watch", HOLD),
+            *_grants(PODS, "create", HOLD, sub="binding"),
+        ),
+        HOME: (
+            *_grants(LEASES, "create", ONE_SCHEDULER),
+            *_grants(LEASES, "get update", ONE_SCHEDULER, names=(LEASE_CANDIDATES,)),
+        ),
+    },
+)
+"""Candidate scheduler and bind extender, beside the roles that Kubernetes has for its schedulers."""
+
+ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE, CANDIDATES)
 
 
 def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:

@@ -96,6 +96,7 @@ class Uninstaller:
             await self._scale(stopped)
             raise Refused(self._refusal(proxies, []))
         await self._stop("agent")
+        await self._stop("candidates")
         if chaperons and self._policy is Policy.DELETE:
             # Its agent has stopped: the sources take the cluster for lost, and go elsewhere.
             await self._delete_all(CHAPERONS, chaperons, propagation=True)
@@ -190,6 +191,7 @@ class Uninstaller:
         for kind, name, namespace in (
             (CLUSTER_SUMMARIES, names.SUMMARY_NAME, None),
             (LEASES, names.LEASE_CONTROLLERS, self._namespace),
+            (LEASES, names.LEASE_CANDIDATES, self._namespace),
             (SECRETS, WEBHOOK_SECRET, self._namespace),
         ):
             with contextlib.suppress(NotFound):

@@ -9,7 +9,7 @@ HTTP_TIMEOUT = "300s"
 INITIAL_BACKOFF_SECONDS = 1
 MAX_BACKOFF_SECONDS = 5
 """A candidate whose bind was refused is tried again after 1, 2, 4, then every 5 s, and nothing wakes it earlier: this
-is how long it takes at most until a new round of reservation, or an agent that is back, is noticed."""
+is how long it takes at most until a new round of reservation, or an extender that is back, is noticed."""
 
 
 def scheduler_configuration(kubeconfig: str, extender_url: str) -> dict[str, Any]:

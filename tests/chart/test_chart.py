@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from agent import __version__
+from agent.api import ownroles
 from agent.api.admission import policies
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK, Account, role_objects
@@ -108,7 +109,7 @@ def test_labels_of_all_objects_are_on_pods_too() -> None:
 @EVERY
 def test_pods_run_without_rights_on_their_node(settings: tuple[str, ...]) -> None:
     found = dict(pods(template(*settings)))
-    assert len(found) == 5
+    assert len(found) == 5 + (CANDIDATES[0] in settings)
     for template_of in found.values():
         spec = template_of["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
@@ -142,6 +143,8 @@ def test_agent_and_webhook_understand_their_flags(settings: tuple[str, ...]) -> 
         main = spec["spec"]["containers"][0]
         if main["command"] == ["python", "-m", "agent"]:
             assert parse_agent(main["args"]).kubelet_port == 10250, name
+        elif main["command"] == ["python", "-m", "agent.scheduler.extender"]:
+            assert parse_agent(main["args"]).extender_address == "127.0.0.1:10261", name
         elif main["command"] == ["python", "-m", "webhook"]:
             assert parse_webhook(main["args"], {}).service is not None, name
 
@@ -185,6 +188,29 @@ def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
+
+
+def test_the_candidate_scheduler_has_the_verbs_of_its_table_and_kubernetes_own_roles_and_the_agent_none_of_them() -> (
+    None
+):
+    objects = template(*CANDIDATES)
+    table = granted(role_objects(ownroles.CANDIDATES, NAMESPACE))
+    assert roles_of(objects, "candidates") == table
+    system = {(account, role) for _, role, account in roles_bound(objects) if role.startswith("system:")}
+    assert system == {("flotilla-candidates", f"system:{each}-scheduler") for each in ("kube", "volume")}
+    assert roles_of(objects, "agent") == roles_of(template(), "agent")
+    assert not roles_of(template(), "candidates")
+    assert not [role for _, role, _ in roles_bound(template()) if role.startswith("system:")]
+
+
+def roles_bound(objects: list[Raw]) -> list[tuple[str, str, str]]:
+    """Kind, role and account of every binding."""
+    return [
+        (each["kind"], each["roleRef"]["name"], subject["name"])
+        for each in objects
+        if each["kind"].endswith("RoleBinding")
+        for subject in each["subjects"]
+    ]
 
 
 def test_the_agent_may_make_tokens_where_pods_elsewhere_are_to_use_them_and_nowhere_else() -> None:
@@ -288,13 +314,14 @@ def test_only_api_servers_may_reach_the_webhook_where_their_addresses_are_known(
 
 
 def test_rights_go_to_the_accounts_that_are_named_and_those_that_exist_are_not_made() -> None:
-    named = ("agent.serviceAccount.create=false", "agent.serviceAccount.name=mine", "webhook.serviceAccount.name=its")
+    others = ("webhook.serviceAccount.name=its", "candidateScheduler.serviceAccount.name=binder")
+    named = ("agent.serviceAccount.create=false", "agent.serviceAccount.name=mine", *others)
     plain, objects = template(*CANDIDATES), template(*CANDIDATES, *named)
     made = {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
-    assert made == {"its", "flotilla-uninstall", "flotilla-test"}
+    assert made == {"its", "binder", "flotilla-uninstall", "flotilla-test"}
     accounts = {name: spec["spec"]["serviceAccountName"] for name, spec in pods(objects)}
-    assert (accounts["flotilla-agent"], accounts["flotilla-webhook"]) == ("mine", "its")
-    new = {"flotilla-agent": "mine", "flotilla-webhook": "its"}
+    new = {"flotilla-agent": "mine", "flotilla-webhook": "its", "flotilla-candidates": "binder"}
+    assert accounts.items() >= new.items()
     for before, after in zip(bindings(plain), bindings(objects), strict=True):
         assert after == (*before[:2], new.get(before[2], before[2]))
     policies = [str(each["spec"]) for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
@@ -332,6 +359,23 @@ def test_metrics_with_authentication_have_a_port_of_their_own_and_health_stays()
     assert "--metrics-address" not in str(template())
 
 
+def test_metrics_of_the_bind_extender_are_guarded_and_found_as_those_of_the_agent() -> None:
+    objects = template(*CANDIDATES, "metrics.authentication=true")
+    extender = dict(pods(objects))["flotilla-candidates"]["spec"]["containers"][0]
+    assert "--metrics-address=0.0.0.0:8443" in extender["args"]
+    assert [each["name"] for each in of(objects, "ClusterRoleBinding", "flotilla-metrics")["subjects"]] == [
+        f"flotilla-{each}" for each in ("agent", "webhook", "candidates")
+    ]
+    (reached,) = of(objects, "NetworkPolicy", "flotilla-candidates")["spec"]["ingress"]
+    assert reached == {"ports": [{"port": 8443, "protocol": "TCP"}]}
+    labels = dict(pods(objects))["flotilla-candidates"]["metadata"]["labels"]
+    for kind in ("Service", "PodDisruptionBudget"):
+        selector = of(objects, kind, "flotilla-candidates")["spec"]["selector"]
+        assert selector.get("matchLabels", selector).items() <= labels.items()
+    names = {each["metadata"]["name"] for each in template()}
+    assert not [name for name in names if "candidates" in name]
+
+
 def test_a_start_may_take_as_long_as_is_said() -> None:
     found = dict(pods(template("startupSeconds=42")))
     for name in ("flotilla-agent", "flotilla-webhook"):
@@ -340,16 +384,43 @@ def test_a_start_may_take_as_long_as_is_said() -> None:
     assert not [spec for _, spec in pods(template()) if "startupProbe" in spec["spec"]["containers"][0]]
 
 
-def test_the_candidate_scheduler_asks_the_agent_beside_it_and_nobody_else() -> None:
-    objects = template(*CANDIDATES)
-    agent, scheduler = dict(pods(objects))["flotilla-agent"]["spec"]["containers"]
+def test_the_candidate_scheduler_asks_the_extender_beside_it_and_nobody_else() -> None:
+    objects = template(*CANDIDATES, "agent.settings.hold=20")
+    extender_container, scheduler = dict(pods(objects))["flotilla-candidates"]["spec"]["containers"]
+    settings = parse_agent(extender_container["args"])
     config = yaml.safe_load(of(objects, "ConfigMap")["data"]["candidate-scheduler.yaml"])
     (extender,) = config["extenders"]
-    assert f"--extender-address={extender['urlPrefix'].removeprefix('http://')}" in agent["args"]
+    assert settings.extender_address == extender["urlPrefix"].removeprefix("http://")
+    assert settings.hold == 20
     assert extender["urlPrefix"].startswith("http://127.0.0.1:")
+    (agent,) = dict(pods(objects))["flotilla-agent"]["spec"]["containers"]
+    assert parse_agent(agent["args"]).extender_address == ""
     assert config["profiles"] == [{"schedulerName": "admiralty-candidate"}]
     assert scheduler["image"] == "example.test/kube-scheduler:v1.36.3"
     assert config["leaderElection"]["resourceNamespace"] == NAMESPACE
+
+
+def test_candidate_schedulers_are_as_many_as_agents_and_where_these_may_be_unless_told() -> None:
+    like_agents = ("agent.replicas=3", "agent.nodeSelector.pool=infra", "agent.tolerations[0].key=infra")
+    own = ("candidateScheduler.replicas=1", "candidateScheduler.nodeSelector.pool=own")
+    for settings, replicas, pool in (((), 3, "infra"), (own, 1, "own")):
+        found = of(template(*CANDIDATES, *like_agents, *settings), "Deployment", "flotilla-candidates")["spec"]
+        spec = found["template"]["spec"]
+        assert (found["replicas"], spec["nodeSelector"], spec["tolerations"]) == (
+            replicas,
+            {"pool": pool},
+            [{"key": "infra"}],
+        )
+
+
+def test_other_settings_of_the_candidate_scheduler_bring_other_pods() -> None:
+    def annotations(*settings: str) -> Raw:
+        return dict(dict(pods(template(*CANDIDATES, *settings)))["flotilla-candidates"]["metadata"]["annotations"])
+
+    assert annotations() == annotations("agent.logLevel=DEBUG")
+    assert annotations() != annotations("candidateScheduler.bindTimeout=200")
+    more = annotations("candidateScheduler.podAnnotations.a=b")
+    assert more == {**annotations(), "a": "b"}
 
 
 def test_admiraltys_names_mean_the_same() -> None:
@@ -404,6 +475,14 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
         ),
         (("agent.extraEnv[0].name=POD_NAME",), "agent.extraEnv: remove POD_NAME: the chart sets it"),
         (("agent.podAnnotations.multicluster/elect=",), "agent.podAnnotations: remove multicluster/elect"),
+        (
+            ("candidateScheduler.podAnnotations.multicluster/elect=",),
+            "candidateScheduler.podAnnotations: remove multicluster/elect",
+        ),
+        (
+            ("candidateScheduler.serviceAccount.create=false",),
+            "candidateScheduler.serviceAccount.create=false needs candidateScheduler.serviceAccount.name",
+        ),
         (
             ("webhook.podAnnotations.multicluster\\.admiralty\\.io/elect=",),
             "webhook.podAnnotations: remove multicluster.admiralty.io/elect",

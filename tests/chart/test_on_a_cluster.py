@@ -26,7 +26,7 @@ from agent.api.kinds import (
 )
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
-from agent.kube.errors import NotFound, ServerError
+from agent.kube.errors import ServerError
 from agent.sandbox import Cluster
 from tests.chart import helm
 from tests.chart.helm import CHART, NAMESPACE
@@ -130,12 +130,8 @@ async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, cl
     flags = [flag for setting in CANDIDATES for flag in ("--set", setting)]
     await call(cluster, "install", "flotilla", *FLAGS, "--wait", *flags)
     try:
-        lease = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.name,
-            "metadata": {"name": "admiralty-controller-manager"},
-        }
-        await client.create(LEASES, lease, NAMESPACE)
+        for name in (names.LEASE_CONTROLLERS, names.LEASE_CANDIDATES):
+            await client.create(LEASES, {"metadata": {"name": name}}, NAMESPACE)
         annotated: Any = {"metadata": {"annotations": {"multicluster/uninstall-policy": "perhaps"}}}
         await client.patch(DEPLOYMENTS, "flotilla-agent", annotated, NAMESPACE)
         said: list[str] = []
@@ -144,10 +140,9 @@ async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, cl
         annotated["metadata"]["annotations"]["multicluster/uninstall-policy"] = None
         await client.patch(DEPLOYMENTS, "flotilla-agent", annotated, NAMESPACE)
         await Uninstaller(client, Policy.REFUSE, NAMESPACE, "flotilla", say=said.append).run()
-        assert said[:2] == ["stopping flotilla-webhook", "stopping flotilla-agent"]
+        assert said[:3] == [f"stopping flotilla-{each}" for each in ("webhook", "agent", "candidates")]
         assert await client.list(PODS, NAMESPACE, labels="app.kubernetes.io/name=flotilla") == []
-        with pytest.raises(NotFound):
-            await client.get(LEASES, "admiralty-controller-manager", NAMESPACE)
+        assert await client.list(LEASES, NAMESPACE) == []
     finally:
         await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait", "--no-hooks")
 

@@ -225,7 +225,7 @@ async def test_two_clusters_from_installation_through_an_upgrade(fleet: Fleet, r
         await all_run(fleet, {"default": number + 1, "there": number, "back": number})
         assert before.items() <= (await delegates(fleet)).items()
     for cluster in OF:
-        for component in ("agent", "webhook"):
+        for component in ("agent", "webhook", "candidates"):
             assert await refused(fleet, cluster, component) == []
 
 
@@ -322,7 +322,8 @@ async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet:
     await releases.new.apply(fleet, "upgrade", "two", **{"metrics.authentication": "true"})
     client = fleet.clients["two"]
     pods = [pod for pod in await client.list(PODS, NAMESPACE) if "deletionTimestamp" not in pod["metadata"]]
-    assert {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods} == {"agent", "webhook"}
+    components = {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods}
+    assert components == {"agent", "webhook", "candidates"}
     for pod in pods:
         name = pod["metadata"]["name"]
         health = PODS.path(NAMESPACE, f"{name}:8080", "proxy")

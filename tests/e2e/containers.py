@@ -13,7 +13,7 @@ RELEASE = "flotilla"
 PROGRAMS: dict[str, tuple[str, Callable[[list[str]], bool]]] = {
     "agent": ("agent", lambda command: command[1:3] == ["-m", "agent"]),
     "webhook": ("webhook", lambda command: command[1:3] == ["-m", "webhook"]),
-    "candidate-scheduler": ("agent", lambda command: command[0].endswith("kube-scheduler")),
+    "candidate-scheduler": ("candidates", lambda command: command[0].endswith("kube-scheduler")),
 }
 """Processes by their names in a sandbox: the component whose pods have them, and how they are known."""
 

@@ -103,7 +103,7 @@ class Installed(Sandbox):
         return await super().down()
 
     async def stop(self, cluster: str, name: str) -> None:
-        """End a process in an orderly way; a candidate scheduler, which is in the agent's pod, is held instead."""
+        """End a process in an orderly way; a candidate scheduler, whose extender goes on, is held instead."""
         if name not in PROGRAMS:
             await super().stop(cluster, name)
         elif name == "candidate-scheduler":

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from agent.api.agentpolicies import specs
-from agent.api.ownroles import AGENT, HOME, REGISTER, WEBHOOK, Account
+from agent.api.ownroles import AGENT, CANDIDATES, HOME, REGISTER, WEBHOOK, Account
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.chart import helm
@@ -103,7 +103,7 @@ def refused(directory: Path) -> list[str]:
 
 
 def _by_role(one: Asked, message: str) -> bool:
-    return " cannot " in message and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK))
+    return " cannot " in message and not any(one.needs(*entry) for entry in _granted(AGENT, WEBHOOK, CANDIDATES))
 
 
 def _by_policy(message: str) -> bool:

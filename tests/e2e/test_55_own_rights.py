@@ -1,43 +1,58 @@
 """Promise 55: whoever has an agent's account changes nodes, namespaces and Secrets only as the agent itself does."""
 
 import base64
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 import pytest_asyncio
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, NODES, SECRETS
-from agent.sandbox.errors import SandboxError
+from agent.api.agentpolicies import specs
+from agent.api.kinds import NAMESPACES, NODES, POLICIES, SECRETS, Kind
+from agent.kube import config
+from agent.kube.client import encode
+from agent.kube.errors import Forbidden
+from agent.kube.session import Session
 from tests.e2e.fleet import Fleet, Raw
 
-As = Callable[..., Awaitable[str]]
-
-DRY_RUN = "--dry-run=server"
 PROVIDER = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
 MARK = {names.LABEL_TARGET_SECRET: "true"}
 LEVEL = "pod-security.kubernetes.io/enforce"
 FOREIGN = "example.test/kept"
 ADMIRALTYS = f"{names.PREFIX}somebody"
+OTHER = {"config": base64.b64encode(b'{"clusters": [], "users": []}').decode()}
+"""Another kubeconfig."""
 
 
-@pytest.fixture
-def agent(fleet: Fleet) -> As:
-    """kubectl in the source as the agent's account, which changes nothing for good."""
+class Taken(Session):
+    """An administrator who asks as the agent's account, for requests that change nothing for good."""
 
-    async def run(*arguments: str) -> str:
-        user = f"--as=system:serviceaccount:{fleet.home}:flotilla-agent"
-        return await fleet.kubectl("cd", user, *arguments, DRY_RUN)
+    user = ""
 
-    return run
+    async def try_to(self, method: str, kind: Kind, path: tuple[str | None, str | None, str], body: Raw | None) -> None:
+        """One request. Raises KubeError."""
+        namespace, name, sub = path
+        await self.request(
+            method,
+            kind.path(namespace, name, sub or None),
+            params={"dryRun": "All"},
+            body=encode(body) if body is not None else None,
+            content_type="application/merge-patch+json" if method == "PATCH" else "application/json",
+        )
+
+    async def patch(self, kind: Kind, name: str, body: Raw, namespace: str | None = None, sub: str = "") -> None:
+        await self.try_to("PATCH", kind, (namespace, name, sub), body)
+
+    async def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
+        return {**await super()._headers(content_type, accept), "Impersonate-User": self.user}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def real(fleet: Fleet) -> AsyncIterator[str]:
-    """A node that is no virtual one."""
-    nodes = await fleet.source.list(NODES, labels=f"!{names.PROVIDER_KEY}")
-    yield nodes[0]["metadata"]["name"]
+async def agent(fleet: Fleet) -> AsyncIterator[Taken]:
+    """The agent of the source, in other hands."""
+    async with Taken(config.load(str(fleet.sandbox["cd"].kubeconfig))) as session:
+        session.user = f"system:serviceaccount:{fleet.home}:flotilla-agent"
+        yield session
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -52,55 +67,48 @@ async def marked(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
     yield "us"
 
 
-def patch(kind: str, name: str, body: Raw, *flags: str) -> tuple[str, ...]:
-    """Arguments of kubectl."""
-    return ("patch", kind, name, *flags, "--type=merge", "-p", json.dumps(body))
-
-
 def encoded(text: str) -> str:
     """As Secrets hold it."""
     return base64.b64encode(text.encode()).decode()
 
 
-async def refused(agent: As, said: str, *arguments: str) -> None:
-    """See that the API server says no for this reason."""
-    with pytest.raises(SandboxError) as caught:
-        await agent(*arguments)
-    assert said in str(caught.value)
-    assert "ValidatingAdmissionPolicy 'multicluster-scheduler-agent-" in str(caught.value)
+async def refused(said: str, asking: Awaitable[None]) -> None:
+    """See that a policy about agents says no for this reason."""
+    with pytest.raises(Forbidden) as caught:
+        await asking
+    assert said in caught.value.message
+    assert "ValidatingAdmissionPolicy 'multicluster-scheduler-agent-" in caught.value.message
 
 
-async def test_no_node_but_virtual_ones(fleet: Fleet, namespace: str, agent: As, real: str) -> None:
+@pytest.mark.parametrize("name", specs(""))
+async def test_an_api_server_finds_nothing_to_warn_of_in_a_policy(fleet: Fleet, name: str) -> None:
+    async def judged() -> Raw | None:
+        status: Raw = (await fleet.source.get(POLICIES, name)).get("status") or {}
+        return status if "observedGeneration" in status else None
+
+    status = await fleet.until(f"policy {name} is type-checked", judged)
+    assert not status.get("typeChecking"), status
+
+
+async def test_no_node_but_virtual_ones(fleet: Fleet, namespace: str, agent: Taken) -> None:
+    real = (await fleet.source.list(NODES, labels=f"!{names.PROVIDER_KEY}"))[0]["metadata"]["name"]
     virtual, field = names.virtual_node(namespace, "us"), f"metadata.labels[{names.PROVIDER_KEY}] of node"
-    label, taint = {"metadata": {"labels": {"a": "b"}}}, {"spec": {"unschedulable": True}}
-    status = {"status": {"conditions": []}}
-    become = {"metadata": {"labels": PROVIDER}}
-    said = f"{field} {real}: the agent of Flotilla writes virtual nodes only"
-    for body, *flags in (
-        (label,),
-        (taint,),
-        (become,),
-        (become, "--subresource=status"),
-        (status, "--subresource=status"),
-    ):
-        await refused(agent, said, *patch("node", real, body, *flags))
-    await refused(agent, said, "delete", "node", real)
-    for body, *flags in ((label,), (taint,), (status, "--subresource=status")):
-        await agent(*patch("node", virtual, body, *flags))
-    await agent("delete", "node", virtual)
-    await refused(
-        agent,
-        f"{field} {virtual}: the agent of Flotilla makes virtual nodes only",
-        *patch("node", virtual, {"metadata": {"labels": {names.PROVIDER_KEY: None}}}),
-    )
-    for name, labels in (("fake", {}), ("own", PROVIDER)):
-        file = fleet.sandbox.directory / f"{name}.json"
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"e2e-{name}", "labels": labels}}
-        file.write_text(json.dumps(node))
-        if labels:
-            await agent("create", "-f", str(file))
-        else:
-            await refused(agent, f"{field} e2e-fake: the agent of Flotilla makes", "create", "-f", str(file))
+    label, cordon = {"metadata": {"labels": {"a": "b"}}}, {"spec": {"unschedulable": True}}
+    become, status = {"metadata": {"labels": PROVIDER}}, {"status": {"conditions": []}}
+    only = f"{field} {real}: the agent of Flotilla writes virtual nodes only"
+    for body, sub in ((label, ""), (cordon, ""), (become, ""), (become, "status"), (status, "status")):
+        await refused(only, agent.patch(NODES, real, body, sub=sub))
+    await refused(only, agent.try_to("DELETE", NODES, (None, real, ""), None))
+    for body, sub in ((label, ""), (cordon, ""), (status, "status")):
+        await agent.patch(NODES, virtual, body, sub=sub)
+    await agent.try_to("DELETE", NODES, (None, virtual, ""), None)
+    ordinary: Raw = {"metadata": {"labels": {names.PROVIDER_KEY: None}}}
+    makes = "the agent of Flotilla makes virtual nodes only"
+    await refused(f"{field} {virtual}: {makes}", agent.patch(NODES, virtual, ordinary))
+    fake: Raw = {"metadata": {"name": "e2e-fake"}}
+    await refused(f"{field} e2e-fake: {makes}", agent.try_to("POST", NODES, (None, None, ""), fake))
+    fake["metadata"]["labels"] = PROVIDER
+    await agent.try_to("POST", NODES, (None, None, ""), fake)
 
 
 async def test_the_agent_puts_back_what_makes_a_node_virtual(fleet: Fleet, namespace: str) -> None:
@@ -114,7 +122,7 @@ async def test_the_agent_puts_back_what_makes_a_node_virtual(fleet: Fleet, names
     await fleet.until("the label is back", back, about=namespace)
 
 
-async def test_nothing_of_namespaces_but_one_label(fleet: Fleet, namespace: str, agent: As) -> None:
+async def test_nothing_of_namespaces_but_one_label(fleet: Fleet, namespace: str, agent: Taken) -> None:
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": {"a": "b"}}})
     only = f"of namespace {namespace}: the agent of Flotilla changes the label {names.LABEL_ELECT_BY_DEFAULT} only"
     for metadata, field in (
@@ -124,66 +132,67 @@ async def test_nothing_of_namespaces_but_one_label(fleet: Fleet, namespace: str,
         ({"annotations": None}, "metadata.annotations"),
         ({"finalizers": [FOREIGN]}, "metadata.finalizers"),
     ):
-        await refused(agent, f"{field} {only}", *patch("namespace", namespace, {"metadata": metadata}))
+        await refused(f"{field} {only}", agent.patch(NAMESPACES, namespace, {"metadata": metadata}))
     for value in ("true", None):
-        await agent(*patch("namespace", namespace, {"metadata": {"labels": {names.LABEL_ELECT_BY_DEFAULT: value}}}))
+        one = {"metadata": {"labels": {names.LABEL_ELECT_BY_DEFAULT: value}}}
+        await agent.patch(NAMESPACES, namespace, one)
 
 
 @pytest.mark.parametrize("kind", ["kubernetes.io/tls", "kubernetes.io/service-account-token", "helm.sh/release.v1"])
-async def test_no_content_of_secrets_of_others_types(fleet: Fleet, namespace: str, agent: As, kind: str) -> None:
-    config = encoded("clusters: []")
-    data = {"tls.crt": config, "tls.key": config}
+async def test_no_content_of_secrets_of_others_types(fleet: Fleet, namespace: str, agent: Taken, kind: str) -> None:
+    # As much as a Secret may hold is not too much for the policy.
+    data = {"tls.crt": encoded("clusters: []"), "tls.key": encoded("x" * 1024 * 1000)}
     metadata = {"name": "theirs", "labels": MARK, "annotations": {"kubernetes.io/service-account.name": "default"}}
     await fleet.source.create(SECRETS, {"metadata": metadata, "type": kind, "data": data}, namespace)
-    here = ("-n", namespace)
     said = f"data[tls.crt] of secret {namespace}/theirs: the agent of Flotilla changes nothing in those of type {kind}"
-    await refused(agent, said, *patch("secret", "theirs", {"data": {"tls.crt": encoded("clusters: 1")}}, *here))
+    changed = {"data": {"tls.crt": encoded("clusters: 1")}}
+    await refused(said, agent.patch(SECRETS, "theirs", changed, namespace))
     # Admiralty's agent, here before, has put finalizers on such Secrets.
-    old = {"metadata": {"finalizers": [FOREIGN, ADMIRALTYS]}}
-    await fleet.source.patch(SECRETS, "theirs", old, namespace)
-    await agent(*patch("secret", "theirs", {"metadata": {"finalizers": [FOREIGN]}}, *here))
-    await fleet.source.patch(SECRETS, "theirs", {"metadata": {"finalizers": None}}, namespace)
+    held = {"metadata": {"finalizers": [FOREIGN, ADMIRALTYS]}}
+    await fleet.source.patch(SECRETS, "theirs", held, namespace)
+    try:
+        await agent.patch(SECRETS, "theirs", {"metadata": {"finalizers": [FOREIGN]}}, namespace)
+    finally:
+        await fleet.source.patch(SECRETS, "theirs", {"metadata": {"finalizers": None}}, namespace)
 
 
-async def test_no_content_of_secrets_but_a_kubeconfig(fleet: Fleet, namespace: str, agent: As, marked: str) -> None:
-    here, of = ("-n", namespace), f"of secret {namespace}"
-    other = encoded('{"clusters": [], "users": []}')
-    for name, labels in (("plain", {}), ("labelled", MARK)):
-        secret = {
-            "metadata": {"name": name, "labels": labels},
-            "stringData": {"password": "x", "config": "clusters: []"},
-        }
-        await fleet.source.create(SECRETS, secret, namespace)
-    await agent(*patch("secret", marked, {"data": {"config": other}}, *here))
-    await agent(*patch("secret", "labelled", {"data": {"config": other}}, *here))
-    one = "the agent of Flotilla changes one key that is there and holds a kubeconfig"
-    for name, data, said in (
-        (marked, {"config": encoded("nothing")}, f"data[config] {of}/{marked}: {one}"),
-        (marked, {"config": None}, f"data[config] {of}/{marked}: {one}"),
-        (marked, {"more": other}, f"data[more] {of}/{marked}: {one}"),
-        ("labelled", {"password": encoded("y")}, f"data[password] {of}/labelled: {one}"),
-        ("labelled", {"password": other}, f"data[password] {of}/labelled: {one}"),
-        ("labelled", {"password": other, "config": other}, f"{of}/labelled: {one}"),
-        ("plain", {"config": other}, "changes nothing in those that no Target names"),
+async def test_no_content_of_secrets_but_a_kubeconfig(fleet: Fleet, namespace: str, agent: Taken, marked: str) -> None:
+    of, one = f"of secret {namespace}", "the agent of Flotilla changes one key that is there and holds a kubeconfig"
+    await fleet.source.patch(SECRETS, marked, {"stringData": {"password": "x"}}, namespace)
+    plain = {"metadata": {"name": "plain"}, "stringData": {"config": "clusters: []"}}
+    await fleet.source.create(SECRETS, plain, namespace)
+    await agent.patch(SECRETS, marked, {"data": OTHER}, namespace)
+    for data, keys in (
+        ({"config": encoded("nothing")}, "data[config]"),
+        ({"config": None}, "data[config]"),
+        ({"more": OTHER["config"]}, "data[more]"),
+        ({"password": encoded("y")}, "data[password]"),
+        ({"password": OTHER["config"]}, "data[password]"),
+        ({"password": None, **OTHER}, "data[config], data[password]"),
     ):
-        await refused(agent, said, *patch("secret", name, {"data": data}, *here))
+        await refused(f"{keys} {of}/{marked}: {one}", agent.patch(SECRETS, marked, {"data": data}, namespace))
+    nobodys = "the agent of Flotilla changes nothing in those that no Target names"
+    await refused(f"data[config] {of}/plain: {nobodys}", agent.patch(SECRETS, "plain", {"data": OTHER}, namespace))
 
 
-async def test_no_more_of_secrets_than_its_marks(fleet: Fleet, namespace: str, agent: As, marked: str) -> None:
-    here, of = ("-n", namespace), f"of secret {namespace}/{marked}: the agent of Flotilla changes"
+async def test_no_more_of_secrets_than_its_marks(fleet: Fleet, namespace: str, agent: Taken, marked: str) -> None:
+    of = f"of secret {namespace}/{marked}: the agent of Flotilla changes"
     for metadata, said in (
         ({"labels": {names.LABEL_PARENT_CLUSTER_UID: "x"}}, f"metadata.labels[{names.LABEL_PARENT_CLUSTER_UID}] {of}"),
         ({"annotations": {"a": "b"}}, f"metadata.annotations {of}"),
         ({"finalizers": [names.FINALIZER_DRAIN, FOREIGN]}, f"metadata.finalizers {of} {names.FINALIZER_DRAIN}"),
         ({"finalizers": [names.FINALIZER_DRAIN, ADMIRALTYS]}, f"metadata.finalizers {of} {names.FINALIZER_DRAIN}"),
     ):
-        await refused(agent, said, *patch("secret", marked, {"metadata": metadata}, *here))
-    await refused(agent, f"immutable {of}", *patch("secret", marked, {"immutable": True}, *here))
+        await refused(said, agent.patch(SECRETS, marked, {"metadata": metadata}, namespace))
+    await refused(f"immutable {of}", agent.patch(SECRETS, marked, {"immutable": True}, namespace))
     free: Raw = {"finalizers": None, "labels": {names.LABEL_TARGET_SECRET: None}}
-    await agent(*patch("secret", marked, {"metadata": free}, *here))
+    await agent.patch(SECRETS, marked, {"metadata": free}, namespace)
+
     await fleet.source.create(SECRETS, {"metadata": {"name": "new", "finalizers": [FOREIGN]}}, namespace)
-    added = {"finalizers": [FOREIGN, names.FINALIZER_DRAIN], "labels": MARK}
-    await agent(*patch("secret", "new", {"metadata": added}, *here))
-    said = f"metadata.finalizers of secret {namespace}/new: the agent of Flotilla changes"
-    await refused(agent, said, *patch("secret", "new", {"metadata": {"finalizers": None}}, *here))
-    await fleet.source.patch(SECRETS, "new", {"metadata": {"finalizers": None}}, namespace)
+    try:
+        put = {"finalizers": [FOREIGN, names.FINALIZER_DRAIN], "labels": MARK}
+        await agent.patch(SECRETS, "new", {"metadata": put}, namespace)
+        said = f"metadata.finalizers of secret {namespace}/new: the agent of Flotilla changes"
+        await refused(said, agent.patch(SECRETS, "new", {"metadata": {"finalizers": None}}, namespace))
+    finally:
+        await fleet.source.patch(SECRETS, "new", {"metadata": {"finalizers": None}}, namespace)

@@ -12,7 +12,7 @@ from agent.scheduler.extender.wire import BindingArgs
 NOT_ALLOWED = "not allowed"
 ENDED = "reservation ended: waiting for its source to ask again"
 
-STOPPING = "the agent is stopping: ask again"
+STOPPING = "the extender is stopping: ask again"
 
 Outcome = Literal["not_allowed", "ended", "refused", "gone", "superseded", "stopping"]
 

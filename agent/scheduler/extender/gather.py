@@ -19,7 +19,7 @@ _UNBOUND = f"spec.schedulerName={names.SCHEDULER_CANDIDATE},spec.nodeName="
 class Candidates:
     """Chaperons and candidates without a node of this cluster.
 
-    Watched from the first question on: the scheduler asks one replica of the agent only. `changed` is called with the
+    Watched from the first question on: the scheduler asks one replica only. `changed` is called with the
     key of whatever changed, and the UID of the pod if it is a pod that is gone (deleted, or bound).
     """
 
@@ -86,7 +86,7 @@ class Candidates:
                 for informer in self._watched:
                     await informer.synced.wait()
         except TimeoutError as error:
-            raise Unreachable("the agent has not read this cluster's PodChaperons yet: ask again") from error
+            raise Unreachable("the extender has not read this cluster's PodChaperons yet: ask again") from error
         return self._watched
 
     async def _read_pod(self, key: Key) -> Object | None:

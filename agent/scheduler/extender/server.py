@@ -78,7 +78,7 @@ class Extender:
             refusal = await self._holds.bind(asked)
         except Exception:
             log.exception("bind of %s/%s failed unexpectedly", asked.namespace, asked.name)
-            refusal = "the agent failed unexpectedly: see its log"
+            refusal = "the extender failed unexpectedly: see its log"
         if refusal:
             log.debug("pod %s/%s not bound: %s", asked.namespace, asked.name, refusal)
         return _answer(refusal)

@@ -21,7 +21,7 @@
 {{- fail "controllerManager.image names an image of Admiralty: remove it, and set image.repository and image.tag where Flotilla's image is elsewhere" -}}
 {{- end -}}
 {{- range $name, $_ := omit $values.scheduler "resources" -}}
-{{- fail (printf "scheduler.%s means something in Admiralty's chart only: remove it. The proxy scheduler is part of the agent (agent.%s), the candidate scheduler runs beside it (candidateScheduler)" $name $name) -}}
+{{- fail (printf "scheduler.%s means something in Admiralty's chart only: remove it. The proxy scheduler is part of the agent (agent.%s), the candidate scheduler runs in pods of its own (candidateScheduler)" $name $name) -}}
 {{- end -}}
 
 {{- /* 2. Contradictions. */ -}}
@@ -53,7 +53,7 @@
 {{- fail (printf "webhook.settings.%s: use %s" $name $where) -}}
 {{- end -}}
 {{- end -}}
-{{- range $process := list "agent" "webhook" -}}
+{{- range $process := list "agent" "webhook" "candidateScheduler" -}}
 {{- $account := (get $values $process).serviceAccount -}}
 {{- if and (not $account.create) (not $account.name) -}}
 {{- fail (printf "%s.serviceAccount.create=false needs %s.serviceAccount.name: the account that gets the rights, which every pod with that account has then" $process $process) -}}
@@ -64,10 +64,10 @@
 {{- fail (printf "agent.extraEnv: remove %s: the chart sets it" .name) -}}
 {{- end -}}
 {{- end -}}
-{{- range $process, $annotations := dict "agent" $agent.podAnnotations "webhook" $values.webhook.podAnnotations -}}
+{{- range $process, $annotations := dict "agent" $agent.podAnnotations "webhook" $values.webhook.podAnnotations "candidateScheduler" $values.candidateScheduler.podAnnotations -}}
 {{- range $key := list "multicluster.admiralty.io/elect" "multicluster/elect" -}}
 {{- if hasKey $annotations $key -}}
-{{- fail (printf "%s.podAnnotations: remove %s: agent and webhook run in the cluster that they are for, and without them no elected pod is created" $process $key) -}}
+{{- fail (printf "%s.podAnnotations: remove %s: its pods run in the cluster that they are for, and without agent and webhook no elected pod is created" $process $key) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

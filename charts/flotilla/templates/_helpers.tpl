@@ -63,8 +63,8 @@ annotations:
 
 {{- /* Name of a component's service account: (dict "root" $ "component" "agent") */ -}}
 {{- define "flotilla.account" -}}
-{{- $values := default (dict) (get .root.Values .component) -}}
-{{- $account := default (dict) $values.serviceAccount -}}
+{{- $values := ternary .root.Values.candidateScheduler (get .root.Values .component) (eq .component "candidates") -}}
+{{- $account := default (dict) (default (dict) $values).serviceAccount -}}
 {{- default (printf "%s-%s" (include "flotilla.fullname" .root) .component) $account.name -}}
 {{- end -}}
 

@@ -5,18 +5,23 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.api.ownroles import CANDIDATES
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.errors import Forbidden
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
+from agent.sandbox import kubeconfig
+from agent.sandbox.objects import account_token, connect
 from agent.scheduler.extender.server import Extender
 from agent.settings import Settings
 from tests.runtime.test_health import free_port
@@ -129,12 +134,33 @@ class Asker:
             await asyncio.gather(task, return_exceptions=True)
 
 
+async def own_kubeconfig(cluster: SandboxCluster) -> Path:
+    """A kubeconfig of the account of candidate schedulers, once its rights count."""
+    file = cluster.directory / "candidates.kubeconfig"
+    if file.exists():
+        return file
+    admin = connect(cluster.kubeconfig)
+    async with admin.session:
+        token = await account_token(admin, CANDIDATES)
+    authority = (cluster.directory / "pki" / "ca.crt").read_bytes()
+    file.write_text(kubeconfig.render(cluster.name, cluster.server, authority, token=token))
+    own = connect(file)
+
+    async def counts() -> bool:
+        await own.list(CHAPERONS)
+        return True
+
+    async with own.session:
+        await until(counts, forgiven=Forbidden)
+    return file
+
+
 @contextlib.asynccontextmanager
 async def serving(cluster: SandboxCluster, **settings: Any) -> AsyncIterator[Asker]:
-    """An extender as one replica of the agent runs it."""
+    """An extender with the rights of the account that the chart gives it."""
     address = settings.pop("extender_address", f"127.0.0.1:{free_port()}")
     tls = settings.pop("tls", None)
-    local = Cluster(load(str(cluster.kubeconfig)), "local")
+    local = Cluster(load(str(await own_kubeconfig(cluster))), "local")
     async with contextlib.AsyncExitStack() as stack:
         http = await stack.enter_async_context(aiohttp.ClientSession())
         # Of a TLS connection that is closed, the loop has a step left to do.

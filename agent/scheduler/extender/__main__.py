@@ -1,0 +1,62 @@
+"""`python -m agent.scheduler.extender`: the bind extender as a process of its own, with rights of its own."""
+
+import asyncio
+import contextlib
+import sys
+
+from agent.base.clock import SystemClock
+from agent.base.log import configure
+from agent.clusters.cluster import Cluster
+from agent.kube.config import load
+from agent.kube.errors import InvalidConfig
+from agent.runtime.guardedmetrics import GuardedMetrics
+from agent.runtime.health import Health
+from agent.runtime.process import run_until_signal
+from agent.runtime.supervisor import Supervisor
+from agent.scheduler.extender.server import Extender
+from agent.settings import InvalidSetting, Settings, parse
+
+_PROGRAM = "python -m agent.scheduler.extender"
+_PURPOSE = (
+    "Flotilla's bind extender for the candidate scheduler (mode reserve), outside the agent. Of the agent's settings"
+    " those of extender, cluster, log, health and metrics count, --hold and --request-timeout."
+)
+
+
+async def run(settings: Settings) -> None:
+    """Serve until cancelled.
+
+    Raises InvalidSetting, InvalidConfig for a kubeconfig that cannot be used, OSError for a port that is taken.
+    """
+    if not settings.extender_address:
+        raise InvalidSetting("--extender-address: say where to serve the candidate scheduler, such as 127.0.0.1:10261")
+    connection = load(settings.kubeconfig or None, settings.context or None)
+    local = Cluster(connection, "local", timeout=settings.request_timeout)
+    health = Health(settings.health_address, metrics=not settings.metrics_address)
+    async with contextlib.AsyncExitStack() as stack, Supervisor("replica") as supervisor:
+        stack.push_async_callback(local.close)
+        extender = Extender(local, SystemClock(), settings)
+        await extender.start()
+        supervisor.spawn("extender", extender.run)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(health.serve())
+            if settings.metrics_address:
+                group.create_task(GuardedMetrics(settings.metrics_address, local.client).serve())
+
+
+def main() -> int:
+    """Exit status: 0 after a signal, 1 for settings or a kubeconfig that cannot be used, 2 for usage."""
+    failed: list[BaseException] = []
+    try:
+        settings = parse(sys.argv[1:], _PROGRAM, _PURPOSE)
+        configure(settings.log_level, settings.log_json, cluster=settings.cluster_name)
+        run_until_signal(run(settings))
+    except* (InvalidSetting, InvalidConfig, OSError) as group:
+        failed += group.exceptions
+    for error in failed:
+        sys.stderr.write(f"extender: {error}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
