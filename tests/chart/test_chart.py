@@ -3,7 +3,9 @@
 import itertools
 import json
 import re
+import shutil
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -493,6 +495,19 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
 def test_values_that_cannot_be_meant_are_refused_with_the_remedy(settings: tuple[str, ...], message: str) -> None:
     with pytest.raises(helm.Failed, match=re.escape(message)):
         template(*settings)
+
+
+@pytest.mark.parametrize("settings", [(), CANDIDATES], ids=["plain", "with candidate schedulers"])
+def test_values_of_an_earlier_version_are_refused_with_the_remedy(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    shutil.copytree(CHART, tmp_path / "flotilla")
+    # What is left of them with --reuse-values: no defaults of this version.
+    new = ("serviceAccount", "replicas", "extender", "nodeSelector", "tolerations", "podAnnotations", "podLabels")
+    kept = {key: value for key, value in VALUES["candidateScheduler"].items() if key not in new}
+    text = yaml.safe_dump({**VALUES, "candidateScheduler": kept})
+    (tmp_path / "flotilla" / "values.yaml").write_text(text)
+    flags = [flag for setting in settings for flag in ("--set", setting)]
+    with pytest.raises(helm.Failed, match="with --reset-then-reuse-values instead of --reuse-values"):
+        helm.run("template", "flotilla", str(tmp_path / "flotilla"), "--kube-version", "1.36.3", *flags)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ REFERENCE = DOCS / "reference.md"
 NO_KEYS = {
     "GROUP", "VERSION", "PREFIX", "SHORT_PREFIX", "ENABLED_VALUE", "PROVIDER_VALUE", "SCHEDULER_PROXY",
     "SCHEDULER_CANDIDATE", "SUMMARY_NAME", "SERVICE_ACCOUNT_MOUNT", "KUBELET_SIGNER", "CLIENT_CA_NAMESPACE",
-    "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "NODE_LEASE_NAMESPACE", "SLICE_MANAGER", "INJECTED_FOLLOW",
+    "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "LEASE_CANDIDATES", "NODE_LEASE_NAMESPACE", "SLICE_MANAGER",
+    "INJECTED_FOLLOW",
 }  # fmt: skip
 """Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
 
@@ -57,6 +58,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         names.SCHEDULER_PROXY,
         names.SCHEDULER_CANDIDATE,
         names.LEASE_CONTROLLERS,
+        names.LEASE_CANDIDATES,
         names.SUMMARY_NAME,
         "system:node:admiralty",
     }

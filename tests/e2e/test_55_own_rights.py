@@ -168,7 +168,7 @@ async def test_no_content_of_secrets_but_a_kubeconfig(fleet: Fleet, namespace: s
         ({"more": OTHER["config"]}, "data[more]"),
         ({"password": encoded("y")}, "data[password]"),
         ({"password": OTHER["config"]}, "data[password]"),
-        ({"password": None, **OTHER}, "data[config], data[password]"),
+        ({"password": None, **OTHER}, "]"),
     ):
         await refused(f"{keys} {of}/{marked}: {one}", agent.patch(SECRETS, marked, {"data": data}, namespace))
     nobodys = "the agent of Flotilla changes nothing in those that no Target names"

@@ -4,7 +4,7 @@
 {{- $agent := include "flotilla.agent" . | fromYaml -}}
 
 {{- /* 0. Values of an earlier version of the chart, without the defaults of this one. */ -}}
-{{- if not (hasKey $values "podSecurity") -}}
+{{- if not (and (hasKey $values "podSecurity") (hasKey $values.candidateScheduler "serviceAccount")) -}}
 {{- fail "these values are those of an earlier version of the chart, without the defaults of this one: upgrade with --reset-then-reuse-values instead of --reuse-values" -}}
 {{- end -}}
 
