@@ -5,10 +5,7 @@ these rights, so that every test finds a verb that is missing. A feature that an
 verbs with it.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
-
+from agent.api.accounts import HOME, Account, grants
 from agent.api.kinds import (
     CERTIFICATE_REQUESTS,
     CHAPERONS,
@@ -45,7 +42,6 @@ from agent.api.kinds import (
     TARGETS,
     TOKEN_REVIEWS,
     VALIDATING_WEBHOOKS,
-    Kind,
 )
 from agent.api.names import (
     CLIENT_CA_CONFIGMAP,
@@ -56,16 +52,13 @@ from agent.api.names import (
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
 )
-from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, Grant, feature_role, rules
+from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, feature_role
 
 FEATURE_ROLES = tuple(feature_role(SOURCE_ROLE, name) for name in FEATURES)
 
 CONFIGURATION = "multicluster-scheduler"
 """Name of both webhook configurations."""
 WEBHOOK_SECRET = "multicluster-scheduler-webhook-cert"
-
-HOME = "home"
-"""Scope: the namespace that the process runs in."""
 
 LEADER = "one leader among replicas"
 SCHEDULE = "proxy pods go to targets"
@@ -110,87 +103,75 @@ STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
 
 
-@dataclass(frozen=True)
-class Account:
-    """All grants of one process, by where they count: `` everywhere, HOME, or the name of a namespace."""
-
-    name: str
-    grants: dict[str, tuple[Grant, ...]]
-
-
-def _grants(kind: Kind, verbs: str, feature: str, *, sub: str = "", names: tuple[str, ...] = ()) -> tuple[Grant, ...]:
-    return tuple(Grant(kind, verb, feature, sub, names) for verb in verbs.split())
-
-
 AGENT = Account(
     "agent",
     {
         "": (
-            *_grants(PODS, "get list watch patch delete", SCHEDULE),
-            *_grants(PODS, "create", SCHEDULE, sub="binding"),
-            *_grants(PODS, "patch", STATUS, sub="status"),
-            *_grants(NAMESPACES, "get list watch patch", ELECT),
-            *_grants(TARGETS, "get list watch patch", TARGET),
-            *_grants(TARGETS, "patch", TARGET, sub="status"),
-            *_grants(CLUSTER_TARGETS, "get list watch patch", TARGET),
-            *_grants(CLUSTER_TARGETS, "patch", TARGET, sub="status"),
-            *_grants(SECRETS, "get list watch patch", TARGET),
-            *_grants(NODES, "get list watch create patch delete", VIRTUAL_NODES),
-            *_grants(NODES, "patch", VIRTUAL_NODES, sub="status"),
-            *_grants(CHAPERONS, "get list watch patch", DELEGATES),
-            *_grants(CHAPERONS, "update", DELEGATES, sub="status"),
+            *grants(PODS, "get list watch patch delete", SCHEDULE),
+            *grants(PODS, "create", SCHEDULE, sub="binding"),
+            *grants(PODS, "patch", STATUS, sub="status"),
+            *grants(NAMESPACES, "get list watch patch", ELECT),
+            *grants(TARGETS, "get list watch patch", TARGET),
+            *grants(TARGETS, "patch", TARGET, sub="status"),
+            *grants(CLUSTER_TARGETS, "get list watch patch", TARGET),
+            *grants(CLUSTER_TARGETS, "patch", TARGET, sub="status"),
+            *grants(SECRETS, "get list watch patch", TARGET),
+            *grants(NODES, "get list watch create patch delete", VIRTUAL_NODES),
+            *grants(NODES, "patch", VIRTUAL_NODES, sub="status"),
+            *grants(CHAPERONS, "get list watch patch", DELEGATES),
+            *grants(CHAPERONS, "update", DELEGATES, sub="status"),
             # Where owners of objects are guarded (OpenShift): a delegate blocks the deletion of its chaperon.
-            *_grants(CHAPERONS, "update", DELEGATES, sub="finalizers"),
-            *_grants(PODS, "create", DELEGATES),
-            *_grants(PODS, "patch", DELEGATES, sub="resize"),
-            *_grants(PODS, "patch", DELEGATES, sub="ephemeralcontainers"),
-            *_grants(EVENTS, "create get patch", TELL),
-            *_grants(CLUSTER_SUMMARIES, "create", SUMMARY),
-            *_grants(CLUSTER_SUMMARIES, "list watch patch", SUMMARY, names=(SUMMARY_NAME,)),
-            *_grants(CLUSTER_PROPERTIES, "list watch", PROPERTIES),
-            *_grants(CLUSTER_CLAIMS, "list watch", PROPERTIES),
-            *_grants(SOURCES, "list watch", SOURCES_READ),
-            *_grants(SOURCES, "get", SOURCE),
-            *_grants(SOURCES, "patch", SOURCE, sub="status"),
-            *_grants(CLUSTER_SOURCES, "list watch", SOURCES_READ),
-            *_grants(CLUSTER_SOURCES, "get", SOURCE),
-            *_grants(CLUSTER_SOURCES, "patch", SOURCE, sub="status"),
-            *_grants(SERVICE_ACCOUNTS, "create", SOURCE),
-            *_grants(SERVICE_ACCOUNTS, "get list watch", ACCOUNTS_READ),
-            *_grants(ROLE_BINDINGS, "get list watch", BINDINGS_READ),
-            *_grants(ROLE_BINDINGS, "create patch delete", SOURCE),
-            *_grants(CLUSTER_ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
-            *_grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, *FEATURE_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE)),
-            *_grants(CHAPERONS, "create delete", SELF_TARGETS),
-            *_grants(EVENTS, "list watch", SELF_TARGETS),
-            *_grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
-            *_grants(PODS, "get", SELF_TARGETS, sub="log"),
-            *_grants(PODS, "create", SELF_TARGETS, sub="exec"),
-            *_grants(PODS, "create", SELF_TARGETS, sub="attach"),
-            *_grants(PODS, "create", SELF_TARGETS, sub="portforward"),
-            *_grants(POD_METRICS, "list", SELF_TARGETS),
-            *_grants(CERTIFICATE_REQUESTS, "create list watch", KUBELET),
-            *_grants(TOKEN_REVIEWS, "create", KUBELET),
-            *_grants(SUBJECT_ACCESS_REVIEWS, "create", KUBELET),
-            *_grants(CERTIFICATE_REQUESTS, "update", KUBELET_APPROVAL, sub="approval"),
-            *_grants(SIGNERS, "approve", KUBELET_APPROVAL, names=(KUBELET_SIGNER,)),
-            *_grants(CONFIGMAPS, "get list watch patch", FOLLOW),
-            *_grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
-            *_grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
-            *_grants(ROLES, "get list watch", FOLLOW_RULES),
-            *_grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
-            *_grants(SERVICES, "get list watch patch", SHARE),
-            *_grants(SERVICES, "patch", SHARE, sub="status"),
-            *_grants(INGRESSES, "get list watch patch", SHARE),
-            *_grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
-            *_grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
+            *grants(CHAPERONS, "update", DELEGATES, sub="finalizers"),
+            *grants(PODS, "create", DELEGATES),
+            *grants(PODS, "patch", DELEGATES, sub="resize"),
+            *grants(PODS, "patch", DELEGATES, sub="ephemeralcontainers"),
+            *grants(EVENTS, "create get patch", TELL),
+            *grants(CLUSTER_SUMMARIES, "create", SUMMARY),
+            *grants(CLUSTER_SUMMARIES, "list watch patch", SUMMARY, names=(SUMMARY_NAME,)),
+            *grants(CLUSTER_PROPERTIES, "list watch", PROPERTIES),
+            *grants(CLUSTER_CLAIMS, "list watch", PROPERTIES),
+            *grants(SOURCES, "list watch", SOURCES_READ),
+            *grants(SOURCES, "get", SOURCE),
+            *grants(SOURCES, "patch", SOURCE, sub="status"),
+            *grants(CLUSTER_SOURCES, "list watch", SOURCES_READ),
+            *grants(CLUSTER_SOURCES, "get", SOURCE),
+            *grants(CLUSTER_SOURCES, "patch", SOURCE, sub="status"),
+            *grants(SERVICE_ACCOUNTS, "create", SOURCE),
+            *grants(SERVICE_ACCOUNTS, "get list watch", ACCOUNTS_READ),
+            *grants(ROLE_BINDINGS, "get list watch", BINDINGS_READ),
+            *grants(ROLE_BINDINGS, "create patch delete", SOURCE),
+            *grants(CLUSTER_ROLE_BINDINGS, "get list watch create patch delete", SOURCE),
+            *grants(CLUSTER_ROLES, "bind", SOURCE, names=(SOURCE_ROLE, *FEATURE_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE)),
+            *grants(CHAPERONS, "create delete", SELF_TARGETS),
+            *grants(EVENTS, "list watch", SELF_TARGETS),
+            *grants(RESOURCE_QUOTAS, "list watch", SELF_TARGETS),
+            *grants(PODS, "get", SELF_TARGETS, sub="log"),
+            *grants(PODS, "create", SELF_TARGETS, sub="exec"),
+            *grants(PODS, "create", SELF_TARGETS, sub="attach"),
+            *grants(PODS, "create", SELF_TARGETS, sub="portforward"),
+            *grants(POD_METRICS, "list", SELF_TARGETS),
+            *grants(CERTIFICATE_REQUESTS, "create list watch", KUBELET),
+            *grants(TOKEN_REVIEWS, "create", KUBELET),
+            *grants(SUBJECT_ACCESS_REVIEWS, "create", KUBELET),
+            *grants(CERTIFICATE_REQUESTS, "update", KUBELET_APPROVAL, sub="approval"),
+            *grants(SIGNERS, "approve", KUBELET_APPROVAL, names=(KUBELET_SIGNER,)),
+            *grants(CONFIGMAPS, "get list watch patch", FOLLOW),
+            *grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
+            *grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
+            *grants(ROLES, "get list watch", FOLLOW_RULES),
+            *grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
+            *grants(SERVICES, "get list watch patch", SHARE),
+            *grants(SERVICES, "patch", SHARE, sub="status"),
+            *grants(INGRESSES, "get list watch patch", SHARE),
+            *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
+            *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
         ),
         HOME: (
-            *_grants(LEASES, "create", LEADER),
-            *_grants(LEASES, "get update", LEADER, names=(LEASE_CONTROLLERS,)),
+            *grants(LEASES, "create", LEADER),
+            *grants(LEASES, "get update", LEADER, names=(LEASE_CONTROLLERS,)),
         ),
-        NODE_LEASE_NAMESPACE: _grants(LEASES, "get create patch", NODE_LEASES),
-        CLIENT_CA_NAMESPACE: _grants(CONFIGMAPS, "list watch", KUBELET, names=(CLIENT_CA_CONFIGMAP,)),
+        NODE_LEASE_NAMESPACE: grants(LEASES, "get create patch", NODE_LEASES),
+        CLIENT_CA_NAMESPACE: grants(CONFIGMAPS, "list watch", KUBELET, names=(CLIENT_CA_CONFIGMAP,)),
     },
 )
 
@@ -198,21 +179,21 @@ WEBHOOK = Account(
     "webhook",
     {
         "": (
-            *_grants(TARGETS, "list watch", WARN),
-            *_grants(CLUSTER_TARGETS, "list watch", WARN),
-            *_grants(SECRETS, "get", SECRETS_OF_TARGETS),
-            *_grants(SUBJECT_ACCESS_REVIEWS, "create", SECRETS_OF_TARGETS),
-            *_grants(MUTATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
-            *_grants(VALIDATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
-            *_grants(MUTATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),
-            *_grants(VALIDATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),
-            *_grants(MUTATING_WEBHOOKS, "create", REGISTER),
-            *_grants(VALIDATING_WEBHOOKS, "create", REGISTER),
+            *grants(TARGETS, "list watch", WARN),
+            *grants(CLUSTER_TARGETS, "list watch", WARN),
+            *grants(SECRETS, "get", SECRETS_OF_TARGETS),
+            *grants(SUBJECT_ACCESS_REVIEWS, "create", SECRETS_OF_TARGETS),
+            *grants(MUTATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
+            *grants(VALIDATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
+            *grants(MUTATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),
+            *grants(VALIDATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),
+            *grants(MUTATING_WEBHOOKS, "create", REGISTER),
+            *grants(VALIDATING_WEBHOOKS, "create", REGISTER),
         ),
         HOME: (
-            *_grants(SECRETS, "create", CERTIFICATE),
-            *_grants(SECRETS, "patch", CERTIFICATE, names=(WEBHOOK_SECRET,)),
-            *_grants(SECRETS, "get list watch", SERVE, names=(WEBHOOK_SECRET,)),
+            *grants(SECRETS, "create", CERTIFICATE),
+            *grants(SECRETS, "patch", CERTIFICATE, names=(WEBHOOK_SECRET,)),
+            *grants(SECRETS, "get list watch", SERVE, names=(WEBHOOK_SECRET,)),
         ),
     },
 )
@@ -221,35 +202,35 @@ UNINSTALL = Account(
     "uninstall",
     {
         "": (
-            *_grants(PODS, "list", COUNT),
-            *_grants(CHAPERONS, "list", COUNT),
-            *_grants(PODS, "delete", REMOVE_PODS),
-            *_grants(CHAPERONS, "delete", REMOVE_PODS),
-            *_grants(MUTATING_WEBHOOKS, "delete", REMOVE_PODS, names=(CONFIGURATION,)),
-            *_grants(PODS, "patch", CLEAN),
-            *_grants(TARGETS, "list patch", CLEAN),
-            *_grants(CLUSTER_TARGETS, "list patch", CLEAN),
-            *_grants(SECRETS, "list patch delete", CLEAN),
-            *_grants(NODES, "list delete", CLEAN),
-            *_grants(NAMESPACES, "list patch", CLEAN),
-            *_grants(SERVICES, "get list patch delete", CLEAN),
-            *_grants(SERVICES, "patch", CLEAN, sub="status"),
-            *_grants(INGRESSES, "list patch delete", CLEAN),
-            *_grants(CONFIGMAPS, "list delete", CLEAN),
-            *_grants(SERVICE_ACCOUNTS, "list delete", CLEAN),
-            *_grants(ROLES, "list delete", CLEAN),
-            *_grants(NETWORK_POLICIES, "list delete", CLEAN),
-            *_grants(SERVICE_EXPORTS, "list delete", CLEAN),
-            *_grants(ENDPOINT_SLICES, "list delete", CLEAN),
-            *_grants(ROLE_BINDINGS, "list delete", CLEAN),
-            *_grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
-            *_grants(CLUSTER_SUMMARIES, "delete", CLEAN, names=(SUMMARY_NAME,)),
+            *grants(PODS, "list", COUNT),
+            *grants(CHAPERONS, "list", COUNT),
+            *grants(PODS, "delete", REMOVE_PODS),
+            *grants(CHAPERONS, "delete", REMOVE_PODS),
+            *grants(MUTATING_WEBHOOKS, "delete", REMOVE_PODS, names=(CONFIGURATION,)),
+            *grants(PODS, "patch", CLEAN),
+            *grants(TARGETS, "list patch", CLEAN),
+            *grants(CLUSTER_TARGETS, "list patch", CLEAN),
+            *grants(SECRETS, "list patch delete", CLEAN),
+            *grants(NODES, "list delete", CLEAN),
+            *grants(NAMESPACES, "list patch", CLEAN),
+            *grants(SERVICES, "get list patch delete", CLEAN),
+            *grants(SERVICES, "patch", CLEAN, sub="status"),
+            *grants(INGRESSES, "list patch delete", CLEAN),
+            *grants(CONFIGMAPS, "list delete", CLEAN),
+            *grants(SERVICE_ACCOUNTS, "list delete", CLEAN),
+            *grants(ROLES, "list delete", CLEAN),
+            *grants(NETWORK_POLICIES, "list delete", CLEAN),
+            *grants(SERVICE_EXPORTS, "list delete", CLEAN),
+            *grants(ENDPOINT_SLICES, "list delete", CLEAN),
+            *grants(ROLE_BINDINGS, "list delete", CLEAN),
+            *grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
+            *grants(CLUSTER_SUMMARIES, "delete", CLEAN, names=(SUMMARY_NAME,)),
         ),
         HOME: (
-            *_grants(DEPLOYMENTS, "list", STOP),
-            *_grants(DEPLOYMENTS, "patch", STOP, sub="scale"),
-            *_grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES)),
-            *_grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET,)),
+            *grants(DEPLOYMENTS, "list", STOP),
+            *grants(DEPLOYMENTS, "patch", STOP, sub="scale"),
+            *grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES)),
+            *grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET,)),
         ),
     },
 )
@@ -258,10 +239,10 @@ UPGRADE = Account(
     "upgrade",
     {
         "": (
-            *_grants(CLUSTER_ROLES, "get", KEEP, names=(SOURCE_ROLE,)),
-            *_grants(ROLE_BINDINGS, "list create", KEEP),
-            *_grants(CLUSTER_ROLE_BINDINGS, "list create", KEEP),
-            *_grants(CLUSTER_ROLES, "bind", KEEP, names=FEATURE_ROLES),
+            *grants(CLUSTER_ROLES, "get", KEEP, names=(SOURCE_ROLE,)),
+            *grants(ROLE_BINDINGS, "list create", KEEP),
+            *grants(CLUSTER_ROLE_BINDINGS, "list create", KEEP),
+            *grants(CLUSTER_ROLES, "bind", KEEP, names=FEATURE_ROLES),
         ),
     },
 )
@@ -271,53 +252,16 @@ CANDIDATES = Account(
     "candidates",
     {
         "": (
-            *_grants(CHAPERONS, "get list watch patch", HOLD),
-            *_grants(PODS, "get list watch", HOLD),
-            *_grants(PODS, "create", HOLD, sub="binding"),
+            *grants(CHAPERONS, "get list watch patch", HOLD),
+            *grants(PODS, "get list watch", HOLD),
+            *grants(PODS, "create", HOLD, sub="binding"),
         ),
         HOME: (
-            *_grants(LEASES, "create", ONE_SCHEDULER),
-            *_grants(LEASES, "get update", ONE_SCHEDULER, names=(LEASE_CANDIDATES,)),
+            *grants(LEASES, "create", ONE_SCHEDULER),
+            *grants(LEASES, "get update", ONE_SCHEDULER, names=(LEASE_CANDIDATES,)),
         ),
     },
 )
 """Candidate scheduler and bind extender, beside the roles that Kubernetes has for its schedulers."""
 
 ACCOUNTS = (AGENT, WEBHOOK, UNINSTALL, UPGRADE, CANDIDATES)
-
-
-def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:
-    """Rules by scope and feature, as the chart keeps them: it leaves out the features that are switched off."""
-    return {
-        scope or "cluster": [
-            {"feature": feature, "rules": rules([grant for grant in grants if grant.feature == feature])}
-            for feature in dict.fromkeys(grant.feature for grant in grants)
-        ]
-        for scope, grants in account.grants.items()
-    }
-
-
-def role_objects(account: Account, home: str, *, without: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Roles of an account that runs in namespace `home`, with their bindings; `without` are features switched off."""
-    found: list[dict[str, Any]] = []
-    for scope, grants in account.grants.items():
-        namespace = home if scope == HOME else scope
-        name = f"flotilla-{account.name}" + (f"-{scope}" if scope else "")
-        found += _bound(name, account.name, home, namespace, [each for each in grants if each.feature not in without])
-    return found
-
-
-def _bound(name: str, account: str, home: str, namespace: str, grants: Iterable[Grant]) -> list[dict[str, Any]]:
-    kind, metadata = ("Role", {"name": name, "namespace": namespace}) if namespace else ("ClusterRole", {"name": name})
-    group = CLUSTER_ROLES.group
-    head = {"apiVersion": CLUSTER_ROLES.api_version, "metadata": metadata}
-    subject = {"kind": SERVICE_ACCOUNTS.name, "name": f"flotilla-{account}", "namespace": home}
-    return [
-        {**head, "kind": kind, "rules": rules(grants)},
-        {
-            **head,
-            "kind": f"{kind}Binding",
-            "roleRef": {"apiGroup": group, "kind": kind, "name": name},
-            "subjects": [subject],
-        },
-    ]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import yaml
 
+from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
@@ -18,7 +19,7 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     Kind,
 )
-from agent.api.ownroles import AGENT, Account, role_objects
+from agent.api.ownroles import AGENT
 from agent.api.roles import cluster_roles
 from agent.kube import config
 from agent.kube.client import Client

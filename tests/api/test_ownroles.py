@@ -2,20 +2,10 @@ from collections import Counter
 
 import pytest
 
+from agent.api.accounts import HOME, Account, blocks
+from agent.api.accounts import role_objects as objects
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
-from agent.api.ownroles import (
-    ACCOUNTS,
-    AGENT,
-    CONFIGURATION,
-    FEATURE_ROLES,
-    HOME,
-    SOURCE,
-    WEBHOOK,
-    WEBHOOK_SECRET,
-    Account,
-    blocks,
-)
-from agent.api.ownroles import role_objects as objects
+from agent.api.ownroles import ACCOUNTS, AGENT, CONFIGURATION, FEATURE_ROLES, SOURCE, WEBHOOK, WEBHOOK_SECRET
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
 from webhook.settings import parse
 

@@ -13,9 +13,10 @@ import yaml
 
 from agent import __version__
 from agent.api import ownroles
+from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import crds
-from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK, Account, role_objects
+from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK
 from agent.api.roles import cluster_roles
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent

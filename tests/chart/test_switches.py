@@ -3,7 +3,8 @@
 import pytest
 
 from agent.api import ownroles
-from agent.api.ownroles import AGENT, WEBHOOK, Account, role_objects
+from agent.api.accounts import Account, role_objects
+from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import granted, roles_of
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from agent.api.accounts import HOME, Account
 from agent.api.agentpolicies import specs
-from agent.api.ownroles import AGENT, CANDIDATES, HOME, REGISTER, WEBHOOK, Account
+from agent.api.ownroles import AGENT, CANDIDATES, REGISTER, WEBHOOK
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.chart import helm

@@ -4,8 +4,9 @@ import asyncio
 import json
 from typing import Any
 
+from agent.api.accounts import HOME
 from agent.api.kinds import DEPLOYMENTS, SERVICE_ACCOUNTS, SUBJECT_ACCESS_REVIEWS, Kind
-from agent.api.ownroles import AGENT, HOME
+from agent.api.ownroles import AGENT
 from agent.api.roles import Grant
 from agent.cli.checks.rights import missing
 from agent.cli.checks.view import Rights
