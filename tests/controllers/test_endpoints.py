@@ -1,17 +1,20 @@
-"""Endpoints of a target that is slow to be read."""
+"""Endpoints of a target that is slow to be read, or not connected yet."""
 
 import pytest
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
 from agent.controllers.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
+from agent.controllers.endpoints.gather import HERE, slices_in
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.model.endpoints import Shelf, mirrors
 from agent.sandbox import Cluster
-from tests.controllers.proxies import connected
+from tests.controllers.proxies import connected, enable
 from tests.controllers.rooms import running
+from tests.e2e import manifests
 from tests.kube.relay import Relay
-from tests.waiting import until
+from tests.waiting import empty, until
 
 pytestmark = pytest.mark.cluster
 
@@ -34,3 +37,39 @@ async def test_a_service_is_looked_at_again_while_the_slices_of_its_cluster_are_
         async with connected(deps, client, namespace, far=relay.connection) as targets:
             key = (targets["far"].node_name, namespace, "web")
             assert await until(lambda: room.reconcile(key)) == UNREAD_SECONDS
+
+
+async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    """As after every start of the agent, which reads its own cluster before it has found its targets."""
+    made = manifests.ours("Target", "far", namespace, {"kubeconfigSecret": {"name": "far"}})
+    await client.create(TARGETS, made, namespace)
+    shared = {
+        "type": "ServicesShared",
+        "status": "True",
+        "reason": "EndpointSlices",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    await client.patch(TARGETS, "far", {"status": {"conditions": [shared]}}, namespace, sub="status")
+    marked = {"name": "web", "annotations": {names.ANNOTATION_GLOBAL: "true"}}
+    service = await client.create(SERVICES, {"metadata": marked, "spec": {"ports": [{"port": 80}]}}, namespace)
+    theirs = {"metadata": {"name": "web-x"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}]}
+    shelf = Shelf(namespace, "web", service["metadata"]["uid"], ((names.LABEL_GLOBAL, "true"),))
+    (mirror,) = mirrors(theirs, names.origin(namespace, "far"), shelf)
+    await client.create(ENDPOINT_SLICES, mirror)
+    await enable(client, namespace)
+    async with running(cluster) as deps:
+        room = EndpointsRoom(deps)
+        for informer in (deps.local.informer(SERVICES), deps.local.informer(TARGETS), slices_in(deps, None)):
+            await informer.synced.wait()
+        await deps.namespaces.informer.synced.wait()
+
+        async def left() -> list[str]:
+            await room.reconcile((HERE, namespace, "web"))
+            return [each["metadata"]["name"] for each in await client.list(ENDPOINT_SLICES, namespace)]
+
+        assert await left() == [mirror["metadata"]["name"]]
+        await client.delete(TARGETS, "far", namespace)
+        await until(lambda: empty(left()))

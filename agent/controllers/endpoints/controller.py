@@ -108,10 +108,11 @@ class EndpointsRoom(Controller[At]):
         return min((each for each in again if each is not None), default=None)
 
     def _wanted(self, key: At) -> set[str]:
-        """Drivers of a cluster: a target has one; this cluster has each that a target of the namespace has."""
-        if key[0]:
-            return {self._sharing.driver(key[0])}
-        return {self._sharing.driver(target.node_name) for target in self._deps.targets.serving(key[1])}
+        """Drivers of a cluster: a target has one; this cluster has each that a target of the namespace has.
+
+        Targets that are not connected count, too: after a start none is for a while.
+        """
+        return {self._sharing.driver(node) for node in ([key[0]] if key[0] else self._sharing.serving(key[1]))}
 
     def _refused(self, key: At, place: Place, error: Forbidden) -> None:
         if key not in self._told:

@@ -147,6 +147,10 @@ class Sharing:
         """All Targets and ClusterTargets."""
         return (obj for informer in self.targets for obj in informer.store)
 
+    def serving(self, namespace: str) -> list[str]:
+        """Virtual nodes of the targets that pods of a namespace may go to, connected or not."""
+        return [names.virtual_node(*obj.key) for obj in self.target_objects() if obj.namespace in ("", namespace)]
+
     def known(self, where: Callable[[Key], bool] = lambda key: True) -> set[Key]:
         """Services that are shared or have been, in any cluster."""
         found = {obj.key for obj in self.services.store if self.is_shared(obj.key)}

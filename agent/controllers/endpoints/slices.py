@@ -100,8 +100,7 @@ class EndpointSlices:
         """The other clusters whose endpoints come here by this driver: each end must have it."""
         if place.node and self._sharing.driver(place.node) != self.reason:
             return []
-        serving = (obj for obj in self._sharing.target_objects() if obj.namespace in ("", place.service[0]))
-        nodes = (names.virtual_node(*obj.key) for obj in serving)
+        nodes = self._sharing.serving(place.service[0])
         others = [node for node in nodes if node != place.node and self._sharing.driver(node) == self.reason]
         shared = self._sharing.nodes_of(place.service)
         known = [node for node in others if node in shared or not self._sharing.is_synced(node)]
