@@ -11,11 +11,12 @@ from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
-from agent.kube.config import load
+from agent.kube.config import Connection, load
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
+from tests.e2e.hostile import Hostile
 from tests.kube.relay import Relay
 from tests.waiting import gone, until
 
@@ -160,6 +161,23 @@ async def test_an_orphan_of_ours_goes_and_that_of_a_cluster_of_the_same_name_sta
             await client.create(CHAPERONS, {"metadata": metadata, "spec": {"containers": []}} | _HEAD, namespace)
         await gone(lambda: client.get(CHAPERONS, "ours", namespace))
         assert [each["metadata"]["name"] for each in await chaperons(client, namespace)] == ["theirs"]
+
+
+async def test_a_target_full_of_orphans_that_it_does_not_let_go_keeps_no_pod_waiting(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps:
+        narrow = Hostile.started("127.0.0.1", namespace, bandwidth=1e6, owner=deps.cluster_uid)
+        async with (
+            narrow as hostile,
+            connected(deps, client, namespace, me=None, hostile=Connection(hostile.server)) as targets,
+        ):
+            # More than there are workers.
+            await until(lambda: sum(name.startswith("c") and name[1:].isdecimal() for name in hostile.told) > 30)
+            await create(client, elected("web", namespace), [targets["me"]])
+            await pod_where(client, namespace, "web", phase="Running", node=targets["me"].node_name)
+            await client.delete(PODS, "web", namespace)
+            await gone(lambda: client.get(PODS, "web", namespace))
 
 
 _HEAD = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}

@@ -4,18 +4,46 @@ import asyncio
 import contextlib
 import gzip
 import json
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
 from aiohttp import web
 
-from agent.api.names import LABEL_PARENT_UID
+from agent.api.names import ANNOTATION_NODE_SHAPES, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, SUMMARY_NAME
 
 BOMB = gzip.compress(bytes(64 << 20))
 DEEP = b"[" * 100_000
 GONE = b'{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}\n'
-BAD = {"nodeName": 5, "priority": "x", "schedulingGates": {}, "schedulerName": []}
+BAD = b',"spec":{"nodeName":5,"priority":"x","schedulingGates":{},"schedulerName":[]}'
+BLANK = b" " * 65536
+DIGITS = "9" * 5000
+ENDLESS_LENGTH = f"HTTP/1.1 200 OK\r\nContent-Length: {DIGITS}\r\n\r\n{{".encode()
+LONG = b',"spec":{"containers":[{"name":"main","args":["%s"]}]}' % (b"\\u003c" * (1 << 20))
+SUMMARIES: tuple[dict[str, Any], ...] = (
+    {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}},
+    {"allocatable": {"cpu": "lots"}},
+    {"metadata": {"annotations": {ANNOTATION_NODE_SHAPES: f'[{{"allocatable":{{"cpu":"{DIGITS}"}}}}]'}}},
+    {"allocatable": {"cpu": DIGITS}, "capacity": []},
+)
+QUOTA = b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"q"},"spec":{"hard":{"pods":"%s"}}}]}'
+_SUMMARY_SECONDS = 0.1
+_LONG_EVERY = 50
+
+
+class Link:
+    """What somebody is connected by: so many bytes a second for all connections together."""
+
+    def __init__(self, bandwidth: float) -> None:
+        self._bandwidth = bandwidth
+        self._free = 0.0
+
+    async def carry(self, size: int) -> None:
+        """Wait until there is room for so many bytes more."""
+        now = asyncio.get_running_loop().time()
+        self._free = max(self._free, now) + size / self._bandwidth
+        await asyncio.sleep(self._free - now)
 
 
 class Hostile:
@@ -24,16 +52,23 @@ class Hostile:
     `told` counts the answers by kind and, for watches, how many events were sent.
     """
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, bandwidth: float, owner: str) -> None:
         self._namespace = namespace
+        self._labels = f'"{LABEL_PARENT_CLUSTER_UID}":"{owner}","{LABEL_PARENT_UID}"'.encode()
+        self._link = Link(bandwidth)
         self.told: Counter[str] = Counter()
         self.server = ""
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def started(cls, host: str, namespace: str) -> AsyncIterator[Self]:
-        """One that listens on a free port."""
-        hostile = cls(namespace)
+    async def started(
+        cls, host: str, namespace: str, bandwidth: float = math.inf, owner: str = ""
+    ) -> AsyncIterator[Self]:
+        """One that listens on a free port, behind a link of so many bytes a second.
+
+        What it tells of was made by the cluster with the UID `owner`, as it says.
+        """
+        hostile = cls(namespace, bandwidth, owner)
         runner = web.ServerRunner(
             web.Server(hostile._answer, access_log=None),
             handle_signals=False,
@@ -61,10 +96,10 @@ class Hostile:
             }
         )
 
-    def _chaperon(self, number: int, **rest: Any) -> bytes:
-        labels = {LABEL_PARENT_UID: f"P{number}"}
-        identity = {"name": f"c{number}", "namespace": self._namespace, "uid": f"u{number}", "labels": labels}
-        return json.dumps({"metadata": {**identity, "resourceVersion": str(number + 1)}, **rest}).encode()
+    def _chaperon(self, number: int, rest: bytes = b"") -> bytes:
+        identity = b'"name":"c%d","namespace":"%s","uid":"u%d"' % (number, self._namespace.encode(), number)
+        labels = b'"labels":{%s:"P%d"}' % (self._labels, number)
+        return b'{"metadata":{%s,%s,"resourceVersion":"%d"}%s}' % (identity, labels, number + 1, rest)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
@@ -72,8 +107,12 @@ class Hostile:
         self.told[f"watch {plural}" if watched else plural] += 1
         if plural == "podchaperons" and request.method == "GET":
             return await (self._flood(request) if watched else self._listed(request))
+        if plural == "clustersummaries":
+            return await (self._waver(request) if watched else self._summaries())
         if watched:
             return web.Response(body=GONE)
+        if plural == "resourcequotas" and self.told[plural] % 3:
+            return self._endless_length(request) if self.told[plural] % 3 == 1 else self._quotas()
         match plural:
             case "configmaps" | "services" | "ingresses":
                 return await self._endless(request, 200)
@@ -81,15 +120,13 @@ class Hostile:
                 return web.Response(body=BOMB, headers={"Content-Encoding": "gzip"})
             case "resourcequotas" | "events":
                 return web.Response(status=429, headers={"Retry-After": "²"})
-            case "clustersummaries":
-                return web.Response(status=404)
             case "leases" | "version":
                 return web.Response(body=b'{"metadata":{},"items":' + DEEP)
             case _:
                 return await self._endless(request, 500)
 
     async def _listed(self, request: web.BaseRequest) -> web.StreamResponse:
-        items = [self._chaperon(number, spec=BAD, status=5) for number in range(100)]
+        items = [self._chaperon(number, BAD + b',"status":5') for number in range(100)]
         return web.Response(body=b'{"metadata":{"resourceVersion":"100"},"items":[%s]}' % b",".join(items))
 
     async def _flood(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -100,17 +137,48 @@ class Hostile:
             events = []
             for _ in range(100):
                 number += 1
-                rest = {} if number % 3 else {"spec": BAD}
-                events.append(b'{"type":"ADDED","object":%s}\n' % self._chaperon(number, **rest))
+                rest = b"" if number % 3 else BAD
+                events.append(b'{"type":"ADDED","object":%s}\n' % self._chaperon(number, rest))
             events.append(b'{"type":"MODIFIED","object":%s,"x":%s}\n' % (self._chaperon(number), DEEP))
-            await response.write(b"".join(events))
+            if number // 100 % _LONG_EVERY == 0:
+                events.append(b'{"type":"MODIFIED","object":%s}\n' % self._chaperon(number, LONG))
+            sent = b"".join(events)
+            await self._link.carry(len(sent))
+            await response.write(sent)
             self.told["events"] += len(events)
-            await asyncio.sleep(0)
+
+    def _summary(self, number: int) -> bytes:
+        chosen = SUMMARIES[number % len(SUMMARIES)]
+        metadata = {"name": SUMMARY_NAME, "uid": "s", "resourceVersion": str(number)} | chosen.get("metadata", {})
+        return json.dumps(chosen | {"metadata": metadata}).encode()
+
+    async def _summaries(self) -> web.StreamResponse:
+        return web.Response(body=b'{"metadata":{"resourceVersion":"1"},"items":[%s]}' % self._summary(1))
+
+    async def _waver(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Tell of nodes what changes all the time, and mostly makes no sense."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        number = self.told["summaries"]
+        while True:
+            self.told["summaries"] = number = number + 1
+            await response.write(b'{"type":"MODIFIED","object":%s}\n' % self._summary(number))
+            await asyncio.sleep(_SUMMARY_SECONDS)
+
+    def _quotas(self) -> web.StreamResponse:
+        return web.Response(body=QUOTA % DIGITS.encode())
+
+    def _endless_length(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(ENDLESS_LENGTH)
+        request.transport.close()
+        return web.Response()
 
     async def _endless(self, request: web.BaseRequest, status: int) -> web.StreamResponse:
         response = web.StreamResponse(status=status)
         await response.prepare(request)
         with contextlib.suppress(ConnectionError):
             while True:
-                await response.write(b" " * 65536)
+                await self._link.carry(len(BLANK))
+                await response.write(BLANK)
         return response

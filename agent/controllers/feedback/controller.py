@@ -7,7 +7,8 @@ Absent target: keeps the last known status; a terminating proxy pod waits for it
 
 import asyncio
 import logging
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
@@ -50,7 +51,9 @@ class Feedback(Controller[Key]):
         self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
         self._agreed: dict[Key, _Seen] = {}
         """Proxy pods and their chaperons with nothing to bring home."""
-        self._strays = Strays(self._delete_stray)
+        self._strays = Strays(self._delete_stray, self.order)
+        self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
+        """What matters here of targets: whether they are connected and ready, and their ranges."""
         self._proxies.store.index("node", lambda pod: (pod.node_name,))
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
@@ -60,6 +63,10 @@ class Feedback(Controller[Key]):
     async def run(self) -> None:
         """Reconcile, and delete strays, until cancelled."""
         await asyncio.gather(super().run(), self._strays.run())
+
+    def order(self, key: Key) -> Any:
+        """Pods that there are come first: a target may name as many others as it likes."""
+        return self._proxies.store.get(key) is None
 
     async def reconcile(self, key: Key) -> float | None:
         """Compare proxy pod and chaperons, act on the difference."""
@@ -72,7 +79,7 @@ class Feedback(Controller[Key]):
         view, targets = self._gather(key)
         self._agreed.pop(key, None)
         for action in room.decide(view):
-            if isinstance(action, room.DeleteChaperon) and _lives(view):
+            if isinstance(action, room.DeleteChaperon) and not _ends(view):
                 reserving = proxy is not None and proxy.known.claim_uid
                 self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
                 continue
@@ -84,7 +91,7 @@ class Feedback(Controller[Key]):
 
     async def _delete_stray(self, key: Key, uid: str) -> None:
         view, targets = self._gather(key)
-        for action in room.decide(view) if _lives(view) else ():
+        for action in room.decide(view) if not _ends(view) else ():
             if isinstance(action, room.DeleteChaperon) and action.delegate.uid == uid:
                 await self._apply(key, view, targets, action)
 
@@ -100,7 +107,9 @@ class Feedback(Controller[Key]):
         return _Seen(proxy.version, placed[0].chaperon.version, placed[0].target.ranges)
 
     def _target_changed(self, target: Target) -> None:
-        if not target.ready:
+        now = (self._deps.targets.get(target.key) is target, target.ready, target.ranges)
+        known, self._known[target] = self._known.get(target), now
+        if not target.ready or known == now:
             return
         for pod in self._proxies.store.by_index("finalizer", target.finalizer):
             self.queue.add(pod.key)
@@ -220,5 +229,5 @@ class Feedback(Controller[Key]):
             return
 
 
-def _lives(view: room.View) -> bool:
-    return view.proxy is not None and "deletionTimestamp" not in view.proxy["metadata"]
+def _ends(view: room.View) -> bool:
+    return view.proxy is not None and "deletionTimestamp" in view.proxy["metadata"]

@@ -1,4 +1,5 @@
-"""Strays: chaperons of a living proxy pod elsewhere than at home, deleted without keeping its status from coming home.
+"""Strays: chaperons of a living proxy pod elsewhere than at home, or of none, deleted without keeping any status from
+coming home: a target may have many of them, and be slow to delete them.
 
 Watches  nothing: `Feedback` names them.
 Writes   deletes chaperons.
@@ -6,7 +7,7 @@ Absent target: its strays are named again when it is back.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.kube.store import Key
 from agent.runtime.controller import Controller
@@ -20,14 +21,19 @@ class Stray(NamedTuple):
 
 
 class Strays(Controller[Stray]):
-    """`delete` looks again whether it is one, and deletes it then."""
+    """`delete` looks again whether it is one, and deletes it then; `order` is that of proxy pods."""
 
     name = "strays"
     workers = 32
 
-    def __init__(self, delete: Callable[[Key, str], Awaitable[None]]) -> None:
+    def __init__(self, delete: Callable[[Key, str], Awaitable[None]], order: Callable[[Key], Any]) -> None:
         super().__init__()
         self._delete = delete
+        self._order = order
+
+    def order(self, key: Stray) -> Any:
+        """As their proxy pods."""
+        return self._order(key.proxy)
 
     async def reconcile(self, key: Stray) -> float | None:
         """Delete one."""

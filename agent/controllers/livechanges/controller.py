@@ -9,6 +9,7 @@ is told nothing, because it would take annotations back and start a quarrel.
 """
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
@@ -33,6 +34,8 @@ class LiveChanges(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
+        self._known: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()
+        """Targets that could be told when they changed last, or could not."""
         self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self.watch(self._proxies, lambda pod: ())
         self._proxies.subscribe(self._changed)
@@ -83,9 +86,12 @@ class LiveChanges(Controller[Key]):
             self.queue.add(new.key)
 
     def _target_changed(self, target: Target) -> None:
-        if target.ready:
+        now = target.ready and _understands(target)
+        known, self._known[target] = self._known.get(target, False), now
+        if now and not known:
             for parent in self._deps.chaperons.parents(target):
-                self.queue.add(parent)
+                if self._proxies.store.get(parent) is not None:
+                    self.queue.add(parent)
 
 
 def _may_matter(old: Object, new: Object) -> bool:
