@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from agent.kube.keepalive import keep_alive
+from agent.kube.unsent import unsent
 
 _SHARED = memoryview(bytearray(64 * 1024))
 """Where all channels receive: they take what is in it before anything else can be received."""
-_RECORD_BYTES = 16 * 1024
-"""Of TLS, at most."""
+_TLS_RECORD_BYTES = 16 * 1024
 _WRITE_LIMIT = 16 * 1024
 """What may wait for a slow reader before its sender is held back; one read more can be on its way."""
 _UNREAD_LIMIT = 64 * 1024
@@ -56,6 +56,11 @@ class Channel(asyncio.BufferedProtocol):
     def ended(self) -> bool:
         """Nothing more will come in."""
         return self._eof or self._lost
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the other side has not taken yet."""
+        return 0 if self._transport is None or self._lost else unsent(self._transport)
 
     @property
     def peer_certificate(self) -> dict[str, Any]:
@@ -121,7 +126,7 @@ class Channel(asyncio.BufferedProtocol):
         try:
             left = memoryview(data)
             while left:
-                left = left[self._tls.write(left[:_RECORD_BYTES]) :]
+                left = left[self._tls.write(left[:_TLS_RECORD_BYTES]) :]
                 encrypted.append(self._outgoing.read())
         except ssl.SSLError as error:
             self._fail(error)
@@ -187,8 +192,6 @@ class Channel(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Of the event loop."""
         self._eof = True
-        if self._tls is not None and not self._handshaken:
-            self._error = ChannelClosed("the connection was closed during the TLS handshake")
         self._changed.set()
         return True
 
@@ -196,10 +199,7 @@ class Channel(asyncio.BufferedProtocol):
         """Of the event loop."""
         self._lost = True
         self._error = self._error or exc
-        self._blocked = False
-        if self._other is not None:
-            self._other._resume()
-        self._changed.set()
+        self.resume_writing()
 
     def pause_writing(self) -> None:
         """Of the event loop."""
@@ -216,8 +216,8 @@ class Channel(asyncio.BufferedProtocol):
         """Decrypt, with what has just come in: a record at a time, for a BIO keeps the size it once had."""
         found: list[bytes] = []
         try:
-            for start in range(0, len(data), _RECORD_BYTES):
-                self._incoming.write(data[start : start + _RECORD_BYTES])
+            for start in range(0, len(data), _TLS_RECORD_BYTES):
+                self._incoming.write(data[start : start + _TLS_RECORD_BYTES])
                 self._decrypt(found)
             if not data:
                 self._decrypt(found)
@@ -239,7 +239,7 @@ class Channel(asyncio.BufferedProtocol):
                 self._tls.do_handshake()
                 self._handshaken = True
                 self._changed.set()
-            while data := self._tls.read(_RECORD_BYTES):
+            while data := self._tls.read(_TLS_RECORD_BYTES):
                 found.append(data)
             self._eof = True
         except (ssl.SSLWantReadError, ssl.SSLSyscallError):

@@ -191,3 +191,25 @@ async def test_a_slow_reader_holds_back_the_sender_and_costs_no_memory() -> None
             assert tracemalloc.get_traced_memory()[1] < 3_000_000
             tracemalloc.stop()
             channel.close()
+
+
+async def test_a_reader_that_pauses_at_the_end_still_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.kube.splice._HALF_CLOSED_SECONDS", 0.2)
+    monkeypatch.setattr("agent.kube.splice._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("agent.kube.channel._FLUSH_SECONDS", 0.2)
+    sent = os.urandom(600_000)
+
+    async def tell(channel: Channel) -> None:
+        await channel.write(sent)
+
+    async with listening(tell, server_tls()) as upstream:
+        middle = Middle(upstream)
+        async with listening(middle.serve, server_tls()) as port:
+            channel = await dialled(port, client_tls())
+            # It takes no more than its buffer holds, and goes on talking, as SPDY does with its pings.
+            await asyncio.sleep(1)
+            assert middle.ended == 0
+            channel.send(b"ping")
+            await asyncio.sleep(0.2)
+            assert await everything(channel) == sent
+            channel.close()
