@@ -171,7 +171,10 @@ async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path
     sent.write_bytes(data)
     await kubectl("cp", str(sent), "web:/tmp/file", "-c", "side")
     assert (await kubectl("exec", "web", "-c", "side", "--", "md5sum", "/tmp/file")).split()[0] == md5(data)
-    await kubectl("cp", "web:/tmp/file", str(received), "-c", "side")
+    # Where SPDY is spoken, containerd, kubelets and API servers close as soon as they have written: a ping that comes
+    # then resets the connection, and what its reader has not got yet is lost. With all cores busy 8 of 38 transfers
+    # directly from the target ended early by SPDY (none of 39 by WebSocket), as 10 of 58 did through the virtual node.
+    await kubectl("cp", "--retries=5", "web:/tmp/file", str(received), "-c", "side")
     assert md5(received.read_bytes()) == md5(data)
     await kubectl("exec", "web", "-c", "side", "--", "rm", "/tmp/file")
 
