@@ -20,6 +20,7 @@ _DEAREST = (
     "reserving",
     "same name",
     "tests/chart/test_on_a_real_node.py",
+    "tests/chart/test_upgrade.py",
     "real",
     "pair",
     "tests/e2e",
@@ -30,7 +31,12 @@ _DEAREST = (
     "tests/controllers",
 )
 """What is dealt out first, because nobody should wait for it at the end."""
-_ALONE = ("tests/chart/test_on_a_real_node.py", "tests/chart/test_promises.py", "tests/sandbox/test_sandbox.py")
+_ALONE = (
+    "tests/chart/test_on_a_real_node.py",
+    "tests/chart/test_promises.py",
+    "tests/chart/test_upgrade.py",
+    "tests/sandbox/test_sandbox.py",
+)
 """Files that share no cluster with others of their folder."""
 
 

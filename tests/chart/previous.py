@@ -1,4 +1,4 @@
-"""The sources of the previous commit."""
+"""The sources of earlier commits."""
 
 import subprocess
 from pathlib import Path
@@ -8,13 +8,22 @@ from agent.sandbox.objects import REPOSITORY
 _PARTS = ("agent", "webhook", "charts")
 
 
-def checkout(folder: Path) -> Path:
-    """What of the previous commit is installed, in this folder; this commit's where there is no history."""
-    archive = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "archive", "HEAD~1", *_PARTS], capture_output=True, check=False
-    )
+def checkout(folder: Path, commit: str = "HEAD~1") -> Path:
+    """What of a commit is installed, by default the previous one, in this folder; this commit's without history."""
+    archive = _git("archive", commit, *_PARTS)
     if archive.returncode:
         return REPOSITORY
     folder.mkdir()
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
     return folder
+
+
+def before(file: str) -> str:
+    """The last commit that had no such file, empty where the history does not go back as far."""
+    added = _git("log", "--diff-filter=A", "--format=%H", "--", file).stdout.decode().split()
+    parent = _git("rev-parse", "--verify", "--quiet", f"{added[-1]}^") if added else None
+    return parent.stdout.decode().strip() if parent else ""
+
+
+def _git(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(["git", "-C", str(REPOSITORY), *words], capture_output=True, check=False)
