@@ -1,0 +1,142 @@
+"""Promise 56: what a hostile source and a hostile target do all at once takes at most half of others' pods a second.
+
+The target sends what a link of 100 Mbit/s carries, of which the agent takes what its limits let it. The other attacks
+come a few times a second: each costs an API server more than our agents, and these have limits of their own.
+
+Pods are started as fast as they can be, which takes all of a small machine: API servers, etcd and the attackers share
+it with agents and webhooks here, as they would not elsewhere, so the attackers' own work counts against us, too. On a
+machine that is busy with other tests besides, agents wait for a processor far longer than they work, and the rate may
+fall further for that alone.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import yaml
+
+from agent.api.kinds import NAMESPACES, PODS, SECRETS, TARGETS
+from agent.api.names import FORCE_REMOVE, SHORT_PREFIX
+from agent.model.quantity import Quantity
+from hack.benchmarks import procfs
+from tests.chart import helm
+from tests.e2e import manifests
+from tests.e2e.attacks import EXPECTED, Attacks
+from tests.e2e.fleet import Fleet
+from tests.e2e.hostile import Hostile
+
+USUAL_SECONDS, HOSTILE_SECONDS = 20.0, 60.0
+BATCH = 10
+BANDWIDTH = 100e6 / 8
+CONCERNED = (("cd", "agent"), ("cd", "webhook"), ("us", "agent"))
+TOLD = {
+    *("events", "summaries", "resourcequotas", "configmaps", "secrets", "leases", "version"),
+    *("watch podchaperons", "watch clustersummaries", "watch resourcequotas"),
+}
+"""What the hostile target is asked for and answers as no API server does."""
+
+
+async def rate(fleet: Fleet, namespace: str, seconds: float) -> float:
+    """Pods that start a second, batch after batch, while those of the batches before go."""
+    began, count = time.monotonic(), 0
+    while (took := time.monotonic() - began) < seconds:
+        app = f"batch-{began:.0f}-{count}"
+        pods = [manifests.pod(f"{app}-{number}") for number in range(BATCH)]
+        for pod in pods:
+            pod["metadata"]["labels"]["app"] = app
+        await asyncio.gather(*(fleet.source.create(PODS, pod, namespace) for pod in pods))
+        await fleet.running(namespace, app, BATCH)
+        count += BATCH
+        await asyncio.gather(*(fleet.source.delete(PODS, pod["metadata"]["name"], namespace) for pod in pods))
+    return count / took
+
+
+class Costs:
+    """What those who serve others use from now on: the most memory seen of each, in KiB, and seconds of CPU."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.memory = dict.fromkeys(CONCERNED, 0)
+        self._before = {each: self._look(each) for each in CONCERNED}
+        self._machine = procfs.machine()
+
+    def __str__(self) -> str:
+        spent = {each: self._look(each) - self._before[each] for each in CONCERNED}
+        told = [
+            f"{program} of {cluster} {seconds:.1f} s, {self.memory[cluster, program] >> 10} MiB"
+            for (cluster, program), seconds in spent.items()
+        ]
+        return f"{', '.join(told)}; the machine {procfs.machine() - self._machine:.1f} s"
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Look at memory now and then."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            for each in CONCERNED:
+                self._look(each)
+            await asyncio.sleep(0.5)
+
+    def _look(self, who: tuple[str, str]) -> float:
+        cluster, program = who
+        pid = self._fleet.sandbox[cluster].pid(program)
+        assert pid is not None, f"{program} of {cluster} does not run"
+        found = procfs.usage(pid)
+        self.memory[who] = max(self.memory[who], found.rss)
+        return found.cpu
+
+
+def limits() -> dict[str, int]:
+    """Bytes of memory that the chart gives an agent and a webhook."""
+    values = yaml.safe_load((helm.CHART / "values.yaml").read_text())
+    return {name: Quantity.of(values[name]["resources"]["limits"]["memory"]).value for name in ("agent", "webhook")}
+
+
+@contextlib.asynccontextmanager
+async def hostile_target(fleet: Fleet, namespace: str) -> AsyncIterator[Hostile]:
+    """A Target whose API server is none, until the end."""
+    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    owner = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    async with Hostile.started(gateway, namespace, BANDWIDTH, owner) as hostile:
+        await fleet.source.create(SECRETS, manifests.secret("hostile", namespace, hostile.kubeconfig))
+        spec = {"kubeconfigSecret": {"name": "hostile"}}
+        await fleet.source.create(TARGETS, manifests.ours("Target", "hostile", namespace, spec))
+        try:
+            yield hostile
+        finally:
+            forced = {"metadata": {"annotations": {SHORT_PREFIX + FORCE_REMOVE: "true"}}}
+            await fleet.source.patch(TARGETS, "hostile", forced, namespace)
+            await fleet.source.delete(TARGETS, "hostile", namespace)
+            await fleet.gone(TARGETS, "hostile", namespace)
+
+
+@pytest.mark.seldom
+@pytest.mark.timeout(480)
+async def test_a_hostile_source_and_a_hostile_target_leave_others_half_their_pods_a_second(fleet: Fleet) -> None:
+    async with (
+        fleet.namespace(("us",)) as honest,
+        fleet.namespace(("eu",)) as theirs,
+        Attacks.ready(fleet, theirs) as attacks,
+    ):
+        costs = Costs(fleet)
+        usual = await rate(fleet, honest, USUAL_SECONDS)
+        print(f"usual: {usual:.1f} pods a second; {costs}")
+        async with hostile_target(fleet, theirs) as hostile, attacks.under_way():
+            costs = Costs(fleet)
+            async with costs.watched():
+                attacked = await rate(fleet, honest, HOSTILE_SECONDS)
+            print(f"attacked: {attacked:.1f} pods a second; {costs}; {dict(attacks.told)}")
+            await fleet.until("annotations that are too large are at home", attacks.too_large, about=theirs)
+        assert attacks.told.keys() >= EXPECTED
+        assert hostile.told.keys() >= TOLD
+        assert attacked >= usual / 2
+        for (_, program), kib in costs.memory.items():
+            assert kib * 1024 < limits()[program]
