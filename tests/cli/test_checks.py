@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from agent import __version__
 from agent.api import names, ownroles
+from agent.api.admission import policies as made
 from agent.api.crds import crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
@@ -25,6 +26,7 @@ from agent.cli.checks import clusters, credentials, namespaces, rights, targets,
 from agent.cli.checks.about import skew_of
 from agent.cli.checks.examine import examine
 from agent.cli.checks.finding import Finding, Level
+from agent.cli.checks.policies import policies
 from agent.cli.checks.view import (
     ClusterView,
     Credentials,
@@ -392,6 +394,18 @@ def test_the_roles_of_the_chart_grant_all_and_a_missing_verb_is_found() -> None:
 def test_a_rule_for_one_object_grants_nothing_of_the_others() -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"], "resourceNames": ["web"]}
     assert {grant.kind for grant in rights.missing([rule])} >= {PODS}
+
+
+def test_policies_are_all_in_force_or_none_is_wanted() -> None:
+    every = frozenset(obj["metadata"]["name"] for obj in made("", "") if obj["kind"] == "ValidatingAdmissionPolicy")
+    assert [str(finding) for finding in policies(view(policies=every))] == [
+        f"OK    policies: all {len(every)} are in force"
+    ]
+    assert bad(policies, view(policies=frozenset())) == []
+    assert "unguarded" in "".join(map(str, policies(view(policies=frozenset()))))
+    assert list(policies(view(policies=None))) == []
+    gone = min(every)
+    assert f"ValidatingAdmissionPolicy {gone}: it is missing" in only(policies, view(policies=every - {gone}))
 
 
 def test_a_target_that_does_not_grant_chaperons_fails_and_one_without_logs_is_warned_of() -> None:

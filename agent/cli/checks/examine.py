@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from agent.cli.checks import clusters, namespaces, rights, targets, webhook
 from agent.cli.checks.finding import Finding, warn
+from agent.cli.checks.policies import policies
 from agent.cli.checks.view import View
 
 Check = Callable[[View], Iterator[Finding]]
@@ -19,6 +20,7 @@ CHECKS: tuple[Check, ...] = (
     clusters.definitions,  # What nothing works without comes first ...
     clusters.agents,
     rights.own,
+    policies,
     webhook.webhook,
     namespaces.namespaces,
     namespaces.system,

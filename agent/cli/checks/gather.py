@@ -18,6 +18,8 @@ from agent.api.kinds import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
+    POLICIES,
+    POLICY_BINDINGS,
     SECRETS,
     SERVICES,
     SOURCES,
@@ -69,12 +71,13 @@ class Gatherer:
         namespaces = await self._attempt("namespaces", self._client.list(NAMESPACES))
         found = await asyncio.gather(
             self._attempt("CRDs", self._client.list(CRDS)),
+            self._attempt("policies", self._policies()),
             self._attempt("rights of the agent", rights_of(self._client)),
             self._webhook(namespaces),
             self._attempt("elected pods", self._unproxied()),
             self._attempt("events", self._obstacles()),
         )
-        crds, rights, webhook, unproxied, obstacles = found
+        crds, policies, rights, webhook, unproxied, obstacles = found
         targets = await self._targets()
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
         return View(
@@ -82,6 +85,7 @@ class Gatherer:
             client=__version__,
             cluster=cluster,
             crds=_by_name(crds),
+            policies=policies,
             targets=targets,
             sources=tuple(sources),
             webhook=webhook,
@@ -95,8 +99,9 @@ class Gatherer:
     async def installation(self) -> View:
         """What the chart has installed here, and nothing of what users have made. Raises KubeError as above."""
         cluster = await read_cluster(self._client, THIS, self._clock)
-        crds, rights, (webhook, services) = await asyncio.gather(
+        crds, policies, rights, (webhook, services) = await asyncio.gather(
             self._attempt("CRDs", self._client.list(CRDS)),
+            self._attempt("policies", self._policies()),
             self._attempt("rights of the agent", rights_of(self._client)),
             self._configured(),
         )
@@ -108,10 +113,17 @@ class Gatherer:
             client=__version__,
             cluster=cluster,
             crds=_by_name(crds),
+            policies=policies,
             webhook=webhook,
             rights=rights,
             unread=tuple(self._unread),
         )
+
+    async def _policies(self) -> frozenset[str]:
+        """Names of the policies that are in force."""
+        found, bindings = await asyncio.gather(self._client.list(POLICIES), self._client.list(POLICY_BINDINGS))
+        deny = {each["spec"]["policyName"] for each in bindings if "Deny" in each["spec"].get("validationActions", ())}
+        return frozenset(each["metadata"]["name"] for each in found if each["metadata"]["name"] in deny)
 
     async def _attempt(self, what: str, reading: Awaitable[T]) -> T | None:
         try:

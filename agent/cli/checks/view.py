@@ -136,6 +136,8 @@ class View:
     """Version of this command."""
     cluster: ClusterView
     crds: dict[str, Raw] | None = None
+    policies: frozenset[str] | None = None
+    """Names of the ValidatingAdmissionPolicies that a binding has deny."""
     targets: tuple[TargetView, ...] = ()
     sources: tuple[Raw, ...] = ()
     """Sources and ClusterSources of this cluster."""
