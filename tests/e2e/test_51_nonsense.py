@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, LEASES, NODES, PODS, SECRETS, TARGETS
+from agent.api.kinds import CLUSTER_SUMMARIES, CRDS, EVENTS, LEASES, NODES, PODS, SECRETS, TARGETS
 from agent.kube.errors import StatusError
+from agent.model.annotations import LIMIT
 from agent.sandbox.objects import apply, apply_definitions
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
@@ -166,3 +167,26 @@ async def test_annotations_that_do_not_fit_stay_behind_and_the_status_comes_home
         return found["metadata"]["annotations"].get("example.com/a") == "small" and not is_told
 
     await fleet.until("all annotations are home", whole, about=namespace)
+
+
+async def test_annotations_that_a_chaperon_has_no_room_for_stay_with_the_delegate(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.create(PODS, manifests.pod("web"), namespace)
+    await fleet.running(namespace, "web", 1)
+    ((cluster, delegate),) = (await fleet.delegates(namespace)).values()
+    client, name = fleet.clients[cluster], delegate["metadata"]["name"]
+    taken = sum(len(key) + len(value) for key, value in delegate["metadata"]["annotations"].items())
+    # The chaperon has some of its own besides, so what the pod can just have is too much there.
+    fill = {"example.com/fill": "x" * (LIMIT - taken - len("example.com/fill"))}
+    await client.patch(PODS, name, {"metadata": {"annotations": fill}}, namespace)
+    await client.patch(PODS, name, {"status": {"conditions": [LATE]}}, namespace, sub="status", style="strategic")
+
+    async def told() -> bool:
+        events = await client.list(EVENTS, namespace, fields="reason=AnnotationsLeftOut")
+        return any("example.com/fill" in event["message"] for event in events)
+
+    await fleet.until("the target's users are told", told, about=namespace)
+
+    async def home() -> bool:
+        return bool(condition(await fleet.source.get(PODS, "web", namespace), LATE["type"]))
+
+    await fleet.until("the status is home", home, about=namespace)

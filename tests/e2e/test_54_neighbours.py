@@ -1,14 +1,18 @@
 """Promise 54: a target decides what pods of others may contain, and a source what a target may say."""
 
 import asyncio
+import contextlib
+import functools
 import re
 from typing import Any
 
-from agent.api.kinds import EVENTS, NODES, PODS, SERVICES, SOURCES, TARGETS
+from agent.api.kinds import CLUSTER_SOURCES, EVENTS, NODES, PODS, SERVICES, SOURCES, TARGETS
 from agent.api.names import virtual_node
+from agent.kube.errors import NotFound
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.test_10_self_target import home
 
 Raw = dict[str, Any]
 
@@ -77,6 +81,42 @@ async def test_what_no_target_allows_is_said_on_the_proxy_pod_until_it_is_allowe
         await allow(fleet, namespace, "us", None)
         for name in ("root", "setup"):
             await fleet.running(namespace, name, 1)
+
+
+async def test_a_cluster_sources_policy_counts_in_all_namespaces_and_for_a_clusters_own_pods(
+    fleet: Fleet, namespace: str
+) -> None:
+    name, host = f"strict-{namespace}", {"hostNetwork": True}
+    spec = {"userName": name, "policy": {"hostNamespaces": False}}
+    clusters = ("cd", "us", "eu")
+    await home(fleet, namespace)
+    try:
+        for cluster in clusters:
+            made = manifests.ours("ClusterSource", name, None, spec)
+            await fleet.clients[cluster].create(CLUSTER_SOURCES, made)
+        for cluster in clusters:
+            seen = functools.partial(is_bound, fleet, cluster, name)
+            await fleet.until(f"{cluster} has seen the policy", seen)
+        at_home = {"nodeSelector": {manifests.REGION: "cd"}}
+        await fleet.source.create(PODS, manifests.pod("away", **host), namespace)
+        await fleet.source.create(PODS, manifests.pod("own", **host, **at_home), namespace)
+        source = f"ClusterSource {name} does not allow it"
+        for pod in ("away", "own"):
+            await waits(fleet, namespace, pod, source, "spec.policy.hostNamespaces", "spec.hostNetwork")
+        for cluster in clusters:
+            await fleet.clients[cluster].patch(CLUSTER_SOURCES, name, {"spec": {"policy": None}})
+        for pod in ("away", "own"):
+            await fleet.running(namespace, pod, 1)
+    finally:
+        for cluster in clusters:
+            with contextlib.suppress(NotFound):
+                await fleet.clients[cluster].delete(CLUSTER_SOURCES, name)
+
+
+async def is_bound(fleet: Fleet, cluster: str, name: str) -> bool:
+    """Whether an agent has worked on a ClusterSource."""
+    found = await fleet.clients[cluster].get(CLUSTER_SOURCES, name)
+    return bool(condition(found, "Ready").get("status") == "True")
 
 
 async def test_an_image_that_a_policy_does_not_allow_stays_away_from_a_running_pod(fleet: Fleet) -> None:
