@@ -2,6 +2,7 @@
 
     KubeError
     + InvalidConfig            a kubeconfig that cannot be used
+    + Deposed                  not sent, since whoever wanted it leads no more
     + Unreachable              no answer: refused, timed out, TLS, unknown host
       . Unsent                 no connection, so the server has seen nothing of the request
       . Unreadable             an answer, or an object, that makes no sense; what was asked for may have been done
@@ -46,6 +47,10 @@ class KubeError(Exception):
 
 class InvalidConfig(KubeError):
     """A kubeconfig that cannot be used; the message names the entry and the remedy."""
+
+
+class Deposed(KubeError):
+    """A leader's request was not sent: its lease may be another's by now."""
 
 
 class Unreachable(KubeError):

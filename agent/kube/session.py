@@ -10,6 +10,7 @@ from typing import Self
 import aiohttp
 
 from agent.base.metrics import REQUESTS
+from agent.kube import fence
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
@@ -117,6 +118,7 @@ class Session:
         outcome = "unreachable"
         if self._http.closed:
             raise Unsent(_CLOSED)
+        fence.check(method)
         ticket = self.pace.begin()
         try:
             async with self._http.request(

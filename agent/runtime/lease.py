@@ -14,6 +14,7 @@ from agent.base.clock import Clock, micro_stamp
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.kube.fence import fence
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +56,27 @@ class LeaderLease:
         self._seen: tuple[str, float] = ("", 0.0)
         """Version of another's lease, and since when we know it."""
         self._expires = 0.0
+        self._renewed = (0.0, clock.now())
+        """When our last renewal was sent: by the monotonic clock, and by the time of day."""
+
+    def holds(self) -> bool:
+        """Whether the lease is ours for sure: no longer ago than `renew` seconds by either clock it was renewed.
+
+        The monotonic clock stands still while a machine is paused, and the time of day may be set back.
+        """
+        moment, day = self._renewed
+        return max(time.monotonic() - moment, (self._clock.now() - day).total_seconds()) < self._times.renew
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled."""
         while True:
-            renewed = await self._acquire()
+            await self._acquire()
             log.info("leading: %s holds lease %s/%s", self.identity, self._namespace, self._name)
             self._leads(True)
             try:
                 async with asyncio.TaskGroup() as group:
-                    work = group.create_task(_awaited(lead))
-                    await self._hold(renewed)
+                    work = group.create_task(self._work(lead))
+                    await self._hold()
                     log.warning("lease %s/%s lost", self._namespace, self._name)
                     work.cancel()
             finally:
@@ -76,29 +87,38 @@ class LeaderLease:
         self.leading = leading
         LEADER.set(leading)
 
-    async def _acquire(self) -> float:
-        """Wait for the lease; returns the moment from which it is ours."""
+    async def _work(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Nothing that is begun here writes once the lease may be another's, also after the process stood still."""
+        fence(self.holds)
+        await lead()
+
+    async def _acquire(self) -> None:
+        """Wait for the lease, which is ours from the moment at which it was asked for."""
         while True:
-            started = time.monotonic()
+            started = (time.monotonic(), self._clock.now())
             if await self._try(self._times.renew):
-                return started
+                self._renewed = started
+                return
             # Others' renewals count from when they are seen; and not a moment is lost when a holder's time is up.
             pause, left = self._times.retry / 2, self._expires - time.monotonic()
             await asyncio.sleep(min(pause, left) if left > 0 else pause)
 
-    async def _hold(self, renewed: float) -> None:
+    async def _hold(self) -> None:
         """Renew until somebody else holds the lease, or no renewal succeeds for as long as `renew`.
 
         Others count from when a renewal reached the API server, which may be as early as when it was sent.
         """
-        while (left := renewed + self._times.renew - time.monotonic()) > 0:
+        while (left := self._left()) > 0:
             await asyncio.sleep(min(self._times.retry, left))
-            started = time.monotonic()
-            held = await self._try(renewed + self._times.renew - started)
+            started = (time.monotonic(), self._clock.now())
+            held = await self._try(self._left())
             if held is False:
                 return
             if held:
-                renewed = started
+                self._renewed = started
+
+    def _left(self) -> float:
+        return self._renewed[0] + self._times.renew - time.monotonic()
 
     async def _try(self, seconds: float) -> bool | None:
         """Whether the lease is ours now; None when that could not be found out in time."""
@@ -168,7 +188,3 @@ class LeaderLease:
                 await self._client.update(LEASES, lease)
         except Exception as error:
             log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
-
-
-async def _awaited(lead: Callable[[], Awaitable[None]]) -> None:
-    await lead()

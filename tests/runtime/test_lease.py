@@ -1,16 +1,20 @@
 """Leader election between contenders on a real API server."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from agent.api.kinds import LEASES, Kind
+from agent.api.kinds import CONFIGMAPS, LEASES, Kind
 from agent.base.clock import SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.errors import Deposed, NotFound
 from agent.kube.session import Session
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.sandbox import Cluster
@@ -180,3 +184,75 @@ async def test_an_unforeseen_error_costs_the_lease_and_not_the_process(cluster: 
             client.broken = False
             await until(lambda: leading == {"one"})
             assert not task.done()
+
+
+class Jumping(SystemClock):
+    """A time of day that somebody sets, as when a machine goes on after a pause."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+def stand_still(seconds: float) -> None:
+    """As a process that is stopped: nothing of it runs, and then all that was due."""
+    time.sleep(seconds)
+
+
+async def test_a_leader_that_stood_still_writes_nothing_of_what_it_had_begun(client: Client, namespace: str) -> None:
+    lease = LeaderLease(client, SystemClock(), namespace, NAME, "one", TIMES)
+    outcomes: list[Any] = []
+    terms: list[str] = []
+
+    async def make(name: str) -> None:
+        await client.create(CONFIGMAPS, {"metadata": {"name": name}}, namespace)
+
+    async def work() -> None:
+        await make(f"term-{len(terms)}")
+        terms.append("begun")
+        if not outcomes:
+            stand_still(TIMES.renew + 0.2)
+            # By the task itself, and by one that it starts.
+            tries = (make("after"), asyncio.create_task(make("later")))
+            outcomes.extend(await asyncio.gather(*tries, return_exceptions=True))
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(lease.run(work))
+    try:
+        await until(lambda: len(terms) == 2)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [Deposed, Deposed]
+    made = {each["metadata"]["name"] for each in await client.list(CONFIGMAPS, namespace)}
+    assert made - {"kube-root-ca.crt"} == {"term-0", "term-1"}
+
+
+async def test_a_time_of_day_that_jumps_closes_the_way_until_the_lease_is_renewed(
+    client: Client, namespace: str
+) -> None:
+    clock = Jumping()
+    lease = LeaderLease(client, clock, namespace, NAME, "one", TIMES)
+    seen: list[str] = []
+
+    async def work() -> None:
+        clock.ahead = timedelta(seconds=60)
+        with pytest.raises(Deposed):
+            await client.create(CONFIGMAPS, {"metadata": {"name": "at-once"}}, namespace)
+        while not seen:
+            with contextlib.suppress(Deposed):
+                await client.create(CONFIGMAPS, {"metadata": {"name": "renewed"}}, namespace)
+                seen.append("renewed")
+            await asyncio.sleep(0.05)
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(lease.run(work))
+    try:
+        await until(lambda: bool(seen))
+        assert lease.leading
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    with pytest.raises(NotFound):
+        await client.get(CONFIGMAPS, "at-once", namespace)
