@@ -7,6 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
+from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
@@ -161,6 +162,32 @@ async def test_an_orphan_of_ours_goes_and_that_of_a_cluster_of_the_same_name_sta
             await client.create(CHAPERONS, {"metadata": metadata, "spec": {"containers": []}} | _HEAD, namespace)
         await gone(lambda: client.get(CHAPERONS, "ours", namespace))
         assert [each["metadata"]["name"] for each in await chaperons(client, namespace)] == ["theirs"]
+
+
+async def test_what_is_an_orphan_by_an_old_store_is_asked_for_and_stays(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        chaperon = await under_way(client, namespace, targets)
+        name = chaperon["metadata"]["name"]
+        asked = questions()
+        # What is left of a store whose process stood still while the pod was made.
+        proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        assert proxies.store.remove((namespace, "web"))
+        await client.patch(CHAPERONS, name, {"metadata": {"annotations": {"any": "change"}}}, namespace)
+        await until(lambda: questions() > asked)
+        await pod_where(client, namespace, "web", phase="Running")
+        assert [each["metadata"]["uid"] for each in await chaperons(client, namespace)] == [chaperon["metadata"]["uid"]]
+        # The next word of the pod puts the store right.
+        await client.patch(PODS, "web", {"metadata": {"annotations": {"any": "change"}}}, namespace)
+        await client.delete(PODS, "web", namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+
+
+def questions() -> float:
+    """How often a pod of this cluster was asked for."""
+    labels = {"cluster": "local", "method": "GET", "resource": "pods", "outcome": "200"}
+    return REGISTRY.get_sample_value("flotilla_api_requests_total", labels) or 0.0
 
 
 async def test_a_target_full_of_orphans_that_it_does_not_let_go_keeps_no_pod_waiting(

@@ -7,6 +7,7 @@ Absent target: keeps the last known status; a terminating proxy pod waits for it
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -90,10 +91,23 @@ class Feedback(Controller[Key]):
         return None
 
     async def _delete_stray(self, key: Key, uid: str) -> None:
+        """Delete it, if it is one by what the API server says of its proxy pod, too: the store may be an old one."""
         view, targets = self._gather(key)
-        for action in room.decide(view) if not _ends(view) else ():
-            if isinstance(action, room.DeleteChaperon) and action.delegate.uid == uid:
-                await self._apply(key, view, targets, action)
+        if _strays(view, uid):
+            view = await self._asked(key, view)
+        for action in _strays(view, uid):
+            await self._apply(key, view, targets, action)
+
+    async def _asked(self, key: Key, view: room.View) -> room.View:
+        """The same with the proxy pod as it is now."""
+        try:
+            live = Object(PODS, await self._client.get_raw(PODS, key[1], key[0]))
+        except NotFound:
+            return replace(view, proxy=None, home="")
+        manifest = live.decode()
+        if manifest["spec"].get("schedulerName") != names.SCHEDULER_PROXY:
+            return replace(view, proxy=None, home="")
+        return replace(view, proxy=manifest, home=self._home(live))
 
     def _versions(self, proxy: Object | None) -> "_Seen | None":
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
@@ -227,6 +241,12 @@ class Feedback(Controller[Key]):
             await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
         except (NotFound, Conflict):
             return
+
+
+def _strays(view: room.View, uid: str) -> list[room.DeleteChaperon]:
+    """That chaperon's deletion, if its proxy pod lives elsewhere or is not there."""
+    found = [each for each in room.decide(view) if isinstance(each, room.DeleteChaperon) and each.delegate.uid == uid]
+    return [] if _ends(view) else found
 
 
 def _ends(view: room.View) -> bool:
