@@ -14,7 +14,7 @@ from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.record import classify
 from agent.clusters.registry import Targets
-from agent.clusters.target import Probing, State, Target
+from agent.clusters.target import QUESTION, Probing, State, Target
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, ServerError, Unauthorized, Unreachable
@@ -94,6 +94,21 @@ async def test_one_lost_probe_changes_nothing(connection: Connection, namespace:
         await until(lambda: len(relay.requests) > count + 3)
         assert target.ready
     assert set(states) <= {State.READY}
+
+
+@pytest.mark.cluster
+async def test_a_probe_is_as_cheap_where_there_are_many_chaperons(
+    connection: Connection, client: Client, namespace: str
+) -> None:
+    async with registry(connection) as targets:
+        target = await targets.connect((namespace, "eu"), connection, "1")
+        await until(lambda: target.ready)
+        made = (client.create(CHAPERONS, chaperon(f"c{number}", "web", "u"), namespace) for number in range(50))
+        await asyncio.gather(*made)
+        await until(lambda: len(target.chaperons.store) == 50)
+        for path in (CHAPERONS.path(namespace), CHAPERONS.path(None)):
+            answer = await client.session.request("GET", path, params=QUESTION, resource=CHAPERONS.plural)
+            assert len(answer) < 300
 
 
 @pytest.mark.cluster
