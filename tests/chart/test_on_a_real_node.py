@@ -198,7 +198,7 @@ async def join(fleet: Fleet) -> None:
             await client.patch(NAMESPACES, namespace, enabled, style="apply")
         if source != target:
             pair = ("--context", source, "--target-context", target)
-            await flotilla(fleet, "join", *pair, "-n", namespace, "--timeout=120")
+            await flotilla(fleet, "join", *pair, "-n", namespace, "--timeout=120", "--allow=services,volumes,accounts")
         else:
             await fleet.clients[source].create(
                 TARGETS, manifests.ours("Target", target, None, {"self": True}), namespace

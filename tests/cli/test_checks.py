@@ -424,6 +424,10 @@ def test_a_feature_that_a_source_does_not_allow_is_said_and_half_of_one_is_warne
         "it does not allow volumes, which `flotilla join --allow` changes",
         "it grants all else that this cluster uses",
     ]
+    shared = {"type": "ServicesShared", "status": "False", "reason": "Forbidden", "message": "endpoints are not shared"}
+    told = target(conditions=(shared,), missing=FEATURES["services"])
+    assert bad(targets.targets, view(targets=(told,))) == []
+    assert "endpoints are not shared" in only(targets.targets, view(targets=(replace(told, missing=()),)))
     half = only(rights.granted, view(targets=(target(missing=FEATURES["volumes"][:1]),)))
     assert "ClusterRole multicluster-scheduler-source-volumes complete" in half
 

@@ -75,7 +75,7 @@ def granted(view: View) -> Iterator[Finding]:
 def _granted(target: TargetView) -> Iterator[Finding]:
     if target.missing is None:
         return
-    refused = [name for name in CHOSEN_FEATURES if set(FEATURES[name]) <= set(target.missing)]
+    refused = not_allowed(target.missing)
     lacking = [grant for grant in target.missing if not any(grant in FEATURES[name] for name in refused)]
     for feature, verbs in _by_feature(lacking):
         roles = sorted({role_of(grant) for grant in lacking if grant.feature == feature})
@@ -88,6 +88,12 @@ def _granted(target: TargetView) -> Iterator[Finding]:
         yield ok(target.title, f"it does not allow {', '.join(refused)}, which `flotilla join --allow` changes")
     if not lacking:
         yield ok(target.title, f"it grants all {'else ' if refused else ''}that this cluster uses")
+
+
+def not_allowed(lacking: Iterable[Grant]) -> list[str]:
+    """Features of which nothing is granted: those that its Source does not allow."""
+    all_lacking = set(lacking)
+    return [name for name in CHOSEN_FEATURES if set(FEATURES[name]) <= all_lacking]
 
 
 def missing(rules: Iterable[Rule]) -> tuple[Grant, ...]:

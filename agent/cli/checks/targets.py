@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.cli.checks.finding import Finding, fail, ok, warn
+from agent.cli.checks.rights import not_allowed
 from agent.cli.checks.view import Credentials, Raw, TargetView, View
 from agent.cli.fleet.words import age
 
@@ -42,6 +43,9 @@ def _conditions(target: TargetView) -> Iterator[Finding]:
         yield ok(target.title, "it is Ready")
     for condition in conditions or ():
         if condition["type"] in _PART_OF_READY or condition["status"] != "False":
+            continue
+        if condition["type"] == _SHARED and "services" in not_allowed(target.missing or ()):
+            # As its administrator wants it; the check of rights says so.
             continue
         yield warn(
             target.title, f"{condition['type']} is False ({condition.get('reason')})", condition.get("message", "")
