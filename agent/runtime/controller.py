@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
+from agent.base.insist import insist
 from agent.base.log import context
 from agent.base.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
 from agent.base.turns import take_turn
@@ -80,8 +81,12 @@ class Controller(ABC, Generic[K]):
         for informer in self._sources:
             await informer.synced.wait()
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._concurrency):
-                group.create_task(self._work())
+            workers = [group.create_task(self._work(), name=f"{self.name} worker") for _ in range(self._concurrency)]
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for worker in workers:
+                    insist(worker)
 
     async def _work(self) -> None:
         while True:

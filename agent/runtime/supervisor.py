@@ -1,12 +1,14 @@
 """Long-running tasks that are started again when they fail."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
 from agent.base.backoff import Backoff
+from agent.base.insist import insist
 from agent.base.metrics import TASK_FAILURES
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ class Supervisor:
         """Cancel all tasks and wait until they have ended."""
         tasks = list(self._tasks)
         for task in tasks:
-            task.cancel()
+            insist(task)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> Callable[[], object]:
@@ -46,7 +48,7 @@ class Supervisor:
         task = asyncio.create_task(self._keep(name, run), name=f"{self.name}/{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task.cancel
+        return functools.partial(insist, task)
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(0.5, 30.0)

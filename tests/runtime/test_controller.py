@@ -149,3 +149,31 @@ async def test_rooms_that_never_wait_hold_up_neither_requests_nor_each_other() -
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+class Deaf(Room):
+    """Loses a cancellation among errors of its own, as what lies between it and the network may."""
+
+    async def reconcile(self, key: str) -> float | None:
+        self.times.setdefault(key, []).append(asyncio.get_running_loop().time())
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if len(self.times[key]) == 1:
+                raise Unreachable("the connection was closed") from None
+            raise
+        return None
+
+
+@pytest.mark.looptime
+async def test_a_room_whose_work_loses_the_cancellation_ends_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    room = Deaf()
+    room.queue.add("a")
+    task = asyncio.create_task(room.run())
+    await asyncio.sleep(1)
+    task.cancel()
+    _, pending = await asyncio.wait([task], timeout=60)
+    assert not pending
+    assert task.cancelled()
+    assert len(room.times["a"]) == 2
+    assert "test worker was cancelled and goes on" in caplog.text

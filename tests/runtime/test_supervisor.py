@@ -106,3 +106,30 @@ async def test_one_task_can_be_stopped_without_the_others() -> None:
         await asyncio.sleep(0)
         stop()
         await asyncio.wait_for(ended.wait(), 5)
+
+
+@pytest.mark.looptime
+async def test_what_loses_its_cancellation_is_cancelled_again() -> None:
+    lost = []
+
+    async def deaf() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not lost:
+                lost.append(1)
+                raise OSError("the connection was closed") from None
+            raise
+
+    async with Supervisor() as supervisor:
+        stop = supervisor.spawn("stopped", deaf)
+        await asyncio.sleep(1)
+        stop()
+        await asyncio.sleep(60)
+        assert supervisor.failures == {}
+        assert not supervisor._tasks
+        lost.clear()
+        supervisor.spawn("ended", deaf)
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 60
