@@ -84,8 +84,12 @@ async def test_nothing_of_a_namespace_that_is_not_enabled_goes_to_a_target(fleet
         return command in condition(api, "multicluster/Shared").get("message", "")
 
     await fleet.until("the Service says why it has no copies", told, about=namespace)
-    events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
-    assert any(command in each["message"] for each in events)
+
+    async def shown() -> bool:
+        events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
+        return any(command in each["message"] for each in events)
+
+    await fleet.until("an event says it, too", shown, about=namespace)
     assert await in_targets(fleet, namespace) == set()
     web = await fleet.source.get(SERVICES, "web", namespace)
     assert names.ANNOTATION_ORIGINAL_SELECTOR not in web["metadata"].get("annotations", {})
