@@ -174,12 +174,16 @@ async def scale(fleet: Fleet, replicas: int) -> None:
         await fleet.clients[source].patch(DEPLOYMENTS, "web", {"spec": {"replicas": replicas}}, namespace)
 
 
+FORBIDDEN = re.compile(r" cannot \w+ resource ")
+"""How API servers say that a role lacks a verb."""
+
+
 async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
     """What a process may not do and would."""
     selector = f"app.kubernetes.io/component={component}"
     flags = ("-n", NAMESPACE, "-l", selector, "--all-containers", "--tail=-1", "--prefix")
     lines = (await kubectl(fleet.sandbox[cluster], "logs", *flags)).splitlines()
-    return [line for line in lines if f"flotilla-{component}" in line and " cannot " in line]
+    return [line for line in lines if f"flotilla-{component}" in line and FORBIDDEN.search(line)]
 
 
 async def flotilla(fleet: Fleet, *arguments: str) -> str:
