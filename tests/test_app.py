@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
+import functools
 import signal
-import sys
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
@@ -16,21 +15,12 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.virtualnode import virtual_node
 from agent.sandbox import Cluster
+from tests.processes import started
 from tests.runtime.test_health import free_port
 from tests.scheduler.extender.candidates import Asker
 from tests.waiting import until
 
-
-@contextlib.asynccontextmanager
-async def agent(*flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "agent", *flags, stderr=pipe)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+agent = functools.partial(started, "agent")
 
 
 async def ready(address: str) -> bool:

@@ -28,30 +28,30 @@ def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:
     """Rules by scope and feature, as the chart keeps them: it leaves out the features that are switched off."""
     return {
         scope or "cluster": [
-            {"feature": feature, "rules": rules([grant for grant in grants if grant.feature == feature])}
-            for feature in dict.fromkeys(grant.feature for grant in grants)
+            {"feature": feature, "rules": rules([grant for grant in granted if grant.feature == feature])}
+            for feature in dict.fromkeys(grant.feature for grant in granted)
         ]
-        for scope, grants in account.grants.items()
+        for scope, granted in account.grants.items()
     }
 
 
 def role_objects(account: Account, home: str, *, without: Collection[str] = ()) -> list[dict[str, Any]]:
     """Roles of an account that runs in namespace `home`, with their bindings; `without` are features switched off."""
     found: list[dict[str, Any]] = []
-    for scope, grants in account.grants.items():
+    for scope, granted in account.grants.items():
         namespace = home if scope == HOME else scope
         name = f"flotilla-{account.name}" + (f"-{scope}" if scope else "")
-        found += _bound(name, account.name, home, namespace, [each for each in grants if each.feature not in without])
+        found += _bound(name, account.name, home, namespace, [each for each in granted if each.feature not in without])
     return found
 
 
-def _bound(name: str, account: str, home: str, namespace: str, grants: Iterable[Grant]) -> list[dict[str, Any]]:
+def _bound(name: str, account: str, home: str, namespace: str, granted: Iterable[Grant]) -> list[dict[str, Any]]:
     kind, metadata = ("Role", {"name": name, "namespace": namespace}) if namespace else ("ClusterRole", {"name": name})
     group = CLUSTER_ROLES.group
     head = {"apiVersion": CLUSTER_ROLES.api_version, "metadata": metadata}
     subject = {"kind": SERVICE_ACCOUNTS.name, "name": f"flotilla-{account}", "namespace": home}
     return [
-        {**head, "kind": kind, "rules": rules(grants)},
+        {**head, "kind": kind, "rules": rules(granted)},
         {
             **head,
             "kind": f"{kind}Binding",

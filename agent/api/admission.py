@@ -7,7 +7,7 @@ those of `sourcepolicies` about sources.
 
 from typing import Any
 
-from agent.api import agentpolicies, names, sourcepolicies
+from agent.api import agentpolicies, cel, names, sourcepolicies
 from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
@@ -44,7 +44,7 @@ def _creation(agent: str) -> Raw:
     labels, annotations = "namespaceObject.metadata.labels", "variables.annotations"
     made = (
         f"'{names.ANNOTATION_MANIFEST}' in {annotations} && '{by}' in {annotations}",
-        f"{annotations}.all(k, !(k in {_list(*sorted(names.STATE_OF_PROXY))}))",
+        f"{annotations}.all(k, !(k in {cel.texts(*sorted(names.STATE_OF_PROXY))}))",
         f"({annotations}['{by}'] == request.userInfo.username || request.userInfo.username == '{agent}')",
     )
     return {
@@ -76,7 +76,7 @@ def _changes(agent: str) -> Raw:
     """What the webhook and the agent have noted on a proxy pod is changed by the agent alone."""
     before, after = "variables.before", "variables.after"
     changed = (
-        f"{_list(*names.OURS_ON_PROXY)}.filter(k, (k in {before}) != (k in {after})"
+        f"{cel.texts(*names.OURS_ON_PROXY)}.filter(k, (k in {before}) != (k in {after})"
         f" || (k in {before} && {before}[k] != {after}[k]))"
     )
     by_others = f"request.userInfo.username != '{agent}'"
@@ -102,10 +102,9 @@ def _changes(agent: str) -> Raw:
 
 
 def _about(operations: list[str], resources: list[str], conditions: dict[str, str]) -> Raw:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources}
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
+        "matchConstraints": {"resourceRules": [cel.rule("", operations, resources, version="v1")]},
         "matchConditions": [{"name": name, "expression": expression} for name, expression in conditions.items()],
     }
 
@@ -119,10 +118,6 @@ def _annotations(name: str, pod: str) -> Raw:
         "name": name,
         "expression": f"has({pod}.metadata.annotations) ? {pod}.metadata.annotations : {{}}",
     }
-
-
-def _list(*items: str) -> str:
-    return "[" + ", ".join(f"'{each}'" for each in items) + "]"
 
 
 def _bound(name: str, spec: Raw, binding: Raw | None = None) -> list[Raw]:

@@ -6,7 +6,7 @@ They are about requests of the agent's own user and of nobody else.
 import base64
 from typing import Any
 
-from agent.api import names
+from agent.api import cel, names
 
 Raw = dict[str, Any]
 
@@ -117,7 +117,7 @@ def _content(whose: str) -> list[Raw]:
     field = f"'data[' + {changed}.join('], data[') + ']{whose}"
     return [
         _refuse(
-            f"{changed}.size() == 0 || !{_list(*_OTHERS_TYPES)}.exists(t, variables.typeBefore.startsWith(t))",
+            f"{changed}.size() == 0 || !{cel.texts(*_OTHERS_TYPES)}.exists(t, variables.typeBefore.startsWith(t))",
             f"{field} nothing in those of type ' + variables.typeBefore + ': leave it to whoever has made it'",
         ),
         _refuse(
@@ -132,10 +132,9 @@ def _content(whose: str) -> list[Raw]:
 
 
 def _about(agent: str, operations: list[str], resources: list[str]) -> Raw:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources}
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
+        "matchConstraints": {"resourceRules": [cel.rule("", operations, resources, version="v1")]},
         "matchConditions": [{"name": "is-the-agent", "expression": f"request.userInfo.username == '{agent}'"}],
     }
 
@@ -187,7 +186,3 @@ def in_base64(word: str) -> list[str]:
 
 def _are_in(labels: str, keys: tuple[str, ...]) -> list[str]:
     return [f"'{key}' in {labels}" for key in keys]
-
-
-def _list(*items: str) -> str:
-    return "[" + ", ".join(f"'{each}'" for each in items) + "]"

@@ -263,14 +263,13 @@ def source_binding(name: str) -> str:
     return join(LONG_LIMIT, ("admiralty-source", name), constant=(0,))
 
 
-def source_feature_binding(name: str, feature: str) -> str:
-    """RoleBinding of a Source to the role of a feature. No name of a Source makes `source_binding` the same."""
-    return join(LONG_LIMIT, ("multicluster-source", name, feature), constant=(0, 2))
+def feature_binding(namespace: str, name: str, feature: str) -> str:
+    """Binding of a Source, or of a ClusterSource when the namespace is empty, to the role of a feature.
 
-
-def cluster_source_feature_binding(name: str, feature: str) -> str:
-    """ClusterRoleBinding of a ClusterSource to the role of a feature."""
-    return join(LONG_LIMIT, ("multicluster-cluster-source", name, feature), constant=(0, 2))
+    No name of a Source makes `source_binding` the same.
+    """
+    kind = "multicluster-source" if namespace else "multicluster-cluster-source"
+    return join(LONG_LIMIT, (kind, name, feature), constant=(0, 2))
 
 
 def source_viewer_binding(namespace: str, name: str) -> str:

@@ -133,7 +133,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
     "accounts": tuple(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
 }
 """What sources are granted beyond Admiralty's rules, a role each."""
-CHOSEN_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
+OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))
@@ -142,7 +142,7 @@ EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURE
 
 def feature_of(kind: Kind) -> str:
     """Which of the chosen features a kind belongs to, empty for none."""
-    return next((name for name in CHOSEN_FEATURES if any(grant.kind == kind for grant in FEATURES[name])), "")
+    return next((name for name in OPTIONAL_FEATURES if any(grant.kind == kind for grant in FEATURES[name])), "")
 
 
 def role_of(grant: Grant) -> str:

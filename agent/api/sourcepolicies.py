@@ -6,7 +6,7 @@ that cannot be evaluated refuses nothing: kube-system has to work when our CRDs 
 
 from typing import Any, NamedTuple
 
-from agent.api import names
+from agent.api import cel, names
 from agent.api.kinds import CHAPERONS, CLUSTER_SOURCES, SOURCES, Kind
 from agent.api.roles import EVERYTHING, SOURCE_RULES
 
@@ -24,8 +24,6 @@ _TOKEN_TYPE = "kubernetes.io/service-account-token"
 _CHANGES = ("create", "update", "patch", "delete")
 _CONNECTIONS = ("pods/exec", "pods/attach", "pods/portforward")
 _ACCOUNT = "system:serviceaccount:"
-
-
 _USER = "request.userInfo.username"
 _IS_NO_COMPONENT = {
     "name": "is-no-component",
@@ -81,7 +79,7 @@ def _writes(home: str) -> Raw:
     return {
         "matchConstraints": {
             "namespaceSelector": {"matchExpressions": [places]},
-            "resourceRules": [*_written(), _rule("", ["CONNECT"], list(_CONNECTIONS))],
+            "resourceRules": [*_written(), cel.rule("", ["CONNECT"], list(_CONNECTIONS))],
         },
         "matchConditions": [
             _IS_NO_COMPONENT,
@@ -105,8 +103,8 @@ def _written() -> list[Raw]:
         if grant.verb in _CHANGES and not grant.sub and grant.kind != CHAPERONS:
             plurals = groups.setdefault(grant.kind.group, [])
             plurals += [] if grant.kind.plural in plurals else [grant.kind.plural]
-    rules = [_rule(group, ["CREATE", "UPDATE", "DELETE"], plurals) for group, plurals in groups.items()]
-    return [_rule(CHAPERONS.group, ["CREATE"], [CHAPERONS.plural]), *rules]
+    rules = [cel.rule(group, ["CREATE", "UPDATE", "DELETE"], plurals) for group, plurals in groups.items()]
+    return [cel.rule(CHAPERONS.group, ["CREATE"], [CHAPERONS.plural]), *rules]
 
 
 def _tokens() -> Raw:
@@ -117,8 +115,8 @@ def _tokens() -> Raw:
     return {
         "matchConstraints": {
             "resourceRules": [
-                _rule("", ["CREATE"], ["serviceaccounts/token"]),
-                _rule("", ["CREATE"], ["secrets"]),
+                cel.rule("", ["CREATE"], ["serviceaccounts/token"]),
+                cel.rule("", ["CREATE"], ["secrets"]),
             ]
         },
         "matchConditions": [
@@ -143,7 +141,3 @@ def _tokens() -> Raw:
             },
         ],
     }
-
-
-def _rule(group: str, operations: list[str], resources: list[str]) -> Raw:
-    return {"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": resources}

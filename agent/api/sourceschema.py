@@ -1,7 +1,7 @@
 """Schema of Sources and ClusterSources: who may run pods here, what they are allowed beside, and their policy."""
 
 from agent.api.policy import POLICY
-from agent.api.roles import CHOSEN_FEATURES
+from agent.api.roles import OPTIONAL_FEATURES
 from agent.api.schema import STATUS, Schema, fields, resource, text
 
 _NOT_DEFAULT = {
@@ -42,8 +42,8 @@ def source(service_account: dict[str, Schema]) -> Schema:
                 "description": "What it may use beside PodChaperons, ConfigMaps, Secrets, Services and Ingresses: "
                 "`services` (their endpoints in other clusters), `volumes` (claims that follow pods), `accounts` "
                 "(service accounts that follow pods). All of it if it is not set.",
-                "items": {"type": "string", "enum": list(CHOSEN_FEATURES)},
-                "maxItems": len(CHOSEN_FEATURES),
+                "items": {"type": "string", "enum": list(OPTIONAL_FEATURES)},
+                "maxItems": len(OPTIONAL_FEATURES),
                 "x-kubernetes-list-type": "set",
             },
             "policy": POLICY,

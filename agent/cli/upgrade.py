@@ -4,22 +4,18 @@ The ClusterRole of sources once held the rules of all features. Whoever is bound
 features as well, before the chart takes these rules out of it.
 """
 
-import asyncio
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
-
-import typer
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, Kind
 from agent.api.roles import FEATURES, SOURCE_ROLE, feature_role
 from agent.cli.checks.rights import missing
-from agent.cli.options import Context, Kubeconfig
+from agent.cli.options import Context, Kubeconfig, finish
 from agent.kube import config
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, InvalidConfig, KubeError, NotFound
+from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.session import Session
 
 Raw = dict[str, Any]
@@ -77,8 +73,7 @@ def _name(binding: Raw, feature: str) -> str:
     source = (metadata.get("annotations") or {}).get(names.ANNOTATION_SOURCE, "")
     namespace, slash, name = source.partition("/")
     if slash and names.LABEL_SOURCE in (metadata.get("labels") or {}):
-        named = names.source_feature_binding if namespace else names.cluster_source_feature_binding
-        return named(name, feature)
+        return names.feature_binding(namespace, name, feature)
     return names.join(names.LONG_LIMIT, (metadata["name"], feature), constant=(1,))
 
 
@@ -89,8 +84,4 @@ def upgrade(kubeconfig: Kubeconfig = "", context: Context = "") -> None:
         async with Session(config.load(kubeconfig or None, context or None)) as session:
             await keep_rights(Client(session), lambda text: print(text, flush=True))
 
-    try:
-        asyncio.run(run())
-    except (KubeError, InvalidConfig) as error:
-        print(f"flotilla: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    finish(run())

@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 SUMMARY_FIELDS = f"metadata.name={names.SUMMARY_NAME}"
 _LEASE_FIELDS = f"metadata.name={names.LEASE_CONTROLLERS}"
+PROBE = {"fieldSelector": "metadata.name=flotilla-probe", "resourceVersion": "0"}
+"""Parameters of a probe, which lists no PodChaperon. API servers answer from their cache, where they ignore `limit`."""
 _UNDECIDED_SECONDS = 3.0
-QUESTION = {"fieldSelector": "metadata.name=flotilla-probe", "resourceVersion": "0"}
-"""What a probe lists of PodChaperons: none. API servers answer it from their cache, where they ignore a `limit`."""
 """Pause between readings of the agent's lease while it is not known to be alive; a live one changes every 2 s."""
 _SLOW_SECONDS = 1.0
 """Pause between probes of a slow target: with few pods sent there, little else tells that it is prompt again."""
@@ -226,7 +226,7 @@ class Target:
             await self.cluster.client.session.request(
                 "GET",
                 path,
-                params=QUESTION,
+                params=PROBE,
                 resource=CHAPERONS.plural,
                 timeout=self._probing.timeout,
                 at_once=True,

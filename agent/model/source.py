@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agent.api.roles import CHOSEN_FEATURES, FEATURES
+from agent.api.roles import FEATURES, OPTIONAL_FEATURES
 from agent.model import podpolicy
 
 DEFAULT_ACCOUNT = "default"
@@ -40,8 +40,8 @@ def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
 def features(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Which features beyond Admiralty's rules a Source is granted: all of them where `spec.allow` is not set."""
     allowed = spec.get("allow")
-    allowed = CHOSEN_FEATURES if allowed is None else allowed
-    return tuple(name for name in FEATURES if name not in CHOSEN_FEATURES or name in allowed)
+    allowed = OPTIONAL_FEATURES if allowed is None else allowed
+    return tuple(name for name in FEATURES if name not in OPTIONAL_FEATURES or name in allowed)
 
 
 def advice(spec: Mapping[str, Any], *, namespaced: bool) -> str:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
-from agent.base.insist import insist
+from agent.base.cancelling import cancel_until_done
 from agent.base.log import context
 from agent.base.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
 from agent.base.turns import take_turn
@@ -86,7 +86,7 @@ class Controller(ABC, Generic[K]):
                 await asyncio.Event().wait()
             finally:
                 for worker in workers:
-                    insist(worker)
+                    cancel_until_done(worker)
 
     async def _work(self) -> None:
         while True:

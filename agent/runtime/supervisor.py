@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from agent.base.backoff import Backoff
-from agent.base.insist import insist
+from agent.base.cancelling import cancel_until_done
 from agent.base.metrics import TASK_FAILURES
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Supervisor:
         """Cancel all tasks and wait until they have ended."""
         tasks = list(self._tasks)
         for task in tasks:
-            insist(task)
+            cancel_until_done(task)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> Callable[[], object]:
@@ -48,7 +48,7 @@ class Supervisor:
         task = asyncio.create_task(self._keep(name, run), name=f"{self.name}/{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return functools.partial(insist, task)
+        return functools.partial(cancel_until_done, task)
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(0.5, 30.0)

@@ -59,7 +59,7 @@ async def apply_definitions(client: Client) -> None:
 
 
 async def apply_policies(client: Client) -> None:
-    """Put the policies about proxy pods in place, for whom nobody but the cluster's own agent is the agent."""
+    """Put the policies in place; they know the cluster's own agent by its name and its namespace."""
     for obj in policies(manifests.user(AGENT.name), manifests.AGENT_NAMESPACE):
         await apply(client, _ADMISSION[obj["kind"]], obj)
 

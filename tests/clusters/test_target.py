@@ -14,7 +14,7 @@ from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.record import classify
 from agent.clusters.registry import Targets
-from agent.clusters.target import QUESTION, Probing, State, Target
+from agent.clusters.target import PROBE, Probing, State, Target
 from agent.kube.client import Client
 from agent.kube.config import Connection, StaticAuth, load
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, ServerError, Unauthorized, Unreachable
@@ -107,7 +107,7 @@ async def test_a_probe_is_as_cheap_where_there_are_many_chaperons(
         await asyncio.gather(*made)
         await until(lambda: len(target.chaperons.store) == 50)
         for path in (CHAPERONS.path(namespace), CHAPERONS.path(None)):
-            answer = await client.session.request("GET", path, params=QUESTION, resource=CHAPERONS.plural)
+            answer = await client.session.request("GET", path, params=PROBE, resource=CHAPERONS.plural)
             assert len(answer) < 300
 
 

@@ -33,7 +33,7 @@ from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
 from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.remote import read_target
-from agent.cli.checks.view import Obstacle, Raw, TargetView, Unproxied, View, WebhookView
+from agent.cli.checks.view import ClusterView, Obstacle, Raw, TargetView, Unproxied, View, WebhookView
 from agent.cli.checks.webhook import is_ours
 from agent.cli.fleet.asking import Connections
 from agent.cli.fleet.lines import moment
@@ -69,27 +69,19 @@ class Gatherer:
         """All of it. Raises KubeError when the cluster itself does not answer."""
         cluster = await read_cluster(self._client, THIS, self._clock)
         namespaces = await self._attempt("namespaces", self._client.list(NAMESPACES))
-        found = await asyncio.gather(
-            self._attempt("CRDs", self._client.list(CRDS)),
-            self._attempt("policies", self._policies()),
-            self._attempt("rights of the agent", rights_of(self._client)),
+        installed, webhook, unproxied, obstacles = await asyncio.gather(
+            self._installed(cluster),
             self._webhook(namespaces),
             self._attempt("elected pods", self._unproxied()),
             self._attempt("events", self._obstacles()),
         )
-        crds, policies, rights, webhook, unproxied, obstacles = found
         targets = await self._targets()
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
-        return View(
-            now=self._clock.now(),
-            client=__version__,
-            cluster=cluster,
-            crds=_by_name(crds),
-            policies=policies,
+        return replace(
+            installed,
             targets=targets,
             sources=tuple(sources),
             webhook=webhook,
-            rights=rights,
             namespaces=tuple(namespaces) if namespaces is not None else None,
             unproxied=unproxied,
             obstacles=obstacles,
@@ -99,25 +91,20 @@ class Gatherer:
     async def installation(self) -> View:
         """What the chart has installed here, and nothing of what users have made. Raises KubeError as above."""
         cluster = await read_cluster(self._client, THIS, self._clock)
-        crds, policies, rights, (webhook, services) = await asyncio.gather(
-            self._attempt("CRDs", self._client.list(CRDS)),
-            self._attempt("policies", self._policies()),
-            self._attempt("rights of the agent", rights_of(self._client)),
-            self._configured(),
-        )
+        installed, (webhook, services) = await asyncio.gather(self._installed(cluster), self._configured())
         where = next((namespace for namespace, _ in sorted(services)), _ANY)
         if webhook.validating:
             webhook = replace(webhook, refuses=await trial.refuses(self._client, where))
-        return View(
-            now=self._clock.now(),
-            client=__version__,
-            cluster=cluster,
-            crds=_by_name(crds),
-            policies=policies,
-            webhook=webhook,
-            rights=rights,
-            unread=tuple(self._unread),
+        return replace(installed, webhook=webhook, unread=tuple(self._unread))
+
+    async def _installed(self, cluster: ClusterView) -> View:
+        """What every check needs of the chart's objects."""
+        crds, policies, rights = await asyncio.gather(
+            self._attempt("CRDs", self._client.list(CRDS)),
+            self._attempt("policies", self._policies()),
+            self._attempt("rights of the agent", rights_of(self._client)),
         )
+        return View(self._clock.now(), __version__, cluster, crds=_by_name(crds), policies=policies, rights=rights)
 
     async def _policies(self) -> frozenset[str]:
         """Names of the policies that are in force."""

@@ -6,10 +6,10 @@ from typing import Any
 from agent.api import ownroles
 from agent.api.kinds import SIGNERS
 from agent.api.roles import (
-    CHOSEN_FEATURES,
     CLUSTER_SUMMARY_VIEWER,
     EVERYTHING,
     FEATURES,
+    OPTIONAL_FEATURES,
     RUN,
     SUMMARY,
     Grant,
@@ -93,7 +93,7 @@ def _granted(target: TargetView) -> Iterator[Finding]:
 def not_allowed(lacking: Iterable[Grant]) -> list[str]:
     """Features of which nothing is granted: those that its Source does not allow."""
     all_lacking = set(lacking)
-    return [name for name in CHOSEN_FEATURES if set(FEATURES[name]) <= all_lacking]
+    return [name for name in OPTIONAL_FEATURES if set(FEATURES[name]) <= all_lacking]
 
 
 def missing(rules: Iterable[Rule]) -> tuple[Grant, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import LEASE_CONTROLLERS
-from agent.api.roles import CHOSEN_FEATURES
+from agent.api.roles import OPTIONAL_FEATURES
 from agent.cli.joining import credentials, manifests
 from agent.cli.joining.manifests import Names, Raw
 from agent.cli.joining.sides import Side, Way, address, telling
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 DEFAULT_TOKEN = "7d"
 NOT_ALLOWED = (
     "volume claims, service accounts and endpoints of Services do not go there: allow what pods need by --allow"
-    f" {','.join(CHOSEN_FEATURES)}"
+    f" {','.join(OPTIONAL_FEATURES)}"
 )
 READS_ALL = (
     "{source} can read all Secrets and ConfigMaps of {target}, those of kube-system and of Flotilla included, where"

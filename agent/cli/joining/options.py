@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agent.api.roles import CHOSEN_FEATURES
+from agent.api.roles import OPTIONAL_FEATURES
 from agent.cli.joining import words
 from agent.cli.joining.fleet import Order
 from agent.kube import kubeconfig
@@ -34,7 +34,7 @@ Allow = Annotated[
     list[str],
     typer.Option(
         "--allow",
-        help=f"What the source may use beside pods and what they name, of {', '.join(CHOSEN_FEATURES)}.",
+        help=f"What the source may use beside pods and what they name, of {', '.join(OPTIONAL_FEATURES)}.",
     ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that each wait may take.")]

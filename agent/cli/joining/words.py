@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from agent.api.roles import CHOSEN_FEATURES
+from agent.api.roles import OPTIONAL_FEATURES
 from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.cli.options import Failed
 
@@ -72,9 +72,9 @@ def features(given: Sequence[str]) -> tuple[str, ...] | None:
     """What `--allow` names, separated by commas or given several times; None for nothing. Raises WrongUsage."""
     found = [name.strip() for text in given for name in text.split(",") if name.strip()]
     for name in found:
-        if name not in CHOSEN_FEATURES:
-            raise WrongUsage(f"--allow {name}: choose of {', '.join(CHOSEN_FEATURES)}")
-    return tuple(name for name in CHOSEN_FEATURES if name in found) if given else None
+        if name not in OPTIONAL_FEATURES:
+            raise WrongUsage(f"--allow {name}: choose of {', '.join(OPTIONAL_FEATURES)}")
+    return tuple(name for name in OPTIONAL_FEATURES if name in found) if given else None
 
 
 def seconds_of(duration: str) -> int:

@@ -7,7 +7,6 @@ Absent target: keeps the last known status; a terminating proxy pod waits for it
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -77,7 +76,7 @@ class Feedback(Controller[Key]):
         versions = self._versions(proxy)
         if versions is not None and versions == self._agreed.get(key):
             return None
-        view, targets = self._gather(key)
+        view, targets = self._gather(key, proxy)
         self._agreed.pop(key, None)
         for action in room.decide(view):
             if isinstance(action, room.DeleteChaperon) and not _ends(view):
@@ -92,22 +91,19 @@ class Feedback(Controller[Key]):
 
     async def _delete_stray(self, key: Key, uid: str) -> None:
         """Delete it, if it is one by what the API server says of its proxy pod, too: the store may be an old one."""
-        view, targets = self._gather(key)
+        view, targets = self._gather(key, self._proxies.store.get(key))
         if _strays(view, uid):
-            view = await self._asked(key, view)
+            view, targets = self._gather(key, await self._live(key))
         for action in _strays(view, uid):
             await self._apply(key, view, targets, action)
 
-    async def _asked(self, key: Key, view: room.View) -> room.View:
-        """The same with the proxy pod as it is now."""
+    async def _live(self, key: Key) -> Object | None:
+        """The proxy pod as the API server has it now, None when there is none."""
         try:
-            live = Object(PODS, await self._client.get_raw(PODS, key[1], key[0]))
+            pod = Object(PODS, await self._client.get_raw(PODS, key[1], key[0]))
         except NotFound:
-            return replace(view, proxy=None, home="")
-        manifest = live.decode()
-        if manifest["spec"].get("schedulerName") != names.SCHEDULER_PROXY:
-            return replace(view, proxy=None, home="")
-        return replace(view, proxy=manifest, home=self._home(live))
+            return None
+        return pod if pod.scheduler_name == names.SCHEDULER_PROXY else None
 
     def _versions(self, proxy: Object | None) -> "_Seen | None":
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
@@ -149,8 +145,7 @@ class Feedback(Controller[Key]):
             for placed in self._deps.chaperons.of(proxy.key)
         )
 
-    def _gather(self, key: Key) -> tuple[room.View, dict[str, Target]]:
-        proxy = self._proxies.store.get(key)
+    def _gather(self, key: Key, proxy: Object | None) -> tuple[room.View, dict[str, Target]]:
         targets = {target.finalizer: target for target in self._deps.targets}
         delegates = tuple(
             room.Delegate(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)

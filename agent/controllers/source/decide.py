@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
-from agent.api.roles import CHOSEN_FEATURES, FEATURES, feature_role
+from agent.api.roles import FEATURES, OPTIONAL_FEATURES, feature_role
 from agent.model import source as model
 from agent.model.diff import merge_patch
 
@@ -114,16 +114,13 @@ def binding_names(key: Key) -> list[tuple[Kind, str]]:
     """The bindings that a Source may have (specs, section 2.3), those of features last."""
     namespace, name = key
     if namespace:
-        return [
-            (ROLE_BINDINGS, names.source_binding(name)),
-            (CLUSTER_ROLE_BINDINGS, names.source_viewer_binding(namespace, name)),
-            *((ROLE_BINDINGS, names.source_feature_binding(name, feature)) for feature in FEATURES),
-        ]
-    return [
-        (CLUSTER_ROLE_BINDINGS, names.cluster_source_binding(name)),
-        (CLUSTER_ROLE_BINDINGS, names.cluster_source_viewer_binding(name)),
-        *((CLUSTER_ROLE_BINDINGS, names.cluster_source_feature_binding(name, feature)) for feature in FEATURES),
-    ]
+        kind = ROLE_BINDINGS
+        own, viewer = names.source_binding(name), names.source_viewer_binding(namespace, name)
+    else:
+        kind = CLUSTER_ROLE_BINDINGS
+        own, viewer = names.cluster_source_binding(name), names.cluster_source_viewer_binding(name)
+    features = ((kind, names.feature_binding(namespace, name, feature)) for feature in FEATURES)
+    return [(kind, own), (CLUSTER_ROLE_BINDINGS, viewer), *features]
 
 
 def wanted_bindings(key: Key, source: Raw, roles: Roles) -> dict[tuple[Kind, str], Raw]:
@@ -205,7 +202,7 @@ def flaw(key: Key, source: Raw) -> str | None:
 def granted(key: Key, source: Raw, roles: Roles) -> str:
     """What the condition Ready says of a Source that is bound."""
     spec = source.get("spec") or {}
-    chosen = [name for name in model.features(spec) if name in CHOSEN_FEATURES]
+    chosen = [name for name in model.features(spec) if name in OPTIONAL_FEATURES]
     more = f", with {', '.join(chosen)}" if chosen else ""
     advice = model.advice(spec, namespaced=bool(key[0]))
     return f"may run pods here (ClusterRole {roles.source}){more}" + (f"; {advice}" if advice else "")

@@ -5,13 +5,11 @@ import contextlib
 import sys
 
 from agent.base.clock import SystemClock
-from agent.base.log import configure
 from agent.clusters.cluster import Cluster
 from agent.kube.config import load
-from agent.kube.errors import InvalidConfig
+from agent.runtime.entry import run_process
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
-from agent.runtime.process import run_until_signal
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.extender.server import Extender
 from agent.settings import InvalidSetting, Settings, parse
@@ -46,16 +44,7 @@ async def run(settings: Settings) -> None:
 
 def main() -> int:
     """Exit status: 0 after a signal, 1 for settings or a kubeconfig that cannot be used, 2 for usage."""
-    failed: list[BaseException] = []
-    try:
-        settings = parse(sys.argv[1:], _PROGRAM, _PURPOSE)
-        configure(settings.log_level, settings.log_json, cluster=settings.cluster_name)
-        run_until_signal(run(settings))
-    except* (InvalidSetting, InvalidConfig, OSError) as group:
-        failed += group.exceptions
-    for error in failed:
-        sys.stderr.write(f"extender: {error}\n")
-    return 1 if failed else 0
+    return run_process("extender", lambda: parse(sys.argv[1:], _PROGRAM, _PURPOSE), run)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """The extender as a process of its own, as the chart runs it beside the candidate scheduler."""
 
-import asyncio
 import contextlib
+import functools
 import signal
-import sys
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
@@ -13,6 +11,7 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
+from tests.processes import started
 from tests.runtime.test_health import free_port
 from tests.scheduler.extender.candidates import (
     ALLOWED,
@@ -28,19 +27,7 @@ from tests.scheduler.extender.candidates import (
 )
 from tests.waiting import until
 
-
-@contextlib.asynccontextmanager
-async def extender(*flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "agent.scheduler.extender", *flags, stderr=pipe
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+extender = functools.partial(started, "agent.scheduler.extender")
 
 
 async def page(http: aiohttp.ClientSession, url: str) -> str:
