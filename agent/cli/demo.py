@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from agent.cli.options import run_interruptible
 from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.demo import Demo
@@ -35,7 +36,7 @@ def demo(
     work: Demo | None = None
     try:
         work = Demo(_place(directory), Display(Console()), default(), once=once, patience=patience)
-        asyncio.run(_guarded(work))
+        run_interruptible(_guarded(work))
     except (SandboxError, KubeError) as error:
         print(f"flotilla: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -84,10 +84,28 @@ async def opened(
         yield Client(session)
 
 
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a command's work. Ctrl-C cancels it, and then shows no stack."""
+
+    async def interruptible() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            # The signal comes between any two instructions: a callback may find its future cancelled since it looked.
+            if not (task.cancelling() and isinstance(context.get("exception"), asyncio.InvalidStateError)):
+                loop.default_exception_handler(context)
+
+        asyncio.get_running_loop().set_exception_handler(tell)
+        return await work
+
+    return asyncio.run(interruptible())
+
+
 def finish(work: Coroutine[Any, Any, T]) -> T:
     """The result of a command's work; a failure is told in one line on standard error, with exit status 1."""
     try:
-        return asyncio.run(work)
+        return run_interruptible(work)
     except (Failed, KubeError) as error:
         print(f"flotilla: {told(error)}", file=sys.stderr)
         raise typer.Exit(1) from None

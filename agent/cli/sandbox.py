@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from agent.cli.options import run_interruptible
 from agent.kube.errors import KubeError
 from agent.sandbox import Sandbox, SandboxError, binaries, older
 from agent.sandbox.plan import parse_version
@@ -158,7 +159,7 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
         return await work
 
     try:
-        return asyncio.run(guarded())
+        return run_interruptible(guarded())
     except (SandboxError, KubeError) as error:
         print(f"flotilla: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -29,7 +29,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
-from agent.cli.options import Context, Kubeconfig
+from agent.cli.options import Context, Kubeconfig, run_interruptible
 from agent.cli.restoring import MIRRORS, restore_services
 from agent.cli.withdrawing import withdraw
 from agent.kube import config
@@ -290,7 +290,7 @@ def uninstall(
             await Uninstaller(Client(session), policy, home, release, timeout, _say).run()
 
     try:
-        asyncio.run(run())
+        run_interruptible(run())
     except (Refused, KubeError, InvalidConfig) as error:
         print(f"flotilla: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from agent.cli import INTERRUPTED, behind_the_verb
-from agent.cli.options import Failed, connection, finish, told
+from agent.cli.options import Failed, connection, finish, run_interruptible, told
 from agent.cli.output import as_table
 from agent.kube import config, kubeconfig
 from agent.kube.errors import Forbidden, InvalidConfig, Unauthorized, Unreachable
@@ -41,6 +41,24 @@ def test_a_failure_is_one_line_on_standard_error_and_status_1(
     assert ended.value.exit_code == 1
     written = capsys.readouterr()
     assert (written.out, written.err) == ("", f"flotilla: {error}\n")
+
+
+async def interrupted(*, cancelled: bool) -> None:
+    """Ends as by a signal that came when a callback had just seen that its future is not done."""
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    asyncio.get_running_loop().call_soon(future.set_result, None)
+    if cancelled:
+        signal.raise_signal(signal.SIGINT)
+    await asyncio.sleep(0)
+
+
+def test_a_callback_that_an_interrupt_overtook_shows_no_stack(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(interrupted(cancelled=True))
+    assert caplog.text == ""
+    run_interruptible(interrupted(cancelled=False))
+    assert "InvalidStateError" in caplog.text
 
 
 def test_what_an_api_server_refuses_comes_with_a_remedy() -> None:
