@@ -14,6 +14,9 @@ from agent.model.livechanges import told
 from agent.model.manifest import source_pod
 from agent.model.podranges import ANYWHERE, PodRanges, without_outside
 
+ENDED = ("Succeeded", "Failed")
+"""Phases that a pod never leaves."""
+
 _OWN = (
     "qosClass",
     "observedGeneration",
@@ -39,6 +42,16 @@ _CONTAINERS = {
     "initContainerStatuses": "initContainers",
     _EPHEMERAL: "ephemeralContainers",
 }
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod, or what a chaperon tells of one, is in a phase that it never leaves."""
+    return (pod.get("status") or {}).get("phase") in ENDED
+
+
+def restarts_always(pod: Mapping[str, Any]) -> bool:
+    """Whether the containers of a pod, or of a chaperon's, are started again however they end."""
+    return bool((pod.get("spec") or {}).get("restartPolicy", "Always") == "Always")
 
 
 def proxy_status(

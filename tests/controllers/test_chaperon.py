@@ -1,6 +1,8 @@
 """The room that makes delegates, on a real API server whose fake node runs them."""
 
+import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +12,13 @@ from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS, SOURCES
 from agent.controllers.chaperon import policies
 from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
+from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
+from tests.controllers import byhand
 from tests.controllers.rooms import running
+from tests.controllers.targets import kubeconfig
+from tests.kube.relay import Relay
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
@@ -168,6 +174,61 @@ async def test_a_chaperon_deleted_in_the_foreground_outlives_its_pod(
         await gone(lambda: client.get(CHAPERONS, "web", namespace))
         with pytest.raises(NotFound):
             await client.get(PODS, "web", namespace)
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 3)])
+async def test_how_a_delegate_ends_is_told_while_its_chaperon_is_being_deleted(
+    cluster: Cluster, client: Client, namespace: str, phase: str, code: int
+) -> None:
+    async with running(cluster, Chaperon):
+        await client.create(CHAPERONS, chaperon("web", restartPolicy="Never", **byhand.NOBODYS), namespace)
+        await byhand.start(client, namespace, "web")
+        await status(client, namespace, "web", phase="Running")
+        await client.delete(CHAPERONS, "web", namespace, propagation="Foreground")
+
+        async def ending() -> bool:
+            return "deletionTimestamp" in (await client.get(PODS, "web", namespace))["metadata"]
+
+        await until(ending)
+        await byhand.say(client, namespace, "web", phase, code)
+        told = await status(client, namespace, "web", phase=phase)
+        assert told["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+        await byhand.remove(client, namespace, "web")
+        await gone(lambda: client.get(CHAPERONS, "web", namespace))
+
+
+@pytest.mark.parametrize("ran", [True, False], ids=["it was told that it ran", "nothing was told of it"])
+async def test_how_a_delegate_ended_is_told_though_it_is_gone_when_the_agent_hears_of_it(
+    cluster: Cluster, client: Client, namespace: str, tmp_path: Path, ran: bool
+) -> None:
+    """The agent's link to its own API server is down meanwhile: the watch tells of end and removal at once."""
+    async with Relay.started(load(str(cluster.kubeconfig))) as relay:
+        through = copy.copy(cluster)
+        through.kubeconfig = tmp_path / "kubeconfig"
+        through.kubeconfig.write_text(kubeconfig(cluster, server=relay.connection.server, user={}))
+        async with running(through, Chaperon):
+            await client.create(CHAPERONS, chaperon("web", restartPolicy="Never", **byhand.NOBODYS), namespace)
+            if ran:
+                await byhand.start(client, namespace, "web")
+                await status(client, namespace, "web", phase="Running")
+            first = await until(lambda: client.get(PODS, "web", namespace))
+            relay.cut()
+            if not ran:
+                await byhand.start(client, namespace, "web")
+            await byhand.say(client, namespace, "web", "Succeeded", 0)
+            await byhand.remove(client, namespace, "web")
+            await gone(lambda: client.get(PODS, "web", namespace))
+            relay.mend()
+            told = await status(client, namespace, "web", phase="Succeeded")
+            assert told["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+
+            async def said_to_be_missing() -> bool:
+                found = await client.get(CHAPERONS, "web", namespace)
+                return names.ANNOTATION_POD_MISSING_SINCE in found["metadata"]["annotations"]
+
+            await until(said_to_be_missing)
+            pods = await client.list(PODS, namespace)
+            assert pods == [], f"{first['metadata']['uid']} had done the work"
 
 
 async def test_the_node_of_a_delegate_is_told_though_its_kubelet_says_nothing(

@@ -22,9 +22,9 @@ from agent.controllers.chaperon.decide import (
     RefuseChange,
     View,
     decide,
-    is_news,
     refused,
 )
+from agent.controllers.chaperon.telling import is_news
 from agent.model.podpolicy import Rule, read
 from tests.examples import examples
 
@@ -196,6 +196,37 @@ def test_a_chaperon_that_is_being_deleted_is_left_to_the_garbage_collector() -> 
     going["metadata"]["deletionTimestamp"] = stamp(NOW)
     assert outcome(going) == []
     assert outcome(going, pod(RUNNING)) == []
+
+
+ONCE = [("Never", "Succeeded"), ("Never", "Failed"), ("OnFailure", "Succeeded"), ("OnFailure", "Failed")]
+
+
+@pytest.mark.parametrize(("policy", "phase"), ONCE)
+class TestHowAPodEndedThatIsNotStartedAgain:
+    def test_is_told_while_it_goes_with_its_chaperon(self, policy: str, phase: str) -> None:
+        going = chaperon(RUNNING, restartPolicy=policy)
+        going["metadata"]["deletionTimestamp"] = stamp(NOW)
+        over = RUNNING | {"phase": phase}
+        assert outcome(going, pod(over)) == [PutStatus(over)]
+        assert decide(View(going, None, 60.0, last=pod(over)), NOW) == [PutStatus(over)]
+        assert outcome(going | {"status": over}, pod(over)) == []
+        assert outcome(going, pod(RUNNING | {"podIP": "10.0.0.9"})) == [], "only the end is worth a write"
+        assert outcome(going, pod(over, owner="somebody")) == []
+
+    @pytest.mark.parametrize("told", [RUNNING, {}], ids=["ran", "had told nothing"])
+    def test_is_told_when_it_is_gone_by_then(self, policy: str, phase: str, told: dict[str, Any]) -> None:
+        over = RUNNING | {"phase": phase}
+        view = View(chaperon(told, restartPolicy=policy), None, 60.0, last=pod(over))
+        assert decide(view, NOW) == [PutStatus(over)]
+
+
+def test_how_a_pod_ended_that_is_started_again_is_not_worth_a_write_when_it_goes() -> None:
+    over = pod(RUNNING | {"phase": "Succeeded"})
+    going = chaperon(RUNNING)
+    going["metadata"]["deletionTimestamp"] = stamp(NOW)
+    assert outcome(going, over) == []
+    lost = PatchChaperon({"metadata": {"annotations": {SINCE: stamp(NOW)}}})
+    assert decide(View(chaperon(RUNNING), None, 60.0, last=over), NOW) == [lost]
 
 
 JUST_BOUND = {"phase": "Pending", "conditions": [SCHEDULED]}

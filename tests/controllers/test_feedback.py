@@ -15,6 +15,7 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
+from tests.controllers import byhand
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.e2e.hostile import Hostile
@@ -241,6 +242,122 @@ async def test_while_a_target_is_away_its_pods_stay_as_they_are_and_a_deleted_on
 
         await until(caught_up)
         assert len(await chaperons(client, namespace)) == 1
+
+
+async def done_once(client: Client, namespace: str, target: Target, **metadata: Any) -> str:
+    """The delegate's name of an elected pod `web` that is not started again and runs, as a kubelet would say."""
+    pod = elected("web", namespace, restartPolicy="Never", **byhand.NOBODYS)
+    pod["metadata"] |= metadata
+    await create(client, pod, [target])
+    (chaperon,) = await until(lambda: chaperons(client, namespace))
+    name: str = chaperon["metadata"]["name"]
+    await byhand.start(client, namespace, name)
+    await pod_where(client, namespace, "web", phase="Running", node=True)
+    return name
+
+
+async def told_of(client: Client, namespace: str, name: str, phase: str) -> None:
+    """Wait until a chaperon tells this phase."""
+
+    async def tells() -> bool:
+        return bool((await client.get(CHAPERONS, name, namespace))["status"]["phase"] == phase)
+
+    await until(tells)
+
+
+@pytest.mark.parametrize("removed", ["the delegate", "the chaperon"])
+async def test_work_that_was_done_while_the_link_was_down_is_done_though_its_delegate_was_removed(
+    cluster: Cluster, client: Client, namespace: str, removed: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, eu=relay.connection) as targets,
+    ):
+        name = await done_once(client, namespace, targets["eu"])
+        relay.cut()
+        await until(lambda: _is(not targets["eu"].ready))
+        await byhand.say(client, namespace, name, "Succeeded", 0)
+        await told_of(client, namespace, name, "Succeeded")
+        if removed == "the delegate":
+            await byhand.remove(client, namespace, name)
+
+            async def missing() -> bool:
+                found = await client.get(CHAPERONS, name, namespace)
+                return names.ANNOTATION_POD_MISSING_SINCE in found["metadata"]["annotations"]
+
+            await until(missing)
+        else:
+            await client.delete(CHAPERONS, name, namespace)
+            await gone(lambda: client.get(CHAPERONS, name, namespace))
+        relay.mend()
+        proxy = await pod_where(client, namespace, "web", phase="Succeeded")
+        assert proxy["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+        # Whatever is to be done about it has been when the next pod has come and gone.
+        await create(client, elected("later", namespace), [targets["eu"]])
+        await pod_where(client, namespace, "later", phase="Running")
+        await client.delete(PODS, "later", namespace)
+        await gone(lambda: client.get(PODS, "later", namespace))
+        after = await client.get(PODS, "web", namespace)
+        assert "deletionTimestamp" not in after["metadata"]
+        assert [each["metadata"]["name"] for each in await chaperons(client, namespace)] == (
+            [name] if removed == "the delegate" else []
+        )
+        await client.delete(PODS, "web", namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+        assert await chaperons(client, namespace) == []
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 3)])
+async def test_a_deleted_pod_that_somebody_else_holds_tells_how_its_delegate_ended(
+    cluster: Cluster, client: Client, namespace: str, phase: str, code: int
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        name = await done_once(client, namespace, targets["me"], finalizers=["flotilla.test/hold"])
+        await client.delete(PODS, "web", namespace)
+
+        async def ends() -> bool:
+            return "deletionTimestamp" in (await client.get(PODS, name, namespace))["metadata"]
+
+        await until(ends)
+        await byhand.say(client, namespace, name, phase, code)
+        proxy = await pod_where(client, namespace, "web", phase=phase)
+        assert proxy["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+        await byhand.remove(client, namespace, name)
+
+        async def released() -> bool:
+            return (await client.get(PODS, "web", namespace))["metadata"]["finalizers"] == ["flotilla.test/hold"]
+
+        await until(released)
+        assert (await client.get(PODS, "web", namespace))["status"] == proxy["status"]
+        await client.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
+
+
+async def test_a_pod_deleted_while_its_target_was_away_tells_how_its_delegate_had_ended(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, *ALL) as deps,
+        connected(deps, client, namespace, eu=relay.connection) as targets,
+    ):
+        name = await done_once(client, namespace, targets["eu"], finalizers=["flotilla.test/hold"])
+        relay.cut()
+        await until(lambda: _is(not targets["eu"].ready))
+        await client.delete(PODS, "web", namespace)
+        await byhand.say(client, namespace, name, "Succeeded", 0)
+        await told_of(client, namespace, name, "Succeeded")
+        relay.mend()
+        await gone(lambda: client.get(CHAPERONS, name, namespace))
+
+        async def released() -> bool:
+            return (await client.get(PODS, "web", namespace))["metadata"]["finalizers"] == ["flotilla.test/hold"]
+
+        await until(released)
+        assert (await client.get(PODS, "web", namespace))["status"]["phase"] == "Succeeded"
+        await client.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
+        await gone(lambda: client.get(PODS, "web", namespace))
 
 
 async def _is(value: bool) -> bool:

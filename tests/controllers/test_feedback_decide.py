@@ -65,13 +65,34 @@ def delegate(
     return Delegate(finalizer, {"metadata": identity | metadata, "status": RUNNING if status is None else status})
 
 
+def once(policy: str, pod: dict[str, Any]) -> dict[str, Any]:
+    """The proxy pod, of a restart policy by which it may be done."""
+    return pod | {"spec": {**pod["spec"], "restartPolicy": policy}}
+
+
+def ended(phase: str = "Succeeded", policy: str = "Never", *marks: str, **metadata: Any) -> Delegate:
+    """A delegate that has ended, with annotations of the target on its chaperon."""
+    found = delegate(status=RUNNING | {"phase": phase}, annotations=dict.fromkeys(marks, "x"), **metadata)
+    return Delegate(EU, found.chaperon | {"spec": {"restartPolicy": policy}})
+
+
 def outcome(
     proxy: dict[str, Any] | None,
     *delegates: Delegate,
     home: str = EU,
     settled: frozenset[str] = frozenset((EU, US, AP)),
+    last: Delegate | None = None,
 ) -> list[Action]:
-    return decide(View(proxy, delegates, home, settled, "here"))
+    return decide(View(proxy, delegates, home, settled, "here", last=last))
+
+
+def phase_told(action: Action) -> str:
+    """The phase that a patch brings home, whether or not the API server takes it."""
+    assert isinstance(action, PatchProxy)
+    assert action.status
+    assert action.last
+    assert "finalizers" not in action.patch["metadata"]
+    return str(action.patch["status"]["phase"])
 
 
 def finalizers_after(actions: list[Action]) -> list[str] | None:
@@ -260,6 +281,100 @@ class TestAProxyPodWithoutNode:
 
     def test_is_not_deleted_for_having_no_chaperon_yet(self) -> None:
         assert outcome(proxy(node="")) == []
+
+
+MARKS = (names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_ENDING)
+HELD = ("batch.kubernetes.io/job-tracking", EU)
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+class TestWorkThatIsDone:
+    @pytest.mark.parametrize("mark", MARKS)
+    def test_comes_home_though_the_target_says_that_the_pod_is_gone_and_stays(
+        self, phase: str, policy: str, mark: str
+    ) -> None:
+        here = ended(phase, policy, mark)
+        (action,) = outcome(once(policy, proxy(status=RUNNING)), here)
+        assert isinstance(action, PatchProxy)
+        assert action.patch["status"] == {"phase": phase}
+        assert outcome(once(policy, proxy(status=RUNNING | {"phase": phase})), here) == []
+
+    def test_stays_though_its_chaperon_is_gone(self, phase: str, policy: str) -> None:
+        assert outcome(once(policy, proxy(status=RUNNING | {"phase": phase}))) == []
+
+    def test_comes_home_from_a_chaperon_that_is_gone(self, phase: str, policy: str) -> None:
+        (action,) = outcome(once(policy, proxy(status=RUNNING)), last=ended(phase, policy))
+        assert phase_told(action) == phase
+
+    def test_comes_home_from_a_chaperon_that_is_being_deleted(self, phase: str, policy: str) -> None:
+        (action,) = outcome(once(policy, proxy(status=RUNNING)), ended(phase, policy, **DELETED))
+        assert phase_told(action) == phase
+
+    @pytest.mark.parametrize("mark", MARKS)
+    def test_is_not_done_again_for_a_pod_that_is_not_bound_yet(self, phase: str, policy: str, mark: str) -> None:
+        unbound = once(policy, proxy(node=""))
+        assert outcome(unbound, ended(phase, policy, mark)) == []
+        assert outcome(unbound, ended(phase, policy, mark), home="") == []
+
+    def test_comes_home_before_a_deleted_pod_has_its_delegate_deleted(self, phase: str, policy: str) -> None:
+        here = ended(phase, policy)
+        told, deleted = outcome(once(policy, proxy(status=RUNNING, **DELETED)), here)
+        assert phase_told(told) == phase
+        assert deleted == DeleteChaperon(here)
+
+    def test_comes_home_while_the_delegate_goes_and_before_the_pod_does(self, phase: str, policy: str) -> None:
+        waits = once(policy, proxy(status=RUNNING, **DELETED))
+        (told,) = outcome(waits, ended(phase, policy, **DELETED))
+        assert phase_told(told) == phase
+        (told,) = outcome(waits, last=ended(phase, policy))
+        assert phase_told(told) == phase
+        tells = once(policy, proxy(status=RUNNING | {"phase": phase}, **DELETED))
+        assert finalizers_after(outcome(tells, last=ended(phase, policy))) == []
+
+    def test_of_a_pod_that_others_hold_is_what_it_was_and_not_that_its_delegate_is_gone(
+        self, phase: str, policy: str
+    ) -> None:
+        tells = once(policy, proxy(HELD, status=RUNNING | {"phase": phase}, **DELETED))
+        (action,) = outcome(tells)
+        assert isinstance(action, PatchProxy)
+        assert action.patch["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
+        assert "status" not in action.patch
+
+
+@pytest.mark.parametrize(("mark", "then"), [(MARKS[0], DeleteChaperon), (MARKS[1], DeleteProxy)])
+def test_how_a_pod_ended_that_is_started_again_comes_home_before_it_is_given_up(mark: str, then: type[Action]) -> None:
+    here = ended("Failed", "Always", mark)
+    told, gives_up = outcome(proxy(status=RUNNING), here)
+    assert phase_told(told) == "Failed"
+    assert isinstance(gives_up, then)
+    (gives_up,) = outcome(proxy(status=RUNNING | {"phase": "Failed"}), here)
+    assert isinstance(gives_up, then)
+
+
+class TestAPodThatIsStartedAgainWhateverHappens:
+    def test_is_let_go_without_a_word_more(self) -> None:
+        here = ended("Succeeded", "Always", **DELETED)
+        assert outcome(proxy(status=RUNNING, **DELETED), here) == []
+        assert finalizers_after(outcome(proxy(status=RUNNING, **DELETED), last=here)) == []
+        assert outcome(proxy(status=RUNNING), last=here) == [DeleteProxy()]
+
+    def test_tells_how_it_ended_while_others_hold_it(self) -> None:
+        (told,) = outcome(proxy(HELD, status=RUNNING, **DELETED), ended("Succeeded", "Always", **DELETED))
+        assert phase_told(told) == "Succeeded"
+
+
+def test_exit_codes_come_home_while_a_pod_that_may_be_done_is_let_go() -> None:
+    codes = [{"name": "main", "state": {"terminated": {"exitCode": 3}}}]
+    here = delegate(status=RUNNING | {"containerStatuses": codes}, **DELETED)
+    (told,) = outcome(once("Never", proxy(status=RUNNING, **DELETED)), here)
+    assert isinstance(told, PatchProxy)
+    assert told.patch["status"] == {"containerStatuses": [{**codes[0], "restartCount": 0}]}
+
+
+def test_a_pod_that_is_let_go_and_has_ended_never_runs_again() -> None:
+    failed = once("Never", proxy(status={"phase": "Failed"}, **DELETED))
+    assert outcome(failed, delegate(**DELETED)) == []
 
 
 targets = st.sampled_from([EU, US, AP])

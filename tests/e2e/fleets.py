@@ -106,14 +106,15 @@ FLEET_OF = {
     "tests/e2e/test_19_groups.py": "reserving",
     "tests/e2e/test_30_kubelet.py": "real",
     "tests/e2e/test_31_traffic.py": "real",
+    "tests/e2e/test_33_last_words.py": "real",
     "tests/e2e/test_40_versions.py": "versions",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_source_peer.py": "same name",
     "tests/peers/test_takeover.py": "same name",
     "tests/peers/test_target_peer.py": "same name",
 }
-"""The fleet of a file of tests/e2e or tests/peers, empty if it needs none; the usual one where none is named."""
-FOLDERS = ("tests/e2e", "tests/peers")
+"""The fleet of a file of these folders, empty if it needs none; the usual one where none is named."""
+FOLDERS = ("tests/e2e", "tests/e2e/faults", "tests/peers")
 _NEXT = pytest.StashKey[str]()
 """Of the session: the fleet of the test that is next, empty where there is none."""
 

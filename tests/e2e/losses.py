@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agent.api.kinds import PODS, TARGETS
+from agent.api.kinds import NODES, PODS, TARGETS
+from agent.kube.errors import NotFound
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 
@@ -35,6 +36,22 @@ async def target_away(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
         yield
     finally:
         await fleet.sandbox.set_link("us", up=True)
+
+
+@contextlib.asynccontextmanager
+async def node_by_hand(fleet: Fleet) -> AsyncIterator[str]:
+    """A node of us whose kubelet is the test, for pods with the node selector `e2e/node: manual`."""
+    us, name = fleet.clients["us"], "us-manual"
+    manifest = manifests.manual_node(name, "us")
+    await us.create(NODES, manifest)
+    try:
+        await us.patch(NODES, name, {"status": manifest["status"]}, sub="status")
+        yield name
+    finally:
+        for pod in await us.list(PODS, fields=f"spec.nodeName={name}"):
+            with contextlib.suppress(NotFound):
+                await us.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)
+        await us.delete(NODES, name)
 
 
 async def run(fleet: Fleet, namespace: str, **spec: Any) -> tuple[Raw, Raw]:

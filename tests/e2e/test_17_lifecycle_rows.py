@@ -12,6 +12,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -22,7 +23,16 @@ from agent.kube.errors import NotFound
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition, on_virtual_node
 from tests.e2e.fleets import MISSING_SECONDS
-from tests.e2e.losses import delegate_of, empty, lose, run, set_status, source_away, target_away
+from tests.e2e.losses import (
+    delegate_of,
+    empty,
+    lose,
+    node_by_hand,
+    run,
+    set_status,
+    source_away,
+    target_away,
+)
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.peers.contract import bind
 
@@ -32,6 +42,26 @@ async def namespace(fleet: Fleet) -> AsyncIterator[str]:
     """A namespace whose pods run in us."""
     async with fleet.namespace(("us",)) as name:
         yield name
+
+
+async def placed(fleet: Fleet, namespace: str, node: str, **spec: Any) -> Raw:
+    """The delegate of a single pod `a`, on the node of the test's own."""
+    pod = manifests.pod("a", nodeSelector={"e2e/node": "manual"}, **spec)
+    await fleet.source.create(PODS, pod, namespace)
+
+    async def bound() -> bool:
+        return on_virtual_node(await fleet.source.get(PODS, "a", namespace))
+
+    await fleet.until("the proxy pod is bound", bound, about=namespace)
+    delegate = await delegate_of(fleet, namespace)
+    assert delegate["spec"]["nodeName"] == node
+    return delegate
+
+
+async def is_missing(fleet: Fleet, namespace: str) -> bool:
+    """Whether the only chaperon of us says that its pod is missing."""
+    (chaperon,) = await fleet.clients["us"].list(CHAPERONS, namespace)
+    return ANNOTATION_POD_MISSING_SINCE in chaperon["metadata"]["annotations"]
 
 
 async def test_row_01_a_deleted_proxy_pod_takes_its_delegate_with_it(fleet: Fleet, namespace: str) -> None:
@@ -44,30 +74,19 @@ async def test_row_01_a_delegate_has_its_own_grace_period_and_the_proxy_pod_goes
     fleet: Fleet, namespace: str
 ) -> None:
     us = fleet.clients["us"]
-    # Nothing on this node ends pods but the test.
-    manifest = manifests.manual_node("us-manual", "us")
-    await us.create(NODES, manifest)
-    await us.patch(NODES, "us-manual", {"status": manifest["status"]}, sub="status")
-    pod = manifests.pod("a", nodeSelector={"e2e/node": "manual"}, terminationGracePeriodSeconds=7)
-    await fleet.source.create(PODS, pod, namespace)
+    async with node_by_hand(fleet) as node:
+        name = (await placed(fleet, namespace, node, terminationGracePeriodSeconds=7))["metadata"]["name"]
+        arguments = ("delete", "pod", "a", f"--namespace={namespace}", "--grace-period=30", "--wait=false")
+        await fleet.kubectl("cd", *arguments)
 
-    async def bound() -> bool:
-        return on_virtual_node(await fleet.source.get(PODS, "a", namespace))
+        async def grace() -> int:
+            metadata: Raw = (await us.get(PODS, name, namespace))["metadata"]
+            return int(metadata.get("deletionGracePeriodSeconds", 0))
 
-    await fleet.until("the proxy pod is bound", bound, about=namespace)
-    name = (await delegate_of(fleet, namespace))["metadata"]["name"]
-    arguments = ("delete", "pod", "a", f"--namespace={namespace}", "--grace-period=30", "--wait=false")
-    await fleet.kubectl("cd", *arguments)
-
-    async def grace() -> int:
-        metadata: Raw = (await us.get(PODS, name, namespace))["metadata"]
-        return int(metadata.get("deletionGracePeriodSeconds", 0))
-
-    assert await fleet.until("the delegate ends", grace, about=namespace) == 7
-    assert (await fleet.source.get(PODS, "a", namespace))["metadata"]["finalizers"]
-    await us.delete(PODS, name, namespace, grace=0)
-    await empty(fleet, namespace)
-    await us.delete(NODES, "us-manual")
+        assert await fleet.until("the delegate ends", grace, about=namespace) == 7
+        assert (await fleet.source.get(PODS, "a", namespace))["metadata"]["finalizers"]
+        await us.delete(PODS, name, namespace, grace=0)
+        await empty(fleet, namespace)
 
 
 async def test_row_02_and_13_what_is_an_orphan_when_the_source_is_back_goes_on_both_sides(
@@ -175,18 +194,35 @@ async def test_row_06_a_delegate_lost_while_the_source_is_away_is_made_again(fle
 async def test_row_07_a_delegate_that_is_never_restarted_stays_missing_until_the_source_is_back(
     fleet: Fleet, namespace: str
 ) -> None:
-    _, delegate = await run(fleet, namespace, restartPolicy="Never")
+    async with node_by_hand(fleet) as node:
+        delegate = await placed(fleet, namespace, node, restartPolicy="Never")
+        await set_status(fleet, delegate, {"phase": "Running"})
+        await fleet.running(namespace, "a", 1)
+        async with source_away(fleet):
+            await lose(fleet, delegate)
+            await fleet.until("the pod is said to be missing", lambda: is_missing(fleet, namespace), about=namespace)
+            await asyncio.sleep(2 * MISSING_SECONDS)
+            with pytest.raises(NotFound):
+                await fleet.clients["us"].get(PODS, delegate["metadata"]["name"], namespace)
+        await empty(fleet, namespace)
+
+
+async def test_row_07_one_that_had_done_its_work_has_done_it(fleet: Fleet, namespace: str) -> None:
+    proxy, delegate = await run(fleet, namespace, restartPolicy="Never")
+    (chaperon,) = await fleet.clients["us"].list(CHAPERONS, namespace)
     async with source_away(fleet):
         await lose(fleet, delegate)
-
-        async def said() -> bool:
-            (chaperon,) = await fleet.clients["us"].list(CHAPERONS, namespace)
-            return ANNOTATION_POD_MISSING_SINCE in chaperon["metadata"]["annotations"]
-
-        await fleet.until("the pod is said to be missing", said, about=namespace)
-        await asyncio.sleep(2 * MISSING_SECONDS)
-        with pytest.raises(NotFound):
-            await fleet.clients["us"].get(PODS, delegate["metadata"]["name"], namespace)
+        await fleet.until("the pod is said to be missing", lambda: is_missing(fleet, namespace), about=namespace)
+    await fleet.source.create(PODS, manifests.pod("later"), namespace)
+    await fleet.running(namespace, "later", 1)
+    await fleet.source.delete(PODS, "later", namespace)
+    await fleet.gone(PODS, "later", namespace)
+    after = await fleet.source.get(PODS, "a", namespace)
+    assert (after["metadata"]["uid"], after["status"]["phase"]) == (proxy["metadata"]["uid"], "Succeeded")
+    assert "deletionTimestamp" not in after["metadata"]
+    (kept,) = await fleet.clients["us"].list(CHAPERONS, namespace)
+    assert kept["metadata"]["uid"] == chaperon["metadata"]["uid"]
+    await fleet.source.delete(PODS, "a", namespace)
     await empty(fleet, namespace)
 
 

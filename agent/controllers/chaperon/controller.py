@@ -13,10 +13,13 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
+from agent.controllers.chaperon.ended import Ended, is_controlled
 from agent.controllers.chaperon.policies import Policies
+from agent.controllers.chaperon.telling import is_news
 from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import delegate
+from agent.model.status import ENDED
 from agent.runtime.controller import Controller
 
 _REFUSED_SECONDS = 5.0
@@ -40,25 +43,32 @@ class Chaperon(Controller[Key]):
         """Chaperons whose delegate has a node that is not told yet, since when."""
         self._agreed: dict[Key, tuple[str, str]] = {}
         """Versions of a chaperon and its delegate between which there is nothing to do."""
+        self._ended = Ended(self._pods)
         self._chaperons.flaws.subscribe(self._unreadable)
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
-        self.watch(self._pods, lambda pod: (pod.key,) if _controlled(pod) else ())
+        self.watch(self._pods, lambda pod: (pod.key,) if is_controlled(pod) else ())
         self._policies = Policies(deps, self._policy_changed)
+
+    def order(self, key: Key) -> Any:
+        """First how pods ended that are being deleted: chaperons that go with them are there for moments only."""
+        pod = self._pods.store.get(key)
+        return key not in self._ended and (pod is None or not pod.deleting or pod.phase not in ENDED)
 
     async def reconcile(self, key: Key) -> float | None:
         """Compare chaperon and pod, act on the difference."""
-        chaperon = self._chaperons.store.get(key)
-        if chaperon is None or chaperon.deleting:
+        chaperon, pod = self._chaperons.store.get(key), self._pods.store.get(key)
+        last = self._ended.of(key, chaperon)
+        if chaperon is None or (chaperon.deleting and last is None and (pod is None or pod.phase not in ENDED)):
             self._placed.pop(key, None)
             self._agreed.pop(key, None)
             return None
-        pod = self._pods.store.get(key)
         versions = (chaperon.version, pod.version) if pod is not None else None
         if versions is not None and versions == self._agreed.get(key):
             return None
         owner, found = chaperon.decode(), pod.decode() if pod else None
         missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
-        view = room.View(owner, found, missing, self._silence(key, owner, found), rules)
+        gone = last.decode() if last is not None else None
+        view = room.View(owner, found, missing, self._silence(key, owner, found), rules, gone)
         return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
 
     def _policy_changed(self, namespace: str) -> None:
@@ -76,7 +86,7 @@ class Chaperon(Controller[Key]):
         self._deps.recorder.event(about, "Warning", "Unreadable", message)
 
     def _silence(self, key: Key, chaperon: dict[str, Any], pod: dict[str, Any] | None) -> float:
-        if not room.is_news(chaperon, pod):
+        if not is_news(chaperon, pod):
             self._placed.pop(key, None)
             return 0.0
         return self._placed.setdefault(key, time.monotonic()) + _START_SECONDS - time.monotonic()
@@ -132,7 +142,11 @@ class Chaperon(Controller[Key]):
         if current is None or current.uid != metadata["uid"]:
             return ""
         fresh = {**view.chaperon, "metadata": {**metadata, "resourceVersion": current.version}, "status": status}
-        return self._chaperons.absorb(await self._client.update_raw(CHAPERONS, fresh, sub="status")).version
+        try:
+            raw = await self._client.update_raw(CHAPERONS, fresh, sub="status")
+        except NotFound:
+            return ""
+        return self._chaperons.absorb(raw).version
 
     async def _follow(self, view: room.View, patch: dict[str, Any], sub: str | None) -> None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
@@ -178,7 +192,3 @@ class Chaperon(Controller[Key]):
         if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:
             await self._tell(view, status)
         return _REFUSED_SECONDS
-
-
-def _controlled(pod: Object) -> bool:
-    return pod.controller is not None and pod.controller.kind == CHAPERONS.name

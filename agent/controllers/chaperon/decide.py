@@ -9,12 +9,13 @@ import msgspec
 
 from agent.api import names
 from agent.base.clock import parse, stamp
+from agent.controllers.chaperon.telling import status_of, worth_telling
 from agent.model.annotations import fitting, message
 from agent.model.diff import equivalent, merge_patch
 from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.podpolicy import Rule, refusal, refusal_of_change
-from agent.model.status import ended_before, restarts_left_behind, with_ended, with_restarts
+from agent.model.status import ended_before, has_ended, restarts_always, restarts_left_behind
 
 CONDITION = "multicluster/WithinPolicy"
 """Condition of a chaperon that is refused; its message is the Source whose policy refuses it."""
@@ -32,6 +33,8 @@ class View:
     """Seconds that its status is still held back."""
     rules: tuple[Rule, ...] | None = ()
     """What its pod may contain; None while that is not known."""
+    last: dict[str, Any] | None = None
+    """Its pod as it was seen last, of one that had ended and is gone since."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ _UNREAD_SECONDS = 0.5
 def decide(view: View, now: datetime) -> list[Action]:
     """The actions that bring chaperon and pod in line."""
     if view.chaperon["metadata"].get("deletionTimestamp"):
-        return []
+        return _last_words(view)
     return [*_allowed(view, _delegate(view, now)), *_reservation(view.chaperon, now)]
 
 
@@ -135,8 +138,7 @@ def _allowed_change(rules: tuple[Rule, ...] | None, action: Action) -> list[Acti
 def _delegate(view: View, now: datetime) -> list[Action]:
     if view.pod is None:
         return _without_pod(view, now)
-    uid = view.chaperon["metadata"]["uid"]
-    if not any(o.get("controller") and o["uid"] == uid for o in view.pod["metadata"].get("ownerReferences") or ()):
+    if not _is_ours(view.chaperon, view.pod):
         name = view.pod["metadata"]["name"]
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
     return [*_with_pod(view, view.pod), *_ending(view, view.pod, now)]
@@ -168,6 +170,8 @@ def _ending(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
 def _without_pod(view: View, now: datetime) -> list[Action]:
     chaperon = view.chaperon
     status = chaperon.get("status") or {}
+    if told := _last_words(view):
+        return told
     if not status.get("phase"):
         return [CreatePod()]
     annotations = chaperon["metadata"].get("annotations") or {}
@@ -184,6 +188,23 @@ def _without_pod(view: View, now: datetime) -> list[Action]:
     if not left or annotations.get(names.ANNOTATION_RESTARTS) == text:
         return [CreatePod()]
     return [PatchChaperon(_annotations({names.ANNOTATION_RESTARTS: text})), CreatePod()]
+
+
+def _last_words(view: View) -> list[Action]:
+    """How a pod ended that is gone by now, or goes with its chaperon: its kubelet says it just before.
+
+    A write that is spared for what is started again whatever happens: nobody draws conclusions from how that ended.
+    """
+    pod = view.pod or view.last
+    if pod is None or restarts_always(view.chaperon) or not has_ended(pod) or not _is_ours(view.chaperon, pod):
+        return []
+    status = status_of(view.chaperon, pod)
+    return [] if equivalent(view.chaperon.get("status") or {}, status) else [PutStatus(status)]
+
+
+def _is_ours(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    uid = chaperon["metadata"]["uid"]
+    return any(o.get("controller") and o["uid"] == uid for o in pod["metadata"].get("ownerReferences") or ())
 
 
 def _with_pod(view: View, pod: dict[str, Any]) -> list[Action]:
@@ -205,7 +226,7 @@ def _with_pod(view: View, pod: dict[str, Any]) -> list[Action]:
         actions.append(LeaveOut(message(left_out)))
     if fit:
         actions.append(PatchChaperon(_annotations(fit)))
-    status = with_ended(with_restarts(pod.get("status") or {}, _restarts(theirs)), pod, before)
+    status = status_of(chaperon, pod)
     if worth_telling(status) and not equivalent(before, status):
         actions.append(LookAgain(view.silence) if view.silence > 0 else PutStatus(status))
     return actions
@@ -223,13 +244,6 @@ def _reservation(chaperon: dict[str, Any], now: datetime) -> list[Action]:
     return [PatchChaperon(patch)]
 
 
-def _restarts(annotations: Mapping[str, str]) -> dict[str, int]:
-    try:
-        return msgspec.json.decode(annotations.get(names.ANNOTATION_RESTARTS, "{}"), type=dict[str, int])
-    except msgspec.DecodeError:
-        return {}
-
-
 def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any]) -> list[Action]:
     actions: list[Action] = []
     if patch := delegate_patch(meant, pod):
@@ -239,27 +253,6 @@ def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any
     if patch := ephemeral_patch(meant, pod, ended_before(pod, before)):
         actions.append(PatchPod(patch, "ephemeralcontainers"))
     return actions
-
-
-def worth_telling(status: Mapping[str, Any]) -> bool:
-    """Whether a delegate's status says more than that the pod was created: a write saved for each pod."""
-    return status.get("phase") != "Pending" or bool(status.get("conditions"))
-
-
-def is_news(chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
-    """Whether the delegate has been given a node and nothing else, and nothing is told of it yet.
-
-    What its kubelet says follows within milliseconds to seconds. Telling of both at once saves a write here and a
-    reconciliation in the source for each pod.
-    """
-    if (chaperon.get("status") or {}).get("conditions"):
-        return False
-    status = (pod or {}).get("status") or {}
-    return (
-        status.get("phase") == "Pending"
-        and [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"] == ["PodScheduled"]
-        and not status.get("containerStatuses")
-    )
 
 
 def refused(reason: str, by: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
+from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.feedback import decide as room
@@ -21,6 +22,7 @@ from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.homecoming import Homecoming
 from agent.model.podranges import PodRanges
+from agent.model.status import ENDED
 from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
@@ -51,13 +53,15 @@ class Feedback(Controller[Key]):
         self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
         self._agreed: dict[Key, _Seen] = {}
         """Proxy pods and their chaperons with nothing to bring home."""
+        self._ended: dict[Key, Placed] = {}
+        """By proxy pod, a chaperon as it told that its pod has ended, until that is home: it may be gone before."""
         self._strays = Strays(self._delete_stray, self.order)
         self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
         """What matters here of targets: whether they are connected and ready, and their ranges."""
         self._proxies.store.index("node", lambda pod: (pod.node_name,))
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
-        deps.chaperons.subscribe(lambda parent: self.queue.add(parent) if self._concerns(parent) else None)
+        deps.chaperons.subscribe(self._chaperon_changed)
         deps.targets.on_change(self._target_changed)
 
     async def run(self) -> None:
@@ -73,6 +77,8 @@ class Feedback(Controller[Key]):
         if not self._concerns(key):
             return None
         proxy = self._proxies.store.get(key)
+        if proxy is None or proxy.phase in ENDED:
+            self._ended.pop(key, None)
         versions = self._versions(proxy)
         if versions is not None and versions == self._agreed.get(key):
             return None
@@ -116,6 +122,13 @@ class Feedback(Controller[Key]):
             return None
         return _Seen(proxy.version, placed[0].chaperon.version, placed[0].target.ranges)
 
+    def _chaperon_changed(self, parent: Key) -> None:
+        for placed in self._deps.chaperons.of(parent):
+            if placed.chaperon.phase in ENDED:
+                self._ended[parent] = placed
+        if self._concerns(parent):
+            self.queue.add(parent)
+
     def _target_changed(self, target: Target) -> None:
         now = (self._deps.targets.get(target.key) is target, target.ready, target.ranges)
         known, self._known[target] = self._known.get(target), now
@@ -147,18 +160,18 @@ class Feedback(Controller[Key]):
 
     def _gather(self, key: Key, proxy: Object | None) -> tuple[room.View, dict[str, Target]]:
         targets = {target.finalizer: target for target in self._deps.targets}
-        delegates = tuple(
-            room.Delegate(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
-            for placed in self._deps.chaperons.of(key)
-            if placed.target.ready
-        )
+        home = self._home(proxy)
+        delegates = tuple(_delegate(placed) for placed in self._deps.chaperons.of(key) if placed.target.ready)
+        last = self._ended.get(key)
+        ours = last is not None and proxy is not None and _is_of(last, proxy) and last.target.finalizer == home
         view = room.View(
             proxy=proxy.decode() if proxy else None,
             delegates=delegates,
-            home=self._home(proxy),
+            home=home,
             settled=frozenset(finalizer for finalizer, target in targets.items() if target.ready),
             cluster_uid=self._deps.cluster_uid,
             homecoming=self._homecoming,
+            last=_delegate(last) if last is not None and ours else None,
         )
         return view, targets
 
@@ -178,8 +191,8 @@ class Feedback(Controller[Key]):
             case room.DeleteChaperon(delegate):
                 if not await self._is_at_home_too(view, targets, delegate):
                     await chaperons.delete(targets[delegate.finalizer], delegate.chaperon)
-            case room.PatchProxy(patch, status):
-                return await self._patch(key, patch, status)
+            case room.PatchProxy():
+                return await self._patch(key, action)
             case room.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
             case room.DeleteProxy(sure) if view.proxy is not None:
@@ -204,9 +217,10 @@ class Feedback(Controller[Key]):
             return False
         return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])
 
-    async def _patch(self, key: Key, patch: dict[str, object], status: bool) -> str:
+    async def _patch(self, key: Key, action: room.PatchProxy) -> str:
+        sub = "status" if action.status else None
         try:
-            raw = await self._client.patch_raw(PODS, key[1], patch, key[0], sub="status" if status else None)
+            raw = await self._client.patch_raw(PODS, key[1], action.patch, key[0], sub=sub)
         except NotFound:
             return ""
         except Invalid as error:
@@ -214,7 +228,11 @@ class Feedback(Controller[Key]):
             if pod is not None:
                 message = f"the API server refuses the delegate's status: {error.message}"
                 self._deps.recorder.event(pod.decode(), "Warning", "StatusRefused", message)
-            raise
+            if not action.last:
+                raise
+            if self._ended.pop(key, None) is not None:
+                self.queue.add(key)
+            return ""
         return self._proxies.absorb(raw).version
 
     async def _really_gone(self, target: Target, proxy: dict[str, object]) -> bool:
@@ -236,6 +254,14 @@ class Feedback(Controller[Key]):
             await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
         except (NotFound, Conflict):
             return
+
+
+def _delegate(placed: Placed) -> room.Delegate:
+    return room.Delegate(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
+
+
+def _is_of(placed: Placed, proxy: Object) -> bool:
+    return placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
 
 
 def _strays(view: room.View, uid: str) -> list[room.DeleteChaperon]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
+from agent.controllers.feedback import lastwords
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
-from agent.model.status import annotations_home, proxy_status
+from agent.model.status import annotations_home, has_ended, proxy_status
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
@@ -69,6 +70,8 @@ class View:
     """Finalizers of targets that are ready: what is not among `delegates` is not there."""
     cluster_uid: str
     homecoming: Homecoming = USUAL
+    last: Delegate | None = None
+    """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class PatchProxy:
     patch: dict[str, Any]
     status: bool
     """Whether to send it to the status subresource."""
+    last: bool = False
+    """How a delegate ended, before it is let go: a status that the API server refuses keeps nothing from going."""
 
 
 Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy
@@ -113,9 +118,9 @@ def decide(view: View) -> list[Action]:
     mine = tuple(delegate for delegate in view.delegates if delegate.parent_uid == uid)
     actions = _delete(view, others)
     if proxy["metadata"].get("deletionTimestamp"):
-        return actions + _delete(view, mine, certain=True) + _release(view, proxy, mine)
+        return actions + _let_go(view, proxy, mine)
     if not proxy["spec"].get("nodeName"):
-        lost = tuple(delegate for delegate in mine if delegate.lost)
+        lost = tuple(delegate for delegate in mine if delegate.lost and not lastwords.is_done(delegate.chaperon))
         # The scheduler, which goes on waiting for it, makes another.
         actions += _delete(view, lost, certain=True)
         mine = tuple(delegate for delegate in mine if delegate not in lost)
@@ -123,9 +128,12 @@ def decide(view: View) -> list[Action]:
         return actions
     actions += _delete(view, _strays(view, mine), certain=True)
     if proxy["spec"].get("nodeName"):
-        here = next((delegate for delegate in mine if delegate.finalizer == view.home), None)
-        actions += _bound(view, proxy, here)
+        actions += _bound(view, proxy, _at_home(view, mine))
     return actions
+
+
+def _at_home(view: View, mine: tuple[Delegate, ...]) -> Delegate | None:
+    return next((delegate for delegate in mine if delegate.finalizer == view.home), None)
 
 
 def _strays(view: View, mine: tuple[Delegate, ...]) -> tuple[Delegate, ...]:
@@ -153,6 +161,20 @@ def _delete(view: View, delegates: tuple[Delegate, ...], *, certain: bool = Fals
     ]
 
 
+def _let_go(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
+    """A terminating proxy pod: it goes on telling of its delegate, which is to end, and goes after it."""
+    said = _last_words(view, proxy, _at_home(view, mine))
+    ending = [*said, *_delete(view, mine, certain=True)]
+    return ending if said and not mine else ending + _release(view, proxy, mine)
+
+
+def _last_words(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Action]:
+    """What a delegate tells while it is let go, or has told before its chaperon was gone."""
+    said = here or view.last
+    told = lastwords.told(proxy, said.chaperon.get("status") or {}, said.ranges) if said is not None else {}
+    return [PatchProxy(_metadata(proxy, guarded=False) | {"status": told}, status=True, last=True)] if told else []
+
+
 def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
     """Let a terminating proxy pod go: after its delegate, wherever it may be."""
     held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy)
@@ -162,21 +184,12 @@ def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> l
     kept = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
     actions: list[Action] = []
     if kept != finalizers:
-        ended = _ended(proxy) if kept and not held else {}
-        actions.append(PatchProxy(_metadata(proxy, finalizers=kept) | ended, status=bool(ended)))
+        ended = lastwords.unknown(proxy) if kept and not held else {}
+        status = {"status": ended} if ended else {}
+        actions.append(PatchProxy(_metadata(proxy, finalizers=kept) | status, status=bool(ended)))
     if not held and proxy["spec"].get("nodeName") and proxy["metadata"].get("deletionGracePeriodSeconds"):
         actions.append(EndProxy())
     return actions
-
-
-def _ended(proxy: dict[str, Any]) -> dict[str, Any]:
-    """What a kubelet would say last of a pod that others' finalizers keep: Jobs with a failure policy, or that replace
-    failed pods only, wait for it and hold the pod until then.
-    """
-    if not proxy["spec"].get("nodeName") or (proxy.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return {}
-    reason, message = "DelegateGone", "the pod was deleted, and its delegate has ended"
-    return {"status": {"phase": "Failed", "reason": reason, "message": message}}
 
 
 def _unsure(view: View, proxy: dict[str, Any]) -> set[str]:
@@ -202,16 +215,15 @@ def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Act
     if view.home not in view.settled:
         return []
     if here is None:
-        return [DeleteProxy()]
+        return _last_words(view, proxy, None) or ([] if lastwords.is_done(proxy) else [DeleteProxy()])
     if here.deleting:
-        return []
-    if here.ending:
-        # It waits for its delegate, and its controller does not.
-        return [DeleteProxy(sure=True)]
-    if here.lost:
-        return [DeleteChaperon(here)]
+        return _last_words(view, proxy, here)
     patch = home_patch(proxy, here, _unsure(view, proxy), view.homecoming)
-    return [PatchProxy(patch, status=True)] if patch else []
+    if not (here.ending or here.lost) or lastwords.is_done(here.chaperon):
+        return [PatchProxy(patch, status=True)] if patch else []
+    told: list[Action] = [PatchProxy(patch, status=True, last=True)] if patch and has_ended(here.chaperon) else []
+    # One that ends is waited for by its proxy pod, and not by the controller of that.
+    return [*told, DeleteProxy(sure=True) if here.ending else DeleteChaperon(here)]
 
 
 def home_patch(

@@ -1,0 +1,44 @@
+"""What a chaperon tells of its pod, and when that is worth a write. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.model.status import with_ended, with_restarts
+
+
+def status_of(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What the chaperon has to tell of its pod."""
+    before = chaperon.get("status") or {}
+    restarts = _restarts(chaperon["metadata"].get("annotations") or {})
+    return with_ended(with_restarts(pod.get("status") or {}, restarts), pod, before)
+
+
+def worth_telling(status: Mapping[str, Any]) -> bool:
+    """Whether a delegate's status says more than that the pod was created: a write saved for each pod."""
+    return status.get("phase") != "Pending" or bool(status.get("conditions"))
+
+
+def is_news(chaperon: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
+    """Whether the delegate has been given a node and nothing else, and nothing is told of it yet.
+
+    What its kubelet says follows within milliseconds to seconds. Telling of both at once saves a write here and a
+    reconciliation in the source for each pod.
+    """
+    if (chaperon.get("status") or {}).get("conditions"):
+        return False
+    status = (pod or {}).get("status") or {}
+    return (
+        status.get("phase") == "Pending"
+        and [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"] == ["PodScheduled"]
+        and not status.get("containerStatuses")
+    )
+
+
+def _restarts(annotations: Mapping[str, str]) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(annotations.get(names.ANNOTATION_RESTARTS, "{}"), type=dict[str, int])
+    except msgspec.DecodeError:
+        return {}

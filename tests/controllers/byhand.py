@@ -1,0 +1,32 @@
+"""The test as a kubelet: delegates of a scheduler that is not there, on a node that is not there."""
+
+from typing import Any
+
+from agent.api.kinds import PODS
+from agent.kube.client import Client
+from tests.waiting import until
+
+NOBODYS = {"schedulerName": "nobody"}
+"""Of pods that nothing in the cluster binds, runs or ends."""
+
+
+async def start(client: Client, namespace: str, name: str) -> dict[str, Any]:
+    """Bind a delegate as soon as it is there, and have it run."""
+    found = await until(lambda: client.get(PODS, name, namespace))
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "without-kubelet"}}
+    await client.create(PODS, binding, namespace, sub="binding")
+    await say(client, namespace, name, "Running")
+    return found
+
+
+async def say(client: Client, namespace: str, name: str, phase: str, code: int | None = None) -> None:
+    """What a kubelet would say of a pod; `code` is the exit code of its container, None while that runs."""
+    state = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
+    container = {"name": "main", "image": "busybox", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    status = {"phase": phase, "containerStatuses": [container]}
+    await client.patch(PODS, name, {"status": status}, namespace, sub="status")
+
+
+async def remove(client: Client, namespace: str, name: str) -> None:
+    """What a kubelet does once a pod that is being deleted has ended."""
+    await client.delete(PODS, name, namespace, grace=0)

@@ -1,0 +1,1 @@
+"""Promises under real faults, one file each."""
