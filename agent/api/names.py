@@ -50,6 +50,10 @@ POD_GROUP = "group"
 POD_GROUP_SIZE = "group-size"
 POD_GROUP_POLICY = "group-policy"
 POD_GROUP_POLICIES = ("any", "one-cluster")
+POD_GROUP_ON_FAILURE = "group-on-failure"
+"""What becomes of a group that loses a member after it has started."""
+RESTART = "restart"
+POD_GROUP_ON_FAILURES = ("keep", RESTART)
 
 # Annotations and labels we write
 ANNOTATION_CREATED_BY = SHORT_PREFIX + "created-by"
@@ -86,7 +90,17 @@ ANNOTATION_RESTARTS = SHORT_PREFIX + "restarts"
 ANNOTATION_LIVE_CHANGES = SHORT_PREFIX + "live-changes"
 """On chaperons: what changed on the proxy pod after its creation, and the delegate has to follow."""
 ANNOTATION_ATTEMPTS = SHORT_PREFIX + "attempts"
-STATE_OF_PROXY = frozenset((ANNOTATION_CLAIM, ANNOTATION_CLAIM_UID, ANNOTATION_CLAIM_RENEWED, ANNOTATION_ATTEMPTS))
+ANNOTATION_GROUP_RUN = SHORT_PREFIX + "group-run"
+"""On pods of groups that start again as a whole: which start of their group they belong to."""
+STATE_OF_PROXY = frozenset(
+    (
+        ANNOTATION_CLAIM,
+        ANNOTATION_CLAIM_UID,
+        ANNOTATION_CLAIM_RENEWED,
+        ANNOTATION_ATTEMPTS,
+        ANNOTATION_GROUP_RUN,
+    )
+)
 """What the scheduler has come to with a proxy pod: of no worth on another pod, such as one from a backup."""
 OURS_ON_PROXY = (ANNOTATION_MANIFEST, ANNOTATION_CREATED_BY, *sorted(STATE_OF_PROXY))
 """Annotations of proxy pods that nobody but the webhook and the agent writes."""

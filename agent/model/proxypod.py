@@ -95,7 +95,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
-    _check_group(annotations)
+    _check_group(annotations, metadata)
     if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
         # The agent reads it often, and YAML takes a hundred times as long.
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(source)
@@ -239,11 +239,11 @@ def _check_choice(annotations: Mapping[str, str], suffix: str, choices: Sequence
         raise InvalidPod(f"metadata.annotations[{key}]", f"must be {' or '.join(choices)}, not {value!r}")
 
 
-def _check_group(annotations: Mapping[str, str]) -> None:
+def _check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
     size = names.annotation(annotations, names.POD_GROUP_SIZE)
     name = names.annotation(annotations, names.POD_GROUP)
     if name is None:
-        for suffix in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY):
+        for suffix in (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE):
             if names.annotation(annotations, suffix) is not None:
                 raise InvalidPod(
                     f"metadata.annotations[{_written_key(annotations, suffix)}]",
@@ -262,6 +262,14 @@ def _check_group(annotations: Mapping[str, str]) -> None:
             f"{told}: write how many pods start together",
         )
     _check_choice(annotations, names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES)
+    _check_choice(annotations, names.POD_GROUP_ON_FAILURE, names.POD_GROUP_ON_FAILURES)
+    restarts = names.annotation(annotations, names.POD_GROUP_ON_FAILURE) == names.RESTART
+    if restarts and not any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
+        raise InvalidPod(
+            f"metadata.annotations[{_written_key(annotations, names.POD_GROUP_ON_FAILURE)}]",
+            f"{names.RESTART} deletes the pods of the group for their controllers to make them anew, and this pod has "
+            "none: let a Job, StatefulSet or Deployment make it, or write keep",
+        )
 
 
 def _check_size(annotations: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from agent.scheduler import groupruns
 from agent.scheduler.groupturns import Limits, Memory, Stage, pause
 from agent.scheduler.groupview import Group, Member, ill_formed
 from agent.scheduler.reserve import Gate, feasible, home, reasons, reserved, shut
@@ -34,13 +35,18 @@ class Verdict:
     memory: Memory
     seconds: float | None = None
     """When to look again, if nothing changes before."""
+    taken_back: tuple[str, ...] = ()
+    """UIDs of members to delete, for the group to start again as a whole."""
+    why: str = ""
+    """That they are."""
 
 
 def stage(group: Group) -> Stage:
     """What other groups have to know of this one."""
     memory = group.memory
     core = _core(group)
-    complete = not _wrong(group) and len(core) == group.size and _begun(group) is None
+    parting = memory.parting is not None and memory.parting > -math.inf
+    complete = not (_wrong(group) or parting) and len(core) == group.size and _begun(group) is None
     views = [member.view for member in core if member.view is not None]
     return Stage(
         key=group.key,
@@ -59,6 +65,21 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
     """What the members may do. `rivals` are the stages of all other groups of this source."""
     if not any(member.live for member in group.members):
         return Verdict({}, _rest(group.memory))
+    if not group.restarts:
+        return _decide(group, rivals, now, limits)
+    run, loss = groupruns.lost(group)
+    if run:
+        why = f"group {group.name} has lost {loss} and starts again as a whole"
+        going = groupruns.taken_back(group, run)
+        return replace(_verdict(group, shut(why), replace(_rest(group.memory), lost=run)), taken_back=going, why=why)
+    parting = groupruns.parting(group, now, limits) if _begun(group) is None else None
+    group = replace(group, memory=replace(group.memory, lost="", parting=parting))
+    verdict = _decide(group, rivals, now, limits)
+    name = groupruns.name(group, _core(group))
+    return replace(verdict, gates={uid: replace(gate, run=name) for uid, gate in verdict.gates.items()})
+
+
+def _decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
     begun = _begun(group)
     if begun is not None:
         return _verdict(group, Gate(only=_only(group, begun)), _rest(group.memory))
@@ -68,6 +89,10 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
     wrong = _wrong(group)
     if wrong:
         return _verdict(group, shut(wrong), _rest(group.memory))
+    if group.memory.parting is not None and now < group.memory.parting:
+        names = ", ".join(sorted(member.name for member in groupruns.leaving(group)))
+        told = f"group {group.name} starts again when {names} of its last start is gone"
+        return _verdict(group, shut(told), _rest(group.memory), group.memory.parting - now)
     if len(core) < group.size:
         gated = f", and {group.gated} with scheduling gates" if group.gated else ""
         there = f"there are {len(core)} of {group.size} pods in this namespace"
@@ -103,7 +128,9 @@ def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, co
         wait = pause(group.key, core[0].uid, memory.tries, limits)
         got = f"group {group.name} got no reservation for every member in {limit:g} s"
         told = f"{got} and tries again in a moment{_lacking(core, now)}"
-        released = Memory(queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told)
+        released = Memory(
+            queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told, parting=memory.parting
+        )
         return _verdict(group, shut(told), released, wait)
     message = ""
     if lacking is not None:
@@ -133,6 +160,10 @@ def _begun(group: Group) -> str | None:
         here = home(member.view) if member.view is not None else None
         if here is not None and (here.allowed or here.state == "bound"):
             return _claim(member)
+    if group.restarts:
+        # What is lost has the whole group start again. Only what comes after a group that is done follows alone.
+        followed = group.done >= group.asked
+        return next((m.node_name for m in group.members if m.done and m.node_name), None) if followed else None
     for member in group.members:
         if member.over and member.node_name and any(_same_run(member, other) for other in live):
             return member.node_name

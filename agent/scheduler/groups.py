@@ -9,6 +9,7 @@ from agent.clusters.deps import Deps
 from agent.kube.errors import Conflict, KubeError
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
+from agent.model.status import restarts_always
 from agent.scheduler import group as room
 from agent.scheduler.groupturns import Limits, Memory, Stage
 from agent.scheduler.groupview import Group, Member
@@ -16,6 +17,7 @@ from agent.scheduler.modes import group_name, group_of, is_open
 from agent.scheduler.reserve import Gate, View
 from agent.scheduler.reserving import Reserving
 from agent.scheduler.scene import NEW, WAITING, Scene
+from agent.scheduler.takingback import TakingBack
 from agent.scheduler.writes import Writes
 
 _AT_ONCE = 32
@@ -32,6 +34,7 @@ class Groups:
         self._writes = writes
         self._reserving = reserving
         self._wake = wake
+        self._taking_back = TakingBack(deps)
         self._limits = Limits(timeout=deps.settings.group_timeout)
         self._memories: dict[Key, Memory] = {}
         self._stages: dict[Key, Stage] = {}
@@ -67,6 +70,8 @@ class Groups:
                 if is_open(pod) and pod.uid in verdict.gates and pod.uid not in flaws
             )
         )
+        gone = [pod for pod in pods if pod.uid in verdict.taken_back]
+        waits += await asyncio.gather(*(self._take_back(pod, verdict.why) for pod in gone))
         due = [wait for wait in (*waits, verdict.seconds) if wait is not None and wait != WAITING]
         if due:
             return max(0.05, min(due))
@@ -98,6 +103,16 @@ class Groups:
                 return _RETRY_SECONDS
             except KubeError:
                 return 5 * _RETRY_SECONDS
+
+    async def _take_back(self, pod: Object, why: str) -> float | None:
+        async with self._slots:
+            try:
+                await self._taking_back.take_back(pod, why)
+            except Conflict:
+                return _RETRY_SECONDS
+            except KubeError:
+                return 5 * _RETRY_SECONDS
+        return None
 
     def _note(self, key: Key, stage: Stage) -> None:
         before = self._stages.get(key)
@@ -132,6 +147,10 @@ def _member(pod: Object, view: View | None) -> Member:
         started=(manifest.get("status") or {}).get("startTime") or "",
         over=pod.phase in ("Succeeded", "Failed"),
         going=pod.deleting,
+        on_failure=names.annotation(annotations, names.POD_GROUP_ON_FAILURE),
+        run=annotations.get(names.ANNOTATION_GROUP_RUN, ""),
+        done=pod.phase == "Succeeded" and not restarts_always(manifest),
+        grace=manifest["spec"].get("terminationGracePeriodSeconds") or 0,
     )
 
 

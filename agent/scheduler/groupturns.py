@@ -33,6 +33,10 @@ class Memory:
     tries: int = 0
     told: str = ""
     """Why the last turn ended without a start."""
+    lost: str = ""
+    """The run that is being taken back."""
+    parting: float | None = None
+    """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ class Gate:
     firm: bool = False
     """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
     message: str = ""
+    run: str = ""
+    """The start of its group that it claims a place in, of a group that starts again as a whole."""
 
 
 OPEN = Gate()

@@ -155,7 +155,7 @@ class Reserving:
                     again = None
                 case steps.Claim(node, uid):
                     target = self._targets.by_node(node)
-                    if target is None or await self._writes.claim(pod, target, uid) is None:
+                    if target is None or await self._writes.claim(pod, target, uid, view.gate.run) is None:
                         return None
                     self._writes.stopwatch.lap(pod.uid, "reserve")
                     return 0.0

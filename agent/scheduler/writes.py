@@ -159,11 +159,13 @@ class Writes:
         finally:
             self.absorbing = False
 
-    async def claim(self, pod: Object, target: Target, chaperon_uid: str = "") -> Object | None:
+    async def claim(self, pod: Object, target: Target, chaperon_uid: str = "", run: str = "") -> Object | None:
         """Promise the pod to one target, in mode `reserve` to one chaperon there. None when the pod is gone.
 
         One write, guarded by the pod's version, which grows by it, also where the claim was the same before: a deposed
         leader fails here. Only this target's finalizer is left.
+
+        :param run: the start of its group, empty for none
         """
         annotations: dict[str, str | None] = {names.ANNOTATION_CLAIM: target.node_name}
         if chaperon_uid != pod.known.claim_uid:
@@ -172,6 +174,8 @@ class Writes:
             annotations[names.ANNOTATION_CLAIM_RENEWED] = secrets.token_hex(4)
         elif pod.known.claim_renewed:
             annotations[names.ANNOTATION_CLAIM_RENEWED] = None
+        if run:
+            annotations[names.ANNOTATION_GROUP_RUN] = run
         kept = [name for name in pod.finalizers if not name.startswith(names.PREFIX)]
         change = {
             "resourceVersion": pod.version,

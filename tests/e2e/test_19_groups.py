@@ -1,15 +1,17 @@
 """Promise 19: the pods of a group start together or not at all, and groups never block each other."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from agent.api import names
-from agent.api.kinds import PODS
+from agent.api.kinds import EVENTS, PODS
+from agent.kube.errors import KubeError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
-from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.manifests import DEPLOYMENTS, JOBS
 from tests.e2e.reservations import (
     CLUSTERS,
     Killer,
@@ -23,6 +25,7 @@ from tests.e2e.reservations import (
     notes,
     settled,
     waits,
+    without,
 )
 
 Raw = dict[str, Any]
@@ -31,10 +34,12 @@ ROOMY = 3
 """Nodes of a target, each with room for one member."""
 
 
-def marks(group: str, size: int | str, policy: str = "") -> dict[str, str]:
+def marks(group: str, size: int | str, policy: str = "", on_failure: str = "") -> dict[str, str]:
     """Annotations of a member."""
-    found = {names.SHORT_PREFIX + names.POD_GROUP: group, names.SHORT_PREFIX + names.POD_GROUP_SIZE: str(size)}
-    return found | ({names.SHORT_PREFIX + names.POD_GROUP_POLICY: policy} if policy else {})
+    found = {names.POD_GROUP: group, names.POD_GROUP_SIZE: str(size)}
+    found |= {names.POD_GROUP_POLICY: policy} if policy else {}
+    found |= {names.POD_GROUP_ON_FAILURE: on_failure} if on_failure else {}
+    return {names.SHORT_PREFIX + key: value for key, value in found.items()}
 
 
 def member(name: str, annotations: dict[str, str], cpu: str = "3", **spec: Any) -> Raw:
@@ -215,3 +220,82 @@ async def test_a_member_that_is_lost_after_the_start_is_replaced_alone(fleet: Fl
     after = await settled(fleet, namespace, 3)
     assert set(after.values()) == set(before.values())
     assert len(after.keys() & before.keys()) == 2
+
+
+async def starting_again(fleet: Fleet, namespace: str) -> set[str]:
+    """A group of three that starts again as a whole, at work; returns the UIDs of its pods."""
+    workload = manifests.deployment("team", 3)
+    workload["spec"]["template"]["metadata"]["annotations"] |= marks("team", 3, on_failure=names.RESTART)
+    await fleet.source.create(DEPLOYMENTS, workload, namespace)
+    return set(await settled(fleet, namespace, 3))
+
+
+async def restarted(fleet: Fleet, namespace: str, before: set[str]) -> set[str]:
+    """Wait until none of these pods has a delegate and three others run; returns the UIDs of those."""
+
+    async def gone() -> bool:
+        return not before & (await fleet.delegates(namespace)).keys()
+
+    await fleet.until("the whole group has gone", gone, about=namespace)
+    for pod in await fleet.source.list(PODS, namespace):
+        if pod["status"].get("phase") == "Failed":
+            await fleet.source.delete(PODS, pod["metadata"]["name"], namespace)
+    return set(await settled(fleet, namespace, 3, seconds=90))
+
+
+async def told_to_go(fleet: Fleet, namespace: str) -> set[str]:
+    """UIDs of pods that were deleted for their group to start again."""
+    events = await fleet.source.list(EVENTS, namespace, fields="reason=GroupRestart")
+    return {event["involvedObject"]["uid"] for event in events}
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["the agent sees it", "the agent is away meanwhile"])
+async def test_a_group_that_loses_a_member_starts_again_as_one_where_it_asks_for_that_and_once(
+    fleet: Fleet, namespace: str, away: bool
+) -> None:
+    before = await starting_again(fleet, namespace)
+    pod, *_ = await fleet.running(namespace, "team", 3)
+    async with without(fleet, "cd", "agent") if away else contextlib.nullcontext():
+        await fleet.source.delete(PODS, pod["metadata"]["name"], namespace)
+    after = await restarted(fleet, namespace, before)
+    assert not after & before
+    await fleet.source.create(PODS, member("lone-0", {}), namespace)
+    await all_run(fleet, namespace, "lone", 1)
+    await dissolve(fleet, namespace, "lone")
+    assert set(await settled(fleet, namespace, 3)) == after
+    fleet.census.check(namespace, at_most=7, may_end=True)
+    assert await told_to_go(fleet, namespace) == before - {pod["metadata"]["uid"]}
+
+
+async def test_a_group_starts_again_when_a_member_fails_and_again_when_another_does(
+    fleet: Fleet, namespace: str
+) -> None:
+    pods = await starting_again(fleet, namespace)
+    for _ in range(2):
+        _, (cluster, delegate) = min((await fleet.delegates(namespace)).items())
+        evicted = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no disk"}}
+        client = fleet.clients[cluster]
+        await client.patch(PODS, delegate["metadata"]["name"], evicted, namespace, sub="status")
+        before, pods = pods, await restarted(fleet, namespace, pods)
+        assert not pods & before
+    fleet.census.check(namespace, at_most=9, may_end=True)
+
+
+async def test_members_that_end_well_are_no_loss(fleet: Fleet, namespace: str) -> None:
+    job = manifests.job("team", 3)
+    job["spec"]["template"]["metadata"]["annotations"] |= marks("team", 3, on_failure=names.RESTART)
+    await fleet.source.create(JOBS, job, namespace)
+
+    async def complete() -> Raw:
+        status: Raw = (await fleet.source.get(JOBS, "team", namespace))["status"]
+        return status if status.get("succeeded") == 3 else {}
+
+    status = await fleet.until("the Job is complete", complete, about=namespace)
+    assert not status.get("failed")
+    fleet.census.check(namespace, at_most=3, may_end=True)
+    assert await told_to_go(fleet, namespace) == set()
+
+
+async def test_a_pod_that_nothing_would_make_again_is_refused(fleet: Fleet, namespace: str) -> None:
+    with pytest.raises(KubeError, match=r"multicluster/group-on-failure.*this pod has none"):
+        await fleet.source.create(PODS, member("team-0", marks("team", 2, on_failure=names.RESTART)), namespace)

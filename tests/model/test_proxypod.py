@@ -307,6 +307,8 @@ def test_times_in_a_yaml_manifest_stay_strings() -> None:
         ({"group": "a", "group-size": "2", "group-policy": "best"}, "must be any or one-cluster, not 'best'"),
         ({"group-size": "2"}, "multicluster/group-size]: is about a group and there is none: write multicluster/group"),
         ({"group-policy": "any"}, "multicluster/group-policy]: is about a group and there is none"),
+        ({"group-on-failure": "keep"}, "multicluster/group-on-failure]: is about a group and there is none"),
+        ({"group": "a", "group-size": "2", "group-on-failure": "again"}, "must be keep or restart, not 'again'"),
     ],
 )
 def test_a_group_that_cannot_be_is_refused(annotations: dict[str, str], told: str) -> None:
@@ -323,6 +325,19 @@ def test_a_switch_is_on_or_off(suffix: str) -> None:
             proxy_pod(pod(annotations={prefix + suffix: value}), [])
         with pytest.raises(InvalidPod, match=f"{prefix}{suffix}.*must be true or false, not 'yes'"):
             proxy_pod(pod(annotations={prefix + suffix: "yes"}), [])
+
+
+def test_a_group_that_starts_again_as_a_whole_is_of_pods_that_are_made_again() -> None:
+    marks = {"multicluster/group": "a", "multicluster/group-size": "3", "multicluster/group-on-failure": "restart"}
+    made = pod(annotations=marks)
+    assert any(owner["controller"] for owner in made["metadata"]["ownerReferences"])
+    assert proxy_pod(made, [])["metadata"]["annotations"].items() >= marks.items()
+    for owners in ([], [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}]):
+        made["metadata"]["ownerReferences"] = owners
+        with pytest.raises(
+            InvalidPod, match=r"multicluster/group-on-failure]: restart deletes the pods .*this pod has none"
+        ):
+            proxy_pod(made, [])
 
 
 def test_a_group_with_a_size_is_accepted_under_either_prefix() -> None:

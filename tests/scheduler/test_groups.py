@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import PODS
+from agent.api.kinds import CONFIGMAPS, PODS
+from tests.controllers.proxies import create, elected
 from tests.scheduler.reserving import Open, Stage
 from tests.waiting import until
 
@@ -156,3 +157,49 @@ async def test_a_pod_without_a_group_runs_beside_a_group_that_cannot(opened: Ope
         assert await claimed(at, "team") == 0
         await at.delete(*(f"team-{number}" for number in range(2 * ROOMY + 1)))
         await at.settled(1)
+
+
+async def form_of(at: Stage, owner: str, *named: str) -> dict[str, str]:
+    """Pods of a group of three that starts again as a whole, which a controller has made; their UIDs by name."""
+    marks = {POD_GROUP: "team", POD_GROUP_SIZE: "3", names.SHORT_PREFIX + names.POD_GROUP_ON_FAILURE: names.RESTART}
+    made = {}
+    for name in named:
+        manifest = elected(name, at.namespace)
+        manifest["metadata"]["annotations"] |= marks
+        reference = {"apiVersion": "v1", "kind": CONFIGMAPS.name, "name": "job", "uid": owner, "controller": True}
+        manifest["metadata"]["ownerReferences"] = [reference]
+        found = await create(at.client, manifest, [*at.targets.values()])
+        made[name] = str(found["metadata"]["uid"])
+    return made
+
+
+async def test_a_group_is_taken_back_as_a_whole_though_not_all_can_be_deleted_at_once(opened: Open) -> None:
+    async with opened() as at:
+        job = await at.client.create(CONFIGMAPS, {"metadata": {"name": "job"}}, at.namespace)
+        owner = str(job["metadata"]["uid"])
+        await form_of(at, owner, "team-0", "team-1", "team-2")
+        await at.settled(3)
+        first = {pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RUN] for pod in await at.proxies()}
+        assert len(first) == 1
+        at.near.freeze(lambda asked, path: asked == "DELETE" and path.endswith("/pods/team-2"))
+        await at.delete("team-0")
+
+        async def left(*wanted: str) -> bool:
+            return {pod["metadata"]["name"] for pod in await at.proxies()} == set(wanted)
+
+        await until(lambda: left("team-2"))
+        (last,) = await at.proxies()
+        (why,) = [each for each in last["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+        assert why["reason"] == "DeletionByGroupRestart"
+        assert "group team has lost team-0" in why["message"]
+        await form_of(at, owner, "team-3")
+        await at.waits("team-3", "starts again as a whole")
+        at.near.mend()
+        at.near.break_streams()
+        await until(lambda: left("team-3"))
+        await at.waits("team-3", "there are 1 of 3 pods")
+        await form_of(at, owner, "team-4", "team-5")
+        await at.settled(3)
+        second = {pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RUN] for pod in await at.proxies()}
+        assert len(second) == 1
+        assert first != second
