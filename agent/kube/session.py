@@ -23,6 +23,8 @@ _JSON = "application/json"
 _ONE_PIECE = 1 << 20
 _CLOSED = "the connection to this cluster has been given up"
 _RETRY_AFTER_CAP = 5.0
+_MARK = "X-Kubernetes-Pf-Flowschema-Uid"
+_MARKS = 100
 CONNECT_SECONDS = 3.0
 """How long a new connection may take; then the request counts as never sent."""
 
@@ -37,7 +39,9 @@ class Session:
 
     At most `limit` requests are under way at once (watches apart), so that a slow cluster holds back only those who
     wait for it. 429 is answered by waiting as long as the server asks and trying again, three times; 401 by asking
-    the credentials' source for new ones, once. `date` is the server's time of day at its last answer, as HTTP has it.
+    the credentials' source for new ones, once. `date` is the server's time of day at its last answer, as HTTP has it;
+    `marks` are UIDs of the few FlowSchemas that its answers came under (API Priority and Fairness): of another cluster
+    these are others.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Session:
         self.name = name
         self.timeout = timeout
         self.date = ""
+        self.marks: set[str] = set()
         self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
         self._large_lines = asyncio.Semaphore(LARGE_LINES)
@@ -136,6 +141,8 @@ class Session:
                 outcome = str(response.status)
                 payload = await read_answer(response, longest, self._large_answers)
                 self.date = response.headers.get("Date", "")
+                if len(self.marks) < _MARKS:
+                    self.marks.add(response.headers.get(_MARK, ""))
                 self._check(response, payload)
                 return payload
         except _NO_CONNECTION as error:

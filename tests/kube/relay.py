@@ -19,6 +19,9 @@ _CANCEL = {"handler_cancellation": True}
 """A client that is gone ends what is done for it."""
 
 
+_TOLD = ("Content-Type", "Retry-After", "X-Kubernetes-Pf-Flowschema-Uid")
+
+
 class Relay:
     """Forwards everything with the credentials of `upstream`, until it is told otherwise."""
 
@@ -42,7 +45,7 @@ class Relay:
     async def started(cls, upstream: Connection) -> AsyncIterator[Self]:
         """A relay that listens on a free port of its own."""
         relay = cls(upstream)
-        connector = aiohttp.TCPConnector(limit=0, ssl=upstream.tls or True)
+        connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as relay._http:
             app = web.Application(client_max_size=1 << 26)
             app.router.add_route("*", "/{path:.*}", relay._forward)
@@ -66,6 +69,11 @@ class Relay:
         """Undo `cut` and `freeze`."""
         self._cut = False
         self._frozen = lambda method, path: False
+
+    def lead_to(self, upstream: Connection) -> None:
+        """Have another API server answer from now on."""
+        self._upstream = upstream
+        self.break_streams()
 
     def freeze(self, chosen: Choice = lambda method, path: True) -> None:
         """Let the chosen requests from now on get no answer."""
@@ -103,12 +111,13 @@ class Relay:
             headers=headers,
             data=await request.read() or None,
             skip_auto_headers=("Content-Type",),
+            ssl=self._upstream.tls or True,
             timeout=aiohttp.ClientTimeout(total=None),
         ) as answer:
             if self.lose_reply(request.method, request.path):
                 await answer.read()
                 return _abort(request)
-            told = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
+            told = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
             response = web.StreamResponse(status=answer.status, headers=told)
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
