@@ -70,6 +70,7 @@ _TARGET_STATUS: Schema = fields(
     "What the controllers see.",
     {
         **STATUS["properties"],
+        "clusterUID": text("UID of the namespace kube-system of the cluster that pods were sent to, once it is known."),
         "namespaces": {
             "type": "array",
             "description": "What the namespaces of elected pods have in the target; what cannot be read is absent.",

@@ -170,7 +170,10 @@ ANNOTATION_SOURCE = SHORT_PREFIX + "source"
 """On the same, namespace and name of the Source, which as a label might be too long."""
 
 ANNOTATION_CLUSTER_UID = SHORT_PREFIX + "cluster-uid"
-"""On what `flotilla join` makes: UID of the kube-system namespace of the cluster that it stands for."""
+"""On what `flotilla join` makes: UID of the kube-system namespace of the cluster that it stands for. On the
+ClusterSummary: that of the cluster itself."""
+ACCEPT_CLUSTER = "accept-cluster"
+"""Annotation of a Target (suffix): UID of the cluster that takes the place of the one where its pods were sent."""
 
 TAINT_UNREACHABLE = SHORT_PREFIX + "unreachable"
 TAINT_DRAINING = SHORT_PREFIX + "draining"

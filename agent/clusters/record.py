@@ -16,6 +16,7 @@ class State(StrEnum):
     UNAUTHORIZED = "Unauthorized"
     FORBIDDEN = "Forbidden"
     NOT_INSTALLED = "NotInstalled"
+    WRONG_CLUSTER = "WrongCluster"
     FAILING = "Failing"
 
 

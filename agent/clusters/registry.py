@@ -8,6 +8,7 @@ from agent.base.listeners import tell
 from agent.clusters import metrics
 from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
+from agent.clusters.identity import ANY, Expected
 from agent.clusters.target import Probing, Target
 from agent.kube.budget import Budget
 from agent.kube.config import Connection
@@ -26,9 +27,9 @@ PORTION = 1 / 3
 class Targets:
     """The connected targets by key.
 
-    Listeners: `on_attach` for a target that has just been added (subscribe to its informers there), `on_change` for
-    every change of its state, `on_detach` when it goes or is about to be replaced with new credentials. One that fails
-    is logged, and the others are told.
+    Listeners: `on_attach` for a target that has been added and is known to be the right cluster (subscribe to its
+    informers there), `on_change` for every change of its state, `on_detach` when it goes or is about to be replaced
+    with new credentials, whether it was attached or not. One that fails is logged, and the others are told.
     """
 
     def __init__(self, local: Cluster, clock: Clock, probing: Probing, supervisor: Supervisor) -> None:
@@ -38,6 +39,7 @@ class Targets:
         self._supervisor = supervisor
         self._targets: dict[Key, tuple[Target, str, tuple[Callable[[], object], ...]]] = {}
         self._by_node: dict[str, Target] = {}
+        self._attached: set[Target] = set()
         self._closing: set[Cluster] = set()
         self._attach: list[Listener] = []
         self._change: list[Listener] = []
@@ -64,10 +66,11 @@ class Targets:
         return [target for target in self if target.serves(namespace)]
 
     def on_attach(self, listener: Listener) -> None:
-        """Call for every target that is or will be added."""
+        """Call for every target that is or will be attached."""
         self._attach.append(listener)
         for target in self:
-            listener(target)
+            if target in self._attached:
+                listener(target)
 
     def on_change(self, listener: Listener) -> None:
         """Call when a target's state changes."""
@@ -78,7 +81,12 @@ class Targets:
         self._detach.append(listener)
 
     async def connect(
-        self, key: Key, connection: Connection | None, fingerprint: str, ranges: PodRanges = ANYWHERE
+        self,
+        key: Key,
+        connection: Connection | None,
+        fingerprint: str,
+        ranges: PodRanges = ANYWHERE,
+        expected: Expected = ANY,
     ) -> Target:
         """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed.
 
@@ -99,6 +107,7 @@ class Targets:
         cluster = self._local if connection is None else Cluster(connection, name, budget=Budget(KEPT, PORTION))
         target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
         target.ranges = ranges
+        target.identity.expect(expected)
         target.changed = self._changed
         stops = (
             self._supervisor.spawn(f"probe {name}", target.run),
@@ -106,7 +115,6 @@ class Targets:
         )
         self._targets[key] = (target, fingerprint, stops)
         self._by_node[target.node_name] = target
-        tell(self._attach, target)
         self._changed(target)
         return target
 
@@ -119,6 +127,7 @@ class Targets:
         for stop in (*stops, target.end):
             stop()
         self._by_node.pop(target.node_name, None)
+        self._attached.discard(target)
         tell(self._detach, target)
         self._changed(target)
         metrics.forget(target)
@@ -146,5 +155,8 @@ class Targets:
         self._closing.discard(cluster)
 
     def _changed(self, target: Target) -> None:
+        if target.trusted and target not in self._attached and self.get(target.key) is target:
+            self._attached.add(target)
+            tell(self._attach, target)
         metrics.note(target)
         tell(self._change, target)

@@ -11,6 +11,7 @@ from agent.base.clock import Clock
 from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conclude, flaw_of, readable_leases
 from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
+from agent.clusters.identity import Identity
 from agent.clusters.record import Record, State, classify
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
@@ -63,6 +64,9 @@ class Target:
         self.key = key
         self.cluster = cluster
         self.is_self = is_self
+        self.identity = Identity(cluster.client.session, probing.timeout, certain=is_self)
+        self.trusted = is_self
+        """Whether it is known to be the right cluster, as far as that can be known: before that no room looks there."""
         self.ranges = ANYWHERE
         """Where addresses of its pods may be."""
         self.finalizer = names.finalizer(*key)
@@ -107,7 +111,8 @@ class Target:
     @property
     def summary(self) -> Object | None:
         """What the target tells of its nodes; None while that is not known, or cannot be used."""
-        return self.summaries.store.get(("", names.SUMMARY_NAME)) if self._flaw is None else None
+        usable = self.trusted and self._flaw is None
+        return self.summaries.store.get(("", names.SUMMARY_NAME)) if usable else None
 
     def serves(self, namespace: str) -> bool:
         """Whether pods of a namespace may go there."""
@@ -134,6 +139,11 @@ class Target:
         if ranges != self.ranges:
             self.ranges = ranges
             self.changed(self)
+
+    def trust(self) -> None:
+        """It is the right cluster: rooms begin to look there."""
+        self.trusted = True
+        self.changed(self)
 
     def ignore(self, what: str) -> None:
         """Say what the target tells that is left out because it cannot be used; empty when nothing is."""
@@ -201,6 +211,8 @@ class Target:
 
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
         self._flaw = flaw_of(new) if new is not None else None
+        if self.identity.hear(new) and self.record.state is not State.CONNECTING:
+            self.doubt()
         self._judge_agent()
 
     def _judge_agent(self) -> None:
@@ -231,7 +243,10 @@ class Target:
                 timeout=self._probing.timeout,
                 at_once=True,
             )
+            if not self.identity.sure:
+                await self.identity.ask()
         except KubeError as error:
+            self.identity.doubt()
             return error
         return None
 
@@ -253,7 +268,14 @@ class Target:
         self._become(Record(state, message, since, failures))
 
     def _answered(self, old: Record) -> None:
-        if old.state is State.READY:
+        if problem := self.identity.problem:
+            self.trusted = False
+            since = old.since if old.state is problem[0] else self._clock.now()
+            self._become(Record(*problem, since))
+        elif not self.trusted:
+            self.trust()
+            self._become(Record(State.CONNECTING, "it answers, reading its state", self._clock.now()))
+        elif old.state is State.READY:
             self.record = replace(old, failures=0)
         elif not self.chaperons.synced.is_set() or (self.chaperons.error is not None and old.failures):
             if old.failures:

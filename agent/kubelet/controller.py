@@ -86,7 +86,7 @@ class KubeletRoom(Controller[str]):
         self._told: Served | None = None
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self.watch(self._nodes, lambda node: [node.name])
-        deps.targets.on_attach(self._changed)
+        deps.targets.on_change(self._changed)
         deps.targets.on_detach(self._changed)
         deps.endpoints.active = True
 

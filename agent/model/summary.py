@@ -68,6 +68,7 @@ def summary(
     surveyed: Survey,
     *,
     version: str = "",
+    cluster_uid: str = "",
     properties: Mapping[str, str] | None = None,
     taken: Mapping[str, Taken] | None = None,
     delegates: Mapping[str, int] | None = None,
@@ -75,6 +76,7 @@ def summary(
     """The ClusterSummary of a cluster with these nodes.
 
     :param version: of the agent that tells
+    :param cluster_uid: UID of the cluster's kube-system namespace
     :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
     :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
     :param delegates: how many pods among those are delegates, by the UID of the cluster that they are from
@@ -89,6 +91,8 @@ def summary(
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = _encode(list(own))
     if version:
         annotations[names.ANNOTATION_AGENT_VERSION] = version
+    if cluster_uid:
+        annotations[names.ANNOTATION_CLUSTER_UID] = cluster_uid
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
         "kind": CLUSTER_SUMMARIES.name,

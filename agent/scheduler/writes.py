@@ -15,7 +15,7 @@ from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.managers import untracked
 from agent.clusters.target import Target
-from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unreachable
+from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unreachable, Unsent
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
@@ -104,6 +104,9 @@ class Writes:
         self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
         try:
             await self._deps.provisions.ensure(proxy, target)
+            if not target.ready:
+                # Another cluster may answer in its place by now.
+                raise Unsent(target.record.message)
             self.absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
         except AlreadyExists:
             await self._adopt(target, proxy, manifest["metadata"])

@@ -12,6 +12,24 @@ def broken(target: Target) -> None:
     raise ValueError("of all things")
 
 
+async def test_rooms_are_told_of_a_target_once_it_is_known_to_be_the_right_cluster() -> None:
+    told: list[str] = []
+    async with registry(NOWHERE) as targets:
+        targets.on_attach(lambda target: told.append("attach"))
+        targets.on_detach(lambda target: told.append("detach"))
+        target = await targets.connect(("team", "eu"), NOWHERE, "1")
+        await until(lambda: target.record.state is State.UNREACHABLE)
+        assert told == []
+        target.trust()
+        target.trust()
+        later: list[str] = []
+        targets.on_attach(lambda target: later.append(target.title))
+        assert (told, later) == (["attach"], ["eu"])
+        # Its replacement may lead to another cluster.
+        await targets.connect(("team", "eu"), NOWHERE, "2")
+        assert (told, later) == (["attach", "detach"], ["eu"])
+
+
 async def test_a_listener_that_fails_keeps_no_other_from_hearing_and_ends_no_task_of_a_target() -> None:
     attached: list[str] = []
     states: list[State] = []
@@ -23,6 +41,7 @@ async def test_a_listener_that_fails_keeps_no_other_from_hearing_and_ends_no_tas
         targets.on_change(lambda target: states.append(target.record.state))
         targets.on_detach(lambda target: detached.append(target.title))
         target = await targets.connect(("team", "eu"), NOWHERE, "1")
+        target.trust()
         assert attached == ["eu"]
         await until(lambda: State.UNREACHABLE in states)
         failures = target.record.failures

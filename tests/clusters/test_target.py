@@ -173,8 +173,10 @@ async def test_connecting_again_changes_nothing_until_the_credentials_do(
         key = (namespace, "eu")
         first = await targets.connect(key, connection, "1")
         assert await targets.connect(key, connection, "1") is first
+        await until(lambda: first.ready)
         second = await targets.connect(key, connection, "2")
         assert second is not first
+        await until(lambda: second.ready)
         assert targets.get(key) is targets.by_node(second.node_name) is second
         await targets.disconnect(key)
         await targets.disconnect(key)

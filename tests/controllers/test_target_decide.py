@@ -64,6 +64,7 @@ def test_objects_that_cannot_be_read_are_named_and_their_target_goes_on_being_re
         (State.UNAUTHORIZED, ("True", "False", "False")),
         (State.FORBIDDEN, ("True", "False", "False")),
         (State.NOT_INSTALLED, ("True", "True", "False")),
+        (State.WRONG_CLUSTER, ("True", "True", "False")),
         (State.FAILING, ("True", "Unknown", "False")),
         (State.CONNECTING, ("Unknown", "Unknown", "False")),
     ],
@@ -218,6 +219,13 @@ def test_a_lost_target_stays_and_says_that_delegates_may_still_run() -> None:
         assert (step.drained, step.reason) == (False, "Unreachable")
         assert "may still run there" in step.message
         assert 'multicluster/force-remove="true"' in step.message
+
+
+def test_a_target_that_leads_to_another_cluster_is_not_drained_by_what_that_one_does_not_have() -> None:
+    there = pod(here=True)
+    step = drain(leaving(there, ready=False, elsewhere=True))
+    assert (step.actions, step.drained, step.reason) == ((DeletePod(there),), False, "Unreachable")
+    assert "leads to another cluster, so that delegates may still run in the one before" in step.message
 
 
 def test_a_lost_target_without_pods_goes_before_they_could_have_been_released() -> None:

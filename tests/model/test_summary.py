@@ -10,7 +10,8 @@ from agent.model.free import Taken
 from agent.model.nodeshapes import counted
 from agent.model.quantity import parse
 from agent.model.requests import amounts
-from agent.model.summary import DETAILS, SHAPES_LIMIT, steady, summarise, summary_detail
+from agent.model.summary import DETAILS, SHAPES_LIMIT, steady, summarise, summary_detail, survey
+from agent.model.summary import summary as summary_of
 
 SHAPES = "multicluster/node-shapes"
 
@@ -181,6 +182,12 @@ def test_a_label_on_which_nodes_agree_counts_more_than_a_property_of_its_name() 
 
 def test_the_version_of_the_agent_is_told() -> None:
     assert summarise([], version="0.1.0")["metadata"]["annotations"]["multicluster/agent-version"] == "0.1.0"
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+def test_which_cluster_it_is_is_told_at_every_level(detail: str) -> None:
+    told = summary_of(survey([], summary_detail(detail)), cluster_uid="u1")
+    assert told["metadata"]["annotations"]["multicluster/cluster-uid"] == "u1"
 
 
 @pytest.mark.parametrize(

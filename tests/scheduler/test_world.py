@@ -115,6 +115,8 @@ async def opened() -> AsyncIterator[Scene]:
     async with Supervisor("test") as supervisor:
         targets = Targets(local, SystemClock(), Probing(), supervisor)
         eu, us = [await targets.connect(("default", name), NOWHERE, "x") for name in ("eu", "us")]
+        for target in (eu, us):
+            target.trust()
         proxies = Informer(local.client, PODS)
         for informer, kind in (
             (proxies, PODS),

@@ -242,10 +242,14 @@ class Feedback(Controller[Key]):
         selector = f"{names.LABEL_PARENT_UID}={metadata['uid']}"
         try:
             _, found = await target.cluster.client.list_raw(CHAPERONS, metadata["namespace"], labels=selector)
+            if not found and not await target.identity.confirm():
+                # Another cluster does not have it, which says nothing.
+                target.doubt()
+                return False
+            return not found
         except Unreachable:
             target.doubt()
             raise
-        return not found
 
     async def _delete_proxy(self, key: Key, proxy: dict[str, object]) -> None:
         metadata = proxy["metadata"]

@@ -39,6 +39,7 @@ class SummaryRoom(Controller[str]):
         super().__init__()
         self._client = deps.local.client
         self._settings = deps.settings
+        self._cluster_uid = deps.cluster_uid
         self._detail = summary_detail(deps.settings.summary_detail)
         self._started = time.monotonic()
         self._next_look = self._started
@@ -90,6 +91,7 @@ class SummaryRoom(Controller[str]):
         wanted = summary(
             self._survey,
             version=__version__,
+            cluster_uid=self._cluster_uid,
             properties=self._properties.read(),
             taken=usage.taken if usage is not None else None,
             delegates=usage.delegates if usage is not None else None,

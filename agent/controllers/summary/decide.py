@@ -37,6 +37,7 @@ _OURS = (
     names.ANNOTATION_COUNTED,
     names.ANNOTATION_CLUSTER_PROPERTIES,
     names.ANNOTATION_AGENT_VERSION,
+    names.ANNOTATION_CLUSTER_UID,
 )
 
 _decoder = msgspec.json.Decoder(_Node)

@@ -4,9 +4,10 @@ Watches  Targets, ClusterTargets, each referenced Secret by its name, the state 
          chaperons while a Target is being removed.
 Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, QuotasReadable,
          ObjectsReadable, Drained), its finalizer, one Warning event when it becomes unusable; the proxy pods of a
-         Target that is being removed.
+         Target that is being removed; `status.clusterUID`, the cluster that it is connected to.
 A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
-go at once. Other targets are never disturbed.
+go at once. Other targets are never disturbed. A kubeconfig that comes to lead to another cluster connects to nothing
+until a person has said that it may.
 """
 
 import asyncio
@@ -19,8 +20,10 @@ from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
+from agent.clusters.target import State
 from agent.controllers.target import decide, gather
 from agent.controllers.target.gather import Problem, Raw, Reference
+from agent.controllers.target.recorded import Recorded
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -48,6 +51,7 @@ class TargetRoom(Controller[Key]):
         self._references: dict[Key, Key] = {}
         self._secrets: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._fingerprints: dict[Key, str] = {}
+        self._recorded = Recorded()
         self._written_at: dict[Key, float] = {}
         self._leaving: dict[Key, tuple[str, str]] = {}
         self._pods.store.index("finalizer", lambda pod: pod.finalizers)
@@ -80,6 +84,7 @@ class TargetRoom(Controller[Key]):
     async def _forget(self, key: Key) -> None:
         self._follow(key, None)
         self._fingerprints.pop(key, None)
+        self._recorded.forget(key)
         self._written_at.pop(key, None)
         self._leaving.pop(key, None)
         await self._deps.targets.disconnect(key)
@@ -105,9 +110,12 @@ class TargetRoom(Controller[Key]):
     async def _connect(self, key: Key, target: Raw, informer: Informer | None) -> Problem | None:
         """Have the connection that the Target asks for. Returns what keeps us from it."""
         place, ranges = gather.reference(target), podranges.of(target)
+        expected = self._recorded.expected(key, target)
         connected = self._deps.targets.get(key)
         if connected is not None:
             connected.keep_to(ranges)
+            if connected.identity.expect(expected):
+                connected.doubt()
         try:
             gather.check(target)
             if place is None:
@@ -117,13 +125,14 @@ class TargetRoom(Controller[Key]):
                 raise Problem("SecretUnreadable", f"{place} cannot be read: {informer.error}")
             data = gather.kubeconfig(place, informer.store.get(place.secret) if informer else None)
             fingerprint = gather.fingerprint(place, data)
-            if self._deps.targets.get(key) is None or self._fingerprints.get(key) != fingerprint:
+            outdated = connected is None or connected.identity.outdated
+            if outdated or self._fingerprints.get(key) != fingerprint:
                 # A long kubeconfig takes a while.
                 plugins = self._deps.settings.target_plugins
                 connection = await asyncio.to_thread(gather.connection, place, data, plugins=plugins)
                 identity = await asyncio.to_thread(gather.identity, place, data)
                 self._fingerprints[key] = fingerprint
-                await self._deps.targets.connect(key, connection, identity, ranges)
+                await self._deps.targets.connect(key, connection, identity, ranges, expected)
         except Problem as problem:
             self._fingerprints.pop(key, None)
             await self._deps.targets.disconnect(key)
@@ -153,13 +162,14 @@ class TargetRoom(Controller[Key]):
         if state is None:
             return None
         new = decide.conditions(old, state, target["metadata"].get("generation"), now)
-        if same(old, new):
+        cluster = self._recorded.note(key, target, connected)
+        if same(old, new) and not cluster:
             return None
-        if decide.only_words_differ(old, new):
+        if decide.only_words_differ(old, new) and not cluster:
             wait = self._written_at.get(key, -REWORD_SECONDS) + REWORD_SECONDS - time.monotonic()
             if wait > 0:
                 return wait
-        await self._write(key, target, new)
+        await self._write(key, target, {"conditions": new, **cluster})
         if decide.became_worse(old, new):
             ready = find_condition(new, "Ready") or {}
             self._deps.recorder.event(target, "Warning", ready["reason"], ready["message"])
@@ -173,14 +183,12 @@ class TargetRoom(Controller[Key]):
         kind = gather.kind_of(key)
         self._objects[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0]))
 
-    async def _write(self, key: Key, target: Raw, conditions: decide.Conditions) -> None:
-        body = {
-            "metadata": {"resourceVersion": target["metadata"]["resourceVersion"]},
-            "status": {"conditions": conditions},
-        }
+    async def _write(self, key: Key, target: Raw, status: Raw) -> None:
+        body = {"metadata": {"resourceVersion": target["metadata"]["resourceVersion"]}, "status": status}
         kind = gather.kind_of(key)
         self._objects[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0], sub="status"))
         self._written_at[key] = time.monotonic()
+        self._recorded.written(key, status)
 
     async def _drain(self, obj: Object) -> float | None:
         """One step of removal."""
@@ -205,7 +213,7 @@ class TargetRoom(Controller[Key]):
         old = target.get("status", {}).get("conditions")
         new = set_condition(old, "Drained", "False", step.reason, step.message, self._deps.clock.now())
         if not same(old, new):
-            await self._write(key, target, new)
+            await self._write(key, target, {"conditions": new})
             self._deps.recorder.event(target, "Warning", step.reason, step.message)
         return self._deps.settings.release_after
 
@@ -240,6 +248,7 @@ class TargetRoom(Controller[Key]):
                 for pod in pods.values()
             ),
             chaperons=bool(left) or (connected is not None and self._deps.provisions.left_in(connected)),
+            elsewhere=connected is not None and connected.record.state is State.WRONG_CLUSTER,
         )
 
     def _chaperon(self, pod: Object, target: Key, node: str) -> decide.Chaperon:

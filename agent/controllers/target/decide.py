@@ -60,6 +60,7 @@ _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
     State.UNAUTHORIZED: ("True", "False", "False"),
     State.FORBIDDEN: ("True", "False", "False"),
     State.NOT_INSTALLED: ("True", "True", "False"),
+    State.WRONG_CLUSTER: ("True", "True", "False"),
     State.FAILING: ("True", "Unknown", "False"),
 }
 
@@ -171,6 +172,8 @@ class Leaving:
     pods: tuple[Pod, ...]
     chaperons: bool
     """Chaperons of ours are left there."""
+    elsewhere: bool = False
+    """Its kubeconfig leads to another cluster than the one where its pods were sent."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,10 @@ class Drain:
     message: str = ""
 
 
+_AWAY = "the target cannot be reached, so that delegates may still run there"
+_ELSEWHERE = "the kubeconfig leads to another cluster, so that delegates may still run in the one before"
+
+
 def drain(view: Leaving) -> Drain:
     """One step towards removing a target (design.md, ruling 8)."""
     actions = tuple(action for pod in view.pods for action in _empty(view, pod))
@@ -215,8 +222,8 @@ def drain(view: Leaving) -> Drain:
         actions,
         False,
         "Unreachable",
-        "the target cannot be reached, so that delegates may still run there; it is removed when it is back and"
-        f' empty, or now if you annotate it with {names.SHORT_PREFIX}{names.FORCE_REMOVE}="true"',
+        f"{_ELSEWHERE if view.elsewhere else _AWAY}; it is removed when it is back and empty, or now if you annotate it"
+        f' with {names.SHORT_PREFIX}{names.FORCE_REMOVE}="true"',
     )
 
 

@@ -224,7 +224,7 @@ class VirtualNodeRoom(Controller[Key]):
         self.queue.add(target.key)
 
     def _detached(self, target: Target) -> None:
-        _, stop = self._summaries.pop(target.key)
+        _, stop = self._summaries.pop(target.key, (None, lambda: None))
         stop()
         self._versions.pop(target.key, None)
 

@@ -1,0 +1,158 @@
+"""Which cluster a target is: by the UID of its namespace kube-system, which its agent tells in the ClusterSummary.
+
+A kubeconfig may come to lead to another cluster, and an address to another one behind it. What that one does not have
+says nothing of the pods that were sent to the first.
+"""
+
+import contextlib
+import re
+from typing import NamedTuple
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, Kind
+from agent.clusters.record import State
+from agent.kube.errors import Forbidden, NotFound, Unreadable
+from agent.kube.session import Session
+from agent.kube.store import Object
+
+_SYSTEM = "kube-system"
+_UID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
+
+
+class Expected(NamedTuple):
+    """Which cluster a Target says it stands for, by UIDs; each empty where it does not say."""
+
+    recorded: str = ""
+    """That its pods were sent to."""
+    joined: str = ""
+    """That `flotilla join` made it for; counts as long as no pods were sent there."""
+    accepted: str = ""
+    """That a person has said may take the other's place."""
+
+
+ANY = Expected()
+
+
+class Told(NamedTuple):
+    """What a cluster says of itself."""
+
+    uid: str = ""
+    """Empty where it tells none, and lets nobody read it."""
+    silent: bool = False
+    """It has no ClusterSummary: its agent has not begun, or was removed."""
+
+
+class Identity:
+    """Which cluster a target has to be, and which it is. One that tells nothing may be any."""
+
+    def __init__(self, session: Session, seconds: float, *, certain: bool = False) -> None:
+        """:param seconds: how long each answer may take
+        :param certain: it cannot be another one, and is never asked
+        """
+        self._session = session
+        self._seconds = seconds
+        self._certain = certain
+        self._expected = ANY
+        self._told = Told()
+        self.uid = ""
+        """Of the cluster that the target's stores were read from; empty while that is not known."""
+        self._asked = False
+        self._marks = 0
+
+    def expect(self, expected: Expected) -> bool:
+        """What it has to be from now on. Returns whether that is news."""
+        news, self._expected = expected != self._expected, expected
+        return news
+
+    @property
+    def sure(self) -> bool:
+        """Whether it was asked since another one may have taken its place."""
+        return self._certain or (self._asked and self._marks == len(self._session.marks))
+
+    def doubt(self) -> None:
+        """Another one may take its place: it gave no answer."""
+        self._asked = False
+
+    def hear(self, summary: Object | None) -> bool:
+        """Take note of a ClusterSummary that a watch has shown. Returns whether the cluster has to be asked again."""
+        uid = _uid_of(summary) if summary is not None else ""
+        if self._certain or uid in ("", self._told.uid):
+            return False
+        self.doubt()
+        return True
+
+    async def ask(self) -> None:
+        """Ask the cluster itself. Raises KubeError where it does not answer."""
+        if self._certain:
+            return
+        marks = len(self._session.marks)
+        told = await self._ask()
+        if told.uid or told.silent or self._told.silent:
+            self._told = told
+        self.uid = self.uid or told.uid
+        self._asked, self._marks = self.problem is None, marks
+
+    async def confirm(self) -> bool:
+        """Whether it is, at this moment, the cluster that its stores were read from. Raises KubeError."""
+        await self.ask()
+        return self.problem is None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether another cluster answers now than the one that the stores were read from."""
+        return bool(self._told.uid) and self._told.uid != self.uid
+
+    @property
+    def problem(self) -> tuple[State, str] | None:
+        """Why nothing may be concluded from what it tells, with a message that a user can act on."""
+        return judge(self._expected, self._told) or (
+            (State.CONNECTING, "another cluster answers than before, reading its state") if self.outdated else None
+        )
+
+    async def _ask(self) -> Told:
+        """Sources may read the ClusterSummary; Admiralty's has no UID, and few may read the namespace itself."""
+        silent, uid = False, ""
+        try:
+            uid = _uid_of(await self._get(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
+        except NotFound:
+            silent = True
+        except (Forbidden, Unreadable):
+            pass
+        if not uid:
+            with contextlib.suppress(Forbidden, NotFound, Unreadable):
+                uid = _checked((await self._get(NAMESPACES, _SYSTEM)).uid)
+        return Told(uid, silent=silent and not uid)
+
+    async def _get(self, kind: Kind, name: str) -> Object:
+        path, plural = kind.path(None, name), kind.plural
+        answer = await self._session.request("GET", path, resource=plural, timeout=self._seconds, at_once=True)
+        return Object(kind, answer)
+
+
+def judge(expected: Expected, told: Told) -> tuple[State, str] | None:
+    """What is wrong with what a cluster tells of itself, None if nothing is. Pure."""
+    wanted = expected.recorded or expected.joined
+    if told.silent and expected.recorded:
+        return State.NOT_INSTALLED, (
+            f"the target has no ClusterSummary, which tells whether it is cluster {wanted}, where the pods of this"
+            " Target are: see that its agent runs, which writes it"
+        )
+    if wanted and told.uid and told.uid not in (wanted, expected.accepted):
+        return State.WRONG_CLUSTER, (
+            f"the kubeconfig leads to cluster {told.uid}, and this Target stands for cluster {wanted}: correct the"
+            " kubeconfig; or, if that cluster is gone for good, annotate the Target"
+            f" {names.SHORT_PREFIX}{names.ACCEPT_CLUSTER}={told.uid}: its pods are replaced then, and volumes begin"
+            " empty"
+        )
+    return None
+
+
+def _uid_of(summary: Object) -> str:
+    try:
+        return _checked(summary.annotations.get(names.ANNOTATION_CLUSTER_UID, ""))
+    except Unreadable:
+        return ""
+
+
+def _checked(uid: str) -> str:
+    return uid if _UID.fullmatch(uid) else ""
