@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import (
     CLUSTER_TARGETS,
     CONFIGMAPS,
@@ -24,6 +25,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.clusters.target import State
 from agent.controllers.endpoints.mcs import OURS
 from agent.controllers.target import gather
 from agent.kube.client import Client
@@ -83,10 +85,13 @@ async def _release_originals(client: Client) -> None:
 async def _withdraw_from(client: Client, target: Raw, uid: str, say: Say) -> None:
     metadata = target["metadata"]
     title = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    ready = find_condition((target.get("status") or {}).get("conditions"), "Ready") or {}
     try:
         place = gather.reference(target)
         if place is None:
             return
+        if ready.get("reason") == State.WRONG_CLUSTER:
+            raise gather.Problem(State.WRONG_CLUSTER, str(ready.get("message", "")))
         namespace, name = place.secret
         _, items = await client.list_raw(SECRETS, namespace, fields=f"metadata.name={name}")
         secret = Object(SECRETS, bytes(items[0])) if items else None

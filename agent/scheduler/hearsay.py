@@ -47,7 +47,9 @@ def hearsay(obj: Object) -> Hearsay:
     is_ready = ready.get("status") == "True"
     since = parse(ready.get("lastTransitionTime") or target["metadata"]["creationTimestamp"])
     slow = (find_condition(conditions, "Responsive") or {}).get("status") == "False"
-    record = Record(State.READY if is_ready else State.UNREACHABLE, message, since)
+    wrong = ready.get("reason") == State.WRONG_CLUSTER
+    state = State.READY if is_ready else State.WRONG_CLUSTER if wrong else State.UNREACHABLE
+    record = Record(state, message, since)
     return Hearsay(obj.key, is_ready, record, slow, known=bool(ready))
 
 

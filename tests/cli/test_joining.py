@@ -153,6 +153,16 @@ def test_the_kubeconfig_in_the_secret_is_one_that_the_agent_reads() -> None:
     assert made["metadata"]["namespace"] == "team"
 
 
+def test_a_target_vouches_for_the_cluster_that_it_has_come_to_stand_for() -> None:
+    made = manifests.target(NAMES, "uid-us")
+    assert not manifests.vouches(made, "uid-us")
+    made["metadata"]["annotations"]["multicluster/accept-cluster"] = "uid-new"
+    assert manifests.vouches(made, "uid-new")
+    assert manifests.vouches(manifests.target(NAMES, "uid-us") | {"status": {"clusterUID": "uid-new"}}, "uid-new")
+    assert not manifests.vouches(manifests.target(NAMES, ""), "")
+    assert not manifests.vouches(None, "uid-new")
+
+
 def test_what_is_as_wanted_needs_no_change_and_what_others_added_stays() -> None:
     wanted = manifests.target(NAMES, "uid-us")
     actual = manifests.without_none(wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.api.conditions import find_condition
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
-from agent.api.names import LEASE_CONTROLLERS
+from agent.api.names import ACCEPT_CLUSTER, LEASE_CONTROLLERS, SHORT_PREFIX
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.cli.joining import credentials, manifests
 from agent.cli.joining.manifests import Names, Raw
@@ -22,6 +22,7 @@ from agent.model import token
 
 Say = Callable[[str], None]
 
+ACCEPT = SHORT_PREFIX + ACCEPT_CLUSTER
 DEFAULT_TOKEN = "7d"
 NOT_ALLOWED = (
     "volume claims, service accounts and endpoints of Services do not go there: allow what pods need by --allow"
@@ -104,7 +105,7 @@ class Joiner:
 
     async def _check_owners(self) -> None:
         """Nothing of what will be written may stand for another cluster."""
-        names = self._names
+        names, vouched = self._names, False
         owned = (
             (self._target, names.source_kind, names.source, names.source_place, self._source_uid, "--source-name"),
             (self._source, names.target_kind, names.target, names.target_place, self._target_uid, "--target-name"),
@@ -114,11 +115,13 @@ class Joiner:
             with telling(side.title):
                 found = await find(side.client, kind, name, namespace)
             what = f"{title(kind, name, namespace)} of {side.title}"
-            told = manifests.cluster_uid(found) if found else ""
+            vouched = vouched or (kind == names.target_kind and manifests.vouches(found, uid))
+            told = manifests.cluster_uid(found) if found and not vouched else ""
             if told and uid and told != uid:
+                gone = f", or, if that one is gone for good, annotate it {ACCEPT}={uid}"
                 raise Failed(
                     f"{what} stands for another cluster: choose another name, {option}, or let go of that one first,"
-                    " `flotilla leave`"
+                    f" `flotilla leave`{gone if kind == names.target_kind else ''}"
                 )
             if found and kind == SECRETS and not manifests.kubeconfig_of(found):
                 raise Failed(f"{what} is there and holds no kubeconfig: choose another name, {option}, or delete it")

@@ -126,6 +126,14 @@ def cluster_uid(found: Raw) -> str:
     return str((found["metadata"].get("annotations") or {}).get(names.ANNOTATION_CLUSTER_UID) or "")
 
 
+def vouches(target: Raw | None, uid: str) -> bool:
+    """Whether a Target itself says that it stands for a cluster by now, whatever it was made for."""
+    if target is None or not uid:
+        return False
+    accepted = names.annotation(target["metadata"].get("annotations"), names.ACCEPT_CLUSTER)
+    return uid in ((target.get("status") or {}).get("clusterUID"), accepted)
+
+
 def change(actual: Raw, wanted: Raw) -> Raw:
     """The merge patch after which an object says what is wanted; what is not mentioned there stays."""
     return merge_patch(_mentioned(actual, wanted), wanted)
