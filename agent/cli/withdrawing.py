@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
 from agent.api.kinds import (
     CLUSTER_TARGETS,
     CONFIGMAPS,
@@ -25,6 +24,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.cli.fleet.reading import wrong_cluster
 from agent.clusters.target import State
 from agent.controllers.endpoints.mcs import OURS
 from agent.controllers.target import gather
@@ -85,13 +85,12 @@ async def _release_originals(client: Client) -> None:
 async def _withdraw_from(client: Client, target: Raw, uid: str, say: Say) -> None:
     metadata = target["metadata"]
     title = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-    ready = find_condition((target.get("status") or {}).get("conditions"), "Ready") or {}
     try:
         place = gather.reference(target)
         if place is None:
             return
-        if ready.get("reason") == State.WRONG_CLUSTER:
-            raise gather.Problem(State.WRONG_CLUSTER, str(ready.get("message", "")))
+        if wrong := wrong_cluster(target):
+            raise gather.Problem(State.WRONG_CLUSTER, wrong)
         namespace, name = place.secret
         _, items = await client.list_raw(SECRETS, namespace, fields=f"metadata.name={name}")
         secret = Object(SECRETS, bytes(items[0])) if items else None

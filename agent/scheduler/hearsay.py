@@ -47,9 +47,7 @@ def hearsay(obj: Object) -> Hearsay:
     is_ready = ready.get("status") == "True"
     since = parse(ready.get("lastTransitionTime") or target["metadata"]["creationTimestamp"])
     slow = (find_condition(conditions, "Responsive") or {}).get("status") == "False"
-    wrong = ready.get("reason") == State.WRONG_CLUSTER
-    state = State.READY if is_ready else State.WRONG_CLUSTER if wrong else State.UNREACHABLE
-    record = Record(state, message, since)
+    record = Record(State.READY if is_ready else State.UNREACHABLE, message, since)
     return Hearsay(obj.key, is_ready, record, slow, known=bool(ready))
 
 

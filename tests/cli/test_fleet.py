@@ -11,10 +11,14 @@ from agent.api.kinds import CLUSTER_TARGETS, NODES, PODS, TARGETS
 from agent.cli.fleet import show
 from agent.cli.fleet.asking import Answer, Delegate
 from agent.cli.fleet.lines import TargetLine, pod_lines, target_lines, unplaced
-from agent.cli.fleet.reading import Fleet
+from agent.cli.fleet.reading import Fleet, connection_of
 from agent.cli.fleet.words import age, cores, size
 from agent.cli.options import Output
 from agent.cli.output import as_json
+from agent.controllers.target.gather import Problem
+from agent.kube.client import Client
+from agent.kube.config import Connection
+from agent.kube.session import Session
 from agent.kube.store import Object
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -130,6 +134,14 @@ def test_a_target_of_which_nothing_is_said_is_not_ready() -> None:
     found = line([silent], [])
     assert (found.ready, found.last_answer) == ("Unknown", "")
     assert show.not_ready([found])
+
+
+async def test_a_cluster_that_a_target_does_not_stand_for_is_not_asked_in_its_place() -> None:
+    wrong = target("eu").decode()
+    wrong["status"]["conditions"][0] |= {"status": "False", "reason": "WrongCluster", "message": "it leads elsewhere"}
+    async with Session(Connection("http://127.0.0.1:1")) as session:
+        with pytest.raises(Problem, match="it leads elsewhere"):
+            await connection_of(Client(session), obj(TARGETS, wrong))
 
 
 def test_a_free_amount_that_somebody_has_spoilt_is_not_known() -> None:

@@ -170,6 +170,23 @@ async def test_joined_clusters_run_pods_and_joining_again_changes_nothing(lab: L
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_a_target_that_has_come_to_stand_for_another_cluster_is_joined_with_that(lab: Lab) -> None:
+    uid = (await lab.us.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+
+    async def recorded() -> bool:
+        return bool((await lab.cd.get(TARGETS, "us", NAMESPACE))["status"].get("clusterUID") == uid)
+
+    await until(recorded)
+    # As they were made when the Target stood for another one, before somebody accepted this one.
+    for kind in (TARGETS, SECRETS):
+        await lab.cd.patch(kind, "us", {"metadata": {"annotations": {names.ANNOTATION_CLUSTER_UID: "x"}}}, NAMESPACE)
+    assert len((await lab.join())["changes"]) == 2
+    for kind in (TARGETS, SECRETS):
+        annotations = (await lab.cd.get(kind, "us", NAMESPACE))["metadata"]["annotations"]
+        assert annotations[names.ANNOTATION_CLUSTER_UID] == uid
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_what_was_broken_by_hand_is_mended(lab: Lab) -> None:
     document = await config_of(lab.cd)
     kubeconfig.set_token(document, "revoked")

@@ -3,7 +3,9 @@
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES
+from agent.api.conditions import set_condition
+from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TARGETS
+from agent.base.clock import SystemClock
 from agent.cli.withdrawing import withdraw
 from agent.controllers.follow import FollowRoom
 from agent.controllers.globalsvc import GlobalServices
@@ -41,3 +43,18 @@ async def test_copies_go_from_targets_but_those_with_data_and_what_is_out_of_rea
     assert len(said) == 1
     assert said[0].startswith(f"copies may be left in target {pair.namespace}/lost: ")
     assert f"{names.LABEL_PARENT_CLUSTER_UID}=" in said[0]
+
+
+async def test_a_target_that_leads_to_another_cluster_is_named_and_nothing_goes_from_that(pair: Pair) -> None:
+    await pair.create(CONFIGMAPS, "words", data={"a": "1"})
+    async with pair.at_work(FollowRoom):
+        await pair.pod("web", volumes=[volume("words")])
+        await pair.copy(CONFIGMAPS, "words")
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
+    conditions = set_condition(None, "Ready", "False", "WrongCluster", "it leads elsewhere", SystemClock().now())
+    await pair.here.patch(TARGETS, "eu", {"status": {"conditions": conditions}}, pair.namespace, sub="status")
+    said: list[str] = []
+    await withdraw(pair.here, said.append, copies=True)
+    await pair.copy(CONFIGMAPS, "words")
+    assert len(said) == 1
+    assert said[0].startswith(f"copies may be left in target {pair.namespace}/eu: it leads elsewhere")

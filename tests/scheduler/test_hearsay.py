@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from agent.api.kinds import TARGETS
-from agent.clusters.target import State
 from agent.kube.store import Object
 from agent.scheduler.hearsay import hearsay, unconnected
 from agent.scheduler.places import make_place
@@ -55,10 +54,3 @@ def test_a_target_without_connection_takes_no_pods_and_says_why(obj: Object, wan
     place = make_place(unconnected(hearsay(obj)), None, None, obj)
     assert not place.ready
     assert place.state == want
-
-
-def test_that_it_leads_to_another_cluster_is_told_from_other_trouble() -> None:
-    ready = {"type": "Ready", "status": "False", "reason": "WrongCluster", "message": "m", "lastTransitionTime": SINCE}
-    obj = {"metadata": {"name": "eu", "creationTimestamp": CREATED}, "status": {"conditions": [ready]}}
-    assert hearsay(Object(TARGETS, msgspec.json.encode(obj))).record.state is State.WRONG_CLUSTER
-    assert hearsay(target(Ready=("False", "no answer"))).record.state is State.UNREACHABLE

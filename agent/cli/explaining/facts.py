@@ -24,7 +24,6 @@ from agent.cli.explaining import volumes
 from agent.cli.fleet.reading import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
-from agent.clusters.target import State
 from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
@@ -156,8 +155,6 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, c
     if node is not None:
         # Without a summary these sums are all there is.
         place = replace(place, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
-    if told.record.state is State.WRONG_CLUSTER:
-        return Seen(place, unread=told.record.message)
     try:
         connection = await connection_of(source, obj)
     except (gather.Problem, KubeError) as error:

@@ -1,17 +1,20 @@
 """What a source cluster knows of its fleet, read with the user's own rights. What cannot be read becomes a note."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, LEASES, NODES, PODS, SECRETS, TARGETS, Kind
 from agent.base.clock import parse
 from agent.cli.options import REQUEST_SECONDS, Failed, connection, opened
 from agent.clusters.agenthealth import Lease
+from agent.clusters.target import State
 from agent.controllers.target import gather
 from agent.kube.client import Client
 from agent.kube.config import Connection
@@ -136,13 +139,22 @@ def renewals(leases: Iterable[Lease]) -> list[datetime]:
 async def connection_of(client: Client, target: Object) -> Connection | None:
     """How to reach a target, None for this cluster itself. Raises Problem, KubeError.
 
-    Credential plugins of a Secret are somebody else's programs, and are not run.
+    What another cluster than its own tells is nothing about it. Credential plugins of a Secret are somebody else's
+    programs, and are not run.
     """
     place = place_of(target)
     if place is None:
         return None
+    if wrong := wrong_cluster(target.decode()):
+        raise gather.Problem(State.WRONG_CLUSTER, wrong)
     secret = Object(SECRETS, await client.get_raw(SECRETS, place.secret[1], place.secret[0]))
     return gather.connection(place, gather.kubeconfig(place, secret), plugins=False)
+
+
+def wrong_cluster(target: Mapping[str, Any]) -> str:
+    """What a Target says of leading to another cluster than it stands for, empty if it does not."""
+    ready = find_condition((target.get("status") or {}).get("conditions"), "Ready") or {}
+    return str(ready.get("message", "")) if ready.get("reason") == State.WRONG_CLUSTER else ""
 
 
 def place_of(target: Object) -> gather.Reference | None:
