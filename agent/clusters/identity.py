@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, Kind
 from agent.clusters.record import State
-from agent.kube.errors import Forbidden, NotFound, Unreadable
+from agent.kube.errors import NotFound, ServerError, StatusError, TooManyRequests, Unauthorized, Unreadable
 from agent.kube.session import Session
 from agent.kube.store import Object
 
@@ -75,7 +75,7 @@ class Identity:
 
     def hear(self, summary: Object | None) -> bool:
         """Take note of a ClusterSummary that a watch has shown. Returns whether the cluster has to be asked again."""
-        uid = _uid_of(summary) if summary is not None else ""
+        uid = _uid_of(summary)
         if self._certain or uid in ("", self._told.uid):
             return False
         self.doubt()
@@ -111,22 +111,28 @@ class Identity:
 
     async def _ask(self) -> Told:
         """Sources may read the ClusterSummary; Admiralty's has no UID, and few may read the namespace itself."""
-        silent, uid = False, ""
+        silent = False
         try:
-            uid = _uid_of(await self._get(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
+            summary = await self._get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
         except NotFound:
-            silent = True
-        except (Forbidden, Unreadable):
-            pass
+            summary, silent = None, True
+        uid = _uid_of(summary)
         if not uid:
-            with contextlib.suppress(Forbidden, NotFound, Unreadable):
-                uid = _checked((await self._get(NAMESPACES, _SYSTEM)).uid)
+            with contextlib.suppress(NotFound):
+                system = await self._get(NAMESPACES, _SYSTEM)
+                uid = _checked(system.uid) if system is not None else ""
         return Told(uid, silent=silent and not uid)
 
-    async def _get(self, kind: Kind, name: str) -> Object:
+    async def _get(self, kind: Kind, name: str) -> Object | None:
+        """None for what may not be, or cannot be, read. Raises NotFound, and what may pass."""
         path, plural = kind.path(None, name), kind.plural
-        answer = await self._session.request("GET", path, resource=plural, timeout=self._seconds, at_once=True)
-        return Object(kind, answer)
+        try:
+            answer = await self._session.request("GET", path, resource=plural, timeout=self._seconds, at_once=True)
+            return Object(kind, answer)
+        except (NotFound, Unauthorized, TooManyRequests, ServerError):
+            raise
+        except (StatusError, Unreadable):
+            return None
 
 
 def judge(expected: Expected, told: Told) -> tuple[State, str] | None:
@@ -147,9 +153,9 @@ def judge(expected: Expected, told: Told) -> tuple[State, str] | None:
     return None
 
 
-def _uid_of(summary: Object) -> str:
+def _uid_of(summary: Object | None) -> str:
     try:
-        return _checked(summary.annotations.get(names.ANNOTATION_CLUSTER_UID, ""))
+        return _checked(summary.annotations.get(names.ANNOTATION_CLUSTER_UID, "")) if summary is not None else ""
     except Unreadable:
         return ""
 

@@ -114,6 +114,10 @@ class Hostile:
         if plural == "resourcequotas" and self.told[plural] % 3:
             return self._endless_length(request) if self.told[plural] % 3 == 1 else self._quotas()
         match plural:
+            case "singleton":
+                return web.Response(body=self._summary(0))
+            case "kube-system":
+                return web.Response(body=BOMB)
             case "configmaps" | "services" | "ingresses":
                 return await self._endless(request, 200)
             case "secrets" | "endpointslices":
