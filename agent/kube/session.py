@@ -10,7 +10,7 @@ from typing import Self
 import aiohttp
 
 from agent.base.metrics import REQUESTS
-from agent.kube import fence
+from agent.kube import connector, fence
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
@@ -57,7 +57,7 @@ class Session:
         self._large_lines = asyncio.Semaphore(LARGE_LINES)
         self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
+            connector=connector.Connector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "flotilla"},
@@ -124,6 +124,7 @@ class Session:
         if self._http.closed:
             raise Unsent(_CLOSED)
         fence.check(method)
+        connector.begin()
         ticket = self.pace.begin()
         try:
             async with self._http.request(
@@ -150,6 +151,8 @@ class Session:
         except _NETWORK_ERRORS as error:
             raise Unreachable(_explain(error, timeout or self.timeout)) from error
         finally:
+            if outcome == "unreachable":
+                connector.give_up()
             self.pace.end(ticket)
             REQUESTS.labels(self.name, method, resource, outcome).inc()
 

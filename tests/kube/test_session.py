@@ -260,3 +260,28 @@ async def test_a_large_body_is_sent_whole() -> None:
         for size in (1, 1 << 20, (1 << 20) + 1, 3 << 20):
             await session.request("POST", "/", body=b"x" * size)
             assert received[-1] == size
+
+
+async def test_what_a_server_has_not_received_when_a_request_is_given_up_never_arrives() -> None:
+    """As behind a link that is cut, and back later: the kernel would go on sending what it has."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # Small, so that the request does not fit in.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        body = b"x" * 500_000
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        async with Session(Connection(url), timeout=0.2) as session:
+            with pytest.raises(Unreachable):
+                await session.request("POST", "/api", body=body)
+            received = await asyncio.to_thread(_read_to_the_end, server)
+    assert 0 < received < len(body)
+
+
+def _read_to_the_end(server: socket.socket) -> int:
+    """How many bytes a connection brings."""
+    accepted, _ = server.accept()
+    received = 0
+    with accepted, contextlib.suppress(ConnectionResetError):
+        accepted.settimeout(10)
+        while data := accepted.recv(65536):
+            received += len(data)
+    return received
