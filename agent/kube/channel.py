@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
-from agent.kube.keepalive import keep_alive
+from agent.kube.keepalive import keep_alive_stream
 from agent.kube.unsent import unsent
 
 _SHARED = memoryview(bytearray(64 * 1024))
@@ -173,7 +173,7 @@ class Channel(asyncio.BufferedProtocol):
         """Of the event loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
-        keep_alive(transport)
+        keep_alive_stream(transport)
         if self._accepted is not None:
             self._accepted(self)
 

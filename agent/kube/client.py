@@ -131,7 +131,7 @@ class Client:
     async def _page(self, kind: Kind, namespace: str | None, params: Mapping[str, str], accept: str) -> ItemList:
         path = kind.path(namespace)
         answer = await self.session.request(
-            "GET", path, params=params, resource=kind.plural, accept=accept, longest=PAGE_LIMIT
+            "GET", path, params=params, resource=kind.plural, accept=accept, longest=PAGE_LIMIT, piecemeal=True
         )
         return _read(_list_decoder, answer)
 

@@ -26,6 +26,8 @@ TOKEN_REREAD_SECONDS = 60.0
 PLUGIN_REREAD_SECONDS = 60.0
 PLUGIN_SECONDS = 30.0
 """How long a credential plugin may take."""
+PLUGIN_RETRY_SECONDS = 5.0
+"""How long its failure counts: all who wait for the same credentials hear of it, not one after the other."""
 
 
 class Auth(Protocol):
@@ -83,13 +85,21 @@ class PluginAuth:
         self._tls = tls
         self._value: str | None = None
         self._loaded_at = -1e9
+        self._failure = ""
+        self._failed_at = -1e9
         self._one_at_a_time = asyncio.Lock()
 
     async def header(self) -> str | None:
         """Ask the plugin (it caches by itself where it wants to). Raises InvalidConfig when it fails."""
         async with self._one_at_a_time:
             if time.monotonic() - self._loaded_at > PLUGIN_REREAD_SECONDS:
-                await self._load()
+                if time.monotonic() - self._failed_at < PLUGIN_RETRY_SECONDS:
+                    raise InvalidConfig(self._failure)
+                try:
+                    await self._load()
+                except InvalidConfig as error:
+                    self._failure, self._failed_at = str(error), time.monotonic()
+                    raise
         return self._value
 
     def expire(self) -> None:

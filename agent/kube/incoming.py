@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
+from agent.base.progress import expect, progressed
 from agent.kube.errors import TooLarge, Unreadable
 
 LINE_LIMIT = 16 * 1024 * 1024
@@ -23,6 +24,10 @@ _LARGE = 512 * 1024
 """Of what is larger, only a few are received at once."""
 LARGE_LINES = 2
 LARGE_ANSWERS = 3
+_LINE_SECONDS = 300.0
+"""How long a large event may take to end: others wait for it."""
+_TURN_SECONDS = 600.0
+"""How long a large answer waits for others at most."""
 
 
 def check_encoding(response: aiohttp.ClientResponse) -> None:
@@ -54,9 +59,11 @@ async def _read(content: aiohttp.StreamReader, limit: int, slots: asyncio.Semaph
         while piece := await content.readany():
             pieces.append(piece)
             size += len(piece)
+            progressed()
             if size > limit:
                 raise TooLarge(f"the answer is longer than {limit >> 20} MiB")
             if size > _LARGE and not has_slot:
+                expect(_TURN_SECONDS)
                 await slots.acquire()
                 has_slot = True
     finally:
@@ -73,7 +80,8 @@ class Lines:
     """The lines of a watch, each with its end; of a line that is too long the beginning, `Overlong`.
 
     What a connection cut off in the middle of a line is left out: it is told again after resuming. A line that has come
-    to more than 512 KiB waits for one of `slots`. Raises TooLarge for a line without an end.
+    to more than 512 KiB waits for one of `slots`. Raises TooLarge for a line without an end, Unreadable for one that
+    takes too long.
     """
 
     def __init__(self, content: aiohttp.StreamReader, slots: asyncio.Semaphore) -> None:
@@ -82,9 +90,11 @@ class Lines:
         self._begun = bytearray()
         self._dropped = 0
         self._has_slot = False
+        self._until: float | None = None
+        """When a line that holds a slot must have ended, by the event loop's clock."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while chunk := await self._content.readany():
+        while chunk := await self._more():
             start = 0
             while end := chunk.find(b"\n", start) + 1:
                 yield self._finished(chunk[start:end])
@@ -96,8 +106,20 @@ class Lines:
         """No more lines are read."""
         self._begun, self._dropped = bytearray(), 0
         if self._has_slot:
-            self._has_slot = False
+            self._has_slot, self._until = False, None
             self._slots.release()
+
+    async def _more(self) -> bytes:
+        if self._until is None:
+            return await self._content.readany()
+        limit = asyncio.timeout_at(self._until)
+        try:
+            async with limit:
+                return await self._content.readany()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Unreadable(f"a large event has not ended within {_LINE_SECONDS:g} s") from error
 
     def _finished(self, end: bytes) -> bytes:
         if not self._begun and len(end) <= LINE_LIMIT:
@@ -117,7 +139,7 @@ class Lines:
         self._begun += part
         if len(self._begun) > _LARGE and not self._has_slot:
             await self._slots.acquire()
-            self._has_slot = True
+            self._has_slot, self._until = True, asyncio.get_running_loop().time() + _LINE_SECONDS
         if len(self._begun) > LINE_LIMIT:
             head, length = self._begun[:_HEAD], len(self._begun)
             self.release()

@@ -5,16 +5,20 @@ import contextlib
 import io
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import aiohttp
 
+from agent.base.cancelling import Interrupted, cancelled_only_if_told
 from agent.base.metrics import REQUESTS
+from agent.base.progress import expect, progressed
 from agent.kube import connector, fence
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
+from agent.kube.keepalive import connected_socket
 from agent.kube.pace import Pace
+from agent.kube.resolving import Resolver
 
 REQUESTS_AT_ONCE = 32
 """Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
@@ -27,11 +31,19 @@ _MARK = "X-Kubernetes-Pf-Flowschema-Uid"
 _MARKS = 100
 CONNECT_SECONDS = 3.0
 """How long a new connection may take; then the request counts as never sent."""
+LONGEST_SECONDS = 600.0
+"""How long an answer may take that keeps coming: a page of a list, over a link of half a megabit per second."""
+_OPENING_SECONDS = 30.0
+"""How long an API server may take to begin a watch."""
+_CLOSING_SECONDS = 5.0
+_QUEUE_SECONDS = 300.0
+"""How long a request may wait behind others, each of which ends."""
 
 _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 # RuntimeError: event loops raise it for a descriptor that a broken connection has not let go of yet (seen with uvloop).
 # ValueError: what a server says that no client has thought of.
-_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError, ValueError)
+# Interrupted: somebody has closed the session meanwhile.
+_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError, ValueError, Interrupted)
 
 
 class Session:
@@ -56,8 +68,15 @@ class Session:
         self._slots = asyncio.Semaphore(limit)
         self._large_lines = asyncio.Semaphore(LARGE_LINES)
         self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
+        self.resolver = Resolver()
         self._http = aiohttp.ClientSession(
-            connector=connector.Connector(limit=0, ssl=connection.tls or True, keepalive_timeout=60),
+            connector=connector.Connector(
+                limit=0,
+                ssl=connection.tls or True,
+                keepalive_timeout=60,
+                resolver=self.resolver,
+                socket_factory=connected_socket,
+            ),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "flotilla"},
@@ -74,8 +93,11 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections."""
-        await self._http.close()
+        """End all connections. What a server is still owed and does not take is dropped after some seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await self._http.close()
+        await self.resolver.close()
 
     async def request(
         self,
@@ -90,18 +112,21 @@ class Session:
         at_once: bool = False,
         accept: str = "",
         longest: int = ANSWER_LIMIT,
+        piecemeal: bool = False,
     ) -> bytes:
         """Send one request and return the response's body, in the form that `accept` asks for (default: JSON).
 
-        `timeout` is in seconds for the whole exchange. `at_once` does not wait behind the `limit` others that are
-        under way. Raises Unreachable or a StatusError; TooLarge for a body of more than `longest` bytes.
+        `timeout` is in seconds for the whole exchange; with `piecemeal` for each silence in it, and 600 s for all.
+        `at_once` does not wait behind the `limit` others that are under way. Raises Unreachable or a StatusError;
+        TooLarge for a body of more than `longest` bytes.
         """
+        limits = _Limits(timeout or self.timeout, piecemeal)
+        if self._slots.locked() and not at_once:
+            expect(_QUEUE_SECONDS)
         for attempt in range(4):
             try:
                 async with contextlib.nullcontext() if at_once else self._slots:
-                    return await self._once(
-                        method, path, params, body, content_type, resource, timeout, accept, longest
-                    )
+                    return await self._once(method, path, params, body, content_type, resource, limits, accept, longest)
             except _Retry as retry:
                 if attempt == 3 or (retry.delay == 0 and attempt > 0):
                     raise retry.error from None
@@ -116,7 +141,7 @@ class Session:
         body: bytes | None,
         content_type: str,
         resource: str,
-        timeout: float | None,
+        limits: "_Limits",
         accept: str,
         longest: int,
     ) -> bytes:
@@ -124,32 +149,40 @@ class Session:
         if self._http.closed:
             raise Unsent(_CLOSED)
         fence.check(method)
+        headers = await self._headers(content_type if body is not None else None, accept)
         connector.begin()
         ticket = self.pace.begin()
+        expect(limits.timeout)
         try:
-            async with self._http.request(
-                method,
-                self.connection.server + path,
-                params=params,
-                # In one piece, aiohttp would hold up everything else for it.
-                data=io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE else body,
-                headers=await self._headers(content_type if body is not None else None, accept),
-                timeout=aiohttp.ClientTimeout(total=timeout or self.timeout, sock_connect=CONNECT_SECONDS),
-                proxy=self.connection.proxy,
-                server_hostname=self.connection.server_name,
-                allow_redirects=False,
-            ) as response:
-                outcome = str(response.status)
-                payload = await read_answer(response, longest, self._large_answers)
-                self.date = response.headers.get("Date", "")
-                if len(self.marks) < _MARKS:
-                    self.marks.add(response.headers.get(_MARK, ""))
-                self._check(response, payload)
-                return payload
+            # Not aiohttp's own limit: at the same moment as a cancellation it takes that back.
+            with cancelled_only_if_told():
+                async with (
+                    asyncio.timeout(limits.total),
+                    self._http.request(
+                        method,
+                        self.connection.server + path,
+                        params=params,
+                        # In one piece, aiohttp would hold up everything else for it.
+                        data=io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE else body,
+                        headers=headers,
+                        timeout=limits.of_aiohttp,
+                        proxy=self.connection.proxy,
+                        server_hostname=self.connection.server_name,
+                        allow_redirects=False,
+                    ) as response,
+                ):
+                    outcome = str(response.status)
+                    payload = await read_answer(response, longest, self._large_answers)
+                    progressed()
+                    self.date = response.headers.get("Date", "")
+                    if len(self.marks) < _MARKS:
+                        self.marks.add(response.headers.get(_MARK, ""))
+                    self._check(response, payload)
+                    return payload
         except _NO_CONNECTION as error:
             raise Unsent(_explain(error, CONNECT_SECONDS)) from error
         except _NETWORK_ERRORS as error:
-            raise Unreachable(_explain(error, timeout or self.timeout)) from error
+            raise Unreachable(limits.explain(error)) from error
         finally:
             if outcome == "unreachable":
                 connector.give_up()
@@ -162,34 +195,40 @@ class Session:
     ) -> AsyncIterator[Lines]:
         """Open a watch: a stream of lines that ends when the server ends it.
 
-        `idle` is how many seconds without a line count as a dead connection. Raises Unreachable or a StatusError.
+        `idle` is how many seconds without a line count as a dead connection; a connection whose other end is gone is
+        noticed within 15 s in any case. Raises Unreachable or a StatusError.
         """
         if self._http.closed:
             raise Unsent(_CLOSED)
+        headers = await self._headers(None, accept)
         try:
-            async with self._http.get(
-                self.connection.server + path,
-                params=params,
-                headers=await self._headers(None, accept),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle),
-                proxy=self.connection.proxy,
-                server_hostname=self.connection.server_name,
-                allow_redirects=False,
-            ) as response:
-                if response.status != 200:
+            with cancelled_only_if_told():
+                async with (
+                    asyncio.timeout(_OPENING_SECONDS) as opening,
+                    self._http.get(
+                        self.connection.server + path,
+                        params=params,
+                        headers=headers,
+                        timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle),
+                        proxy=self.connection.proxy,
+                        server_hostname=self.connection.server_name,
+                        allow_redirects=False,
+                    ) as response,
+                ):
+                    if response.status != 200:
+                        try:
+                            self._check(response, await read_answer(response, ANSWER_LIMIT, self._large_answers))
+                        except _Retry as retry:
+                            raise retry.error from None
+                    check_encoding(response)
+                    opening.reschedule(None)
+                    lines = Lines(response.content, self._large_lines)
                     try:
-                        self._check(response, await read_answer(response, ANSWER_LIMIT, self._large_answers))
-                    except _Retry as retry:
-                        raise retry.error from None
-                check_encoding(response)
-                lines = Lines(response.content, self._large_lines)
-                try:
-                    yield lines
-                finally:
-                    lines.release()
+                        yield lines
+                    finally:
+                        lines.release()
         except _NETWORK_ERRORS as error:
-            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
-            raise Unreachable(_explain(error, self.timeout if connecting else idle)) from error
+            raise Unreachable(_explain(error, _waited(error, self.timeout, idle))) from error
 
     async def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -224,7 +263,37 @@ class _Retry(Exception):
         self.delay = delay
 
 
+class _Limits(NamedTuple):
+    """How long an exchange may take, in seconds: all of it, or each silence."""
+
+    timeout: float
+    piecemeal: bool
+
+    @property
+    def total(self) -> float:
+        return max(LONGEST_SECONDS, self.timeout) if self.piecemeal else self.timeout
+
+    @property
+    def of_aiohttp(self) -> aiohttp.ClientTimeout:
+        quiet = self.timeout if self.piecemeal else None
+        return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=quiet)
+
+    def explain(self, error: BaseException) -> str:
+        if self.piecemeal and isinstance(error, TimeoutError) and not isinstance(error, aiohttp.SocketTimeoutError):
+            return f"the answer has not ended within {self.total:g} s"
+        return _explain(error, self.timeout)
+
+
 def _explain(error: BaseException, seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {seconds:g} s"
+    if isinstance(error, Interrupted):
+        return _CLOSED
     return str(error) or type(error).__name__
+
+
+def _waited(error: BaseException, connecting: float, idle: float) -> float:
+    """How many seconds had passed when a watch ended for want of a word."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return connecting
+    return idle if isinstance(error, aiohttp.SocketTimeoutError) else _OPENING_SECONDS

@@ -13,6 +13,7 @@ from agent.kube import heads
 from agent.kube.channel import Channel, ChannelClosed, TooLong
 from agent.kube.errors import StatusError, Unreachable, Unsent, from_status
 from agent.kube.heads import BadHead, Headers
+from agent.kube.resolving import Resolver
 from agent.kube.session import CONNECT_SECONDS, Session
 
 _HEAD_BYTES = 64 * 1024
@@ -74,9 +75,9 @@ async def connect(session: Session) -> Channel:
     server = urlsplit(connection.server)
     try:
         if connection.proxy:
-            channel = await _through(urlsplit(connection.proxy), server)
+            channel = await _through(session.resolver, urlsplit(connection.proxy), server)
         else:
-            channel = await _dial(server)
+            channel = await _dial(session.resolver, server)
     except TimeoutError as error:
         raise Unsent(f"no connection within {CONNECT_SECONDS:g} s") from error
     except (OSError, ValueError) as error:
@@ -111,8 +112,8 @@ async def ask(
         own = [("Host", server.netloc.rpartition("@")[2]), ("User-Agent", "flotilla")]
         if authorization is not None:
             own.append(("Authorization", authorization))
-        await channel.write(heads.render(start, [*own, *headers]))
         async with asyncio.timeout(timeout):
+            await channel.write(heads.render(start, [*own, *headers]))
             answer = await _answer(channel)
         outcome = str(answer.status)
         if answer.status == 401:
@@ -136,23 +137,30 @@ async def _answer(channel: Channel) -> Answer:
     return Answer(heads.status(start), headers, channel)
 
 
-async def _dial(server: SplitResult) -> Channel:
+async def _dial(resolver: Resolver, server: SplitResult) -> Channel:
     port = server.port or _PORTS[server.scheme]
+    failed = OSError(f"{server.hostname} has no address")
     async with asyncio.timeout(CONNECT_SECONDS):
-        _, channel = await asyncio.get_running_loop().create_connection(Channel, str(server.hostname), port)
-    return channel
+        for address in await resolver.addresses(str(server.hostname), port):
+            try:
+                _, channel = await asyncio.get_running_loop().create_connection(Channel, address, port)
+            except OSError as error:
+                failed = error
+            else:
+                return channel
+    raise failed
 
 
-async def _through(proxy: SplitResult, server: SplitResult) -> Channel:
+async def _through(resolver: Resolver, proxy: SplitResult, server: SplitResult) -> Channel:
     """A tunnel through an HTTP proxy (CONNECT)."""
-    channel = await _dial(proxy)
+    channel = await _dial(resolver, proxy)
     host = f"[{server.hostname}]" if ":" in str(server.hostname) else server.hostname
     where = f"{host}:{server.port or _PORTS[server.scheme]}"
     try:
-        if proxy.scheme == "https":
-            await channel.start_tls(ssl.create_default_context(), hostname=proxy.hostname)
-        await channel.write(heads.render(f"CONNECT {where} HTTP/1.1", [("Host", where)]))
         async with asyncio.timeout(CONNECT_SECONDS):
+            if proxy.scheme == "https":
+                await channel.start_tls(ssl.create_default_context(), hostname=proxy.hostname)
+            await channel.write(heads.render(f"CONNECT {where} HTTP/1.1", [("Host", where)]))
             answer = await _answer(channel)
     except BaseException:
         channel.abort()

@@ -147,7 +147,13 @@ async def _wait(informer: Informer, name: str, patience: float, impatient: Calla
     stop = informer.subscribe(lambda old, new: changed.set())
     told = False
     try:
-        await informer.synced.wait()
+        try:
+            async with asyncio.timeout(patience):
+                await informer.synced.wait()
+        except TimeoutError:
+            told = True
+            impatient()
+            await informer.synced.wait()
         while True:
             changed.clear()
             outcome = outcome_of(informer.store.get(("", name)))

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 120.0
-"""How long a connection waits for another request; API servers give theirs up after 90 s."""
+"""How long a connection waits for another request, or for an answer to be taken; API servers wait 90 s."""
 UNKNOWN_LIMIT = 256
 """Connections of whom nothing is known yet."""
 KNOWN_HEAD_BYTES = 1024 * 1024
@@ -123,7 +123,8 @@ class Server:
             if page is None:
                 return False
             keep = request.keep_alive
-            await _page(channel, 200, page, keep=keep)
+            async with asyncio.timeout(IDLE_SECONDS):
+                await _page(channel, 200, page, keep=keep)
         except Unacceptable as error:
             await _error(channel, error, keep=False)
             return False

@@ -74,6 +74,18 @@ async def test_a_plugin_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pyte
     await asyncio.sleep(0.1)
 
 
+async def test_all_who_wait_for_a_plugin_that_hangs_are_told_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "PLUGIN_SECONDS", 0.3)
+    auth = parse(plugin(tmp_path, f"sleep 0.5; touch {tmp_path}/ended"), plugins=True).auth
+    found = await asyncio.gather(*(auth.header() for _ in range(20)), return_exceptions=True)
+    assert {str(each) for each in found} == {"context 'main': credential plugin gave no answer within 0.3 s"}
+    assert runs(tmp_path) == 1
+    await until((tmp_path / "ended").exists)
+    await asyncio.sleep(0.1)
+
+
 @pytest.mark.cluster
 async def test_a_real_api_server_knows_who_a_plugins_token_belongs_to(
     tmp_path: Path, cluster: Cluster, client: Client, namespace: str

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.kube import incoming
+from agent.kube.errors import Unreadable
 from agent.kube.incoming import Lines, Overlong
 from tests.examples import examples
 
@@ -75,4 +76,21 @@ async def test_of_long_lines_only_so_many_are_received_at_once() -> None:
     slots.release()
     await task
     assert [len(line) for line in got] == [31, 2]
+    assert not slots.locked()
+
+
+async def test_a_large_line_that_does_not_end_lets_others_have_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stops(Content):
+        async def readany(self) -> bytes:
+            if found := await super().readany():
+                return found
+            await asyncio.Event().wait()
+            return b""
+
+    monkeypatch.setattr(incoming, "_LINE_SECONDS", 0.05)
+    slots = asyncio.Semaphore(1)
+    lines = Lines(Stops([b"x" * 20]), slots)  # type: ignore[arg-type]
+    with pytest.raises(Unreadable, match=r"has not ended within 0\.05 s"):
+        await anext(aiter(lines))
+    lines.release()
     assert not slots.locked()
