@@ -39,7 +39,8 @@ async def request_delete(
     namespace, name = chaperon
     client = target.cluster.client
     try:
-        return await client.delete(CHAPERONS, name, namespace, uid=uid, version=version, propagation=propagation)
+        with target.chaperons.vanished.noticed(chaperon, uid):
+            return await client.delete(CHAPERONS, name, namespace, uid=uid, version=version, propagation=propagation)
     except (NotFound, Conflict, Gone):
         return None
     except Unreachable:

@@ -47,6 +47,7 @@ class Copier:
         with (
             asking(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target, self._kind),
             contextlib.suppress(NotFound, Conflict),
+            self._copies.vanished.noticed(copy.key, copy.uid),
         ):
             await self._client.delete(self._kind, copy.name, copy.namespace, uid=copy.uid)
 
@@ -64,7 +65,8 @@ class Copier:
         )
         body = sharedcopies.merged(copy, wanted)
         if sharedcopies.must_be_replaced(copy, wanted):
-            await self._client.delete(self._kind, found.name, found.namespace, uid=found.uid)
+            with self._copies.vanished.noticed(found.key, found.uid):
+                await self._client.delete(self._kind, found.name, found.namespace, uid=found.uid)
             return self._copies.absorb(await self._client.create_raw(self._kind, wanted))
         if equivalent(copy, body):
             return found

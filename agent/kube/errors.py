@@ -70,14 +70,17 @@ class TooLarge(Unreadable):
 
 
 class StatusError(KubeError):
-    """The server's answer was an error."""
+    """The server's answer was an error, about the object of this name where it is about one."""
 
-    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after: float | None = None, about: str = ""
+    ) -> None:
         super().__init__(message or reason or str(status))
         self.status = status
         self.reason = one_line(reason)
         self.message = one_line(message)
         self.retry_after = retry_after
+        self.about = about
 
 
 class BadRequest(StatusError):
@@ -132,11 +135,16 @@ _BY_STATUS: dict[int, type[StatusError]] = {
 }
 
 
+class _Details(msgspec.Struct):
+    name: str = ""
+
+
 class _Status(msgspec.Struct):
     kind: str = ""
     reason: str = ""
     message: str = ""
     code: int = 0
+    details: _Details | None = None
 
 
 def from_status(body: bytes, status: int, retry_after: float | None = None) -> StatusError:
@@ -152,7 +160,8 @@ def from_status(body: bytes, status: int, retry_after: float | None = None) -> S
         kind = AlreadyExists
     if detail.reason == "Expired":
         kind = Gone
-    return kind(status, detail.reason, detail.message or f"HTTP status {status}", retry_after)
+    about = detail.details.name if detail.details is not None else ""
+    return kind(status, detail.reason, detail.message or f"HTTP status {status}", retry_after, about)
 
 
 def from_watch_error(body: bytes) -> StatusError:

@@ -21,10 +21,12 @@ from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, Unreadable
 from agent.kube.flaws import Flaws
+from agent.kube.hearing import Hearing
 from agent.kube.packing import Packer
 from agent.kube.reading import Reader, Reduce, Told
 from agent.kube.sketch import is_version
 from agent.kube.store import Key, Object, Store, metadata_only
+from agent.kube.vanished import Vanished
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +66,14 @@ class Informer:
         self.store = Store(self.flaws.failed)
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
+        self.hearing = Hearing()
         self._selectors = {"labels": labels, "fields": fields}
         self._reader = Reader(kind, reduce)
         self.budget = budget or Budget()
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
         self._subscribers: list[Subscriber] = []
         self._packer = Packer(self.store)
+        self.vanished = Vanished(self.store, self._drop)
         self._version = ""
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
@@ -108,6 +112,7 @@ class Informer:
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
+            self.hearing.turned()
             backoff: Backoff | None = self._backoff
             try:
                 if not self._version:
@@ -133,8 +138,10 @@ class Informer:
 
     async def _list(self) -> None:
         version, listed, nameless = "", set[Key](), False
+        self.vanished.forget()
         async for page in self.client.pages(self.kind, self.namespace, **self._selectors, accept=self._accept[0]):
             version = page.version
+            self.hearing.word()
             for item in page.items:
                 started = time.monotonic()
                 told = self._reader.item(bytes(item), page.flaw)
@@ -187,15 +194,18 @@ class Informer:
     async def _read(self, path: str, params: dict[str, str]) -> None:
         async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS, accept=self._accept[1]) as stream:
             self.error = None
+            self.hearing.word()
             opened = time.monotonic()
             try:
                 async for line in stream:
                     started = time.monotonic()
                     self._event(line)
+                    self.hearing.well()
                     await self.budget.share.worked(time.monotonic() - started)
             finally:
                 if time.monotonic() - opened >= _SHORT_STREAM_SECONDS:
                     self._backoff.reset()
+                    self.hearing.well()
 
     def _event(self, line: bytes) -> None:
         told = self._reader.event(line)
@@ -215,6 +225,8 @@ class Informer:
             self.flaws.found(told.key, told.flaw)
 
     def _put(self, obj: Object) -> None:
+        if obj in self.vanished:
+            return
         old = self.store.get(obj.key)
         if old is not None and not _newer(obj.version, old.version):
             return
@@ -233,14 +245,17 @@ class Informer:
     def _remove(self, key: Key, version: str) -> None:
         """Remove what was gone at a version; an object absorbed since then stays."""
         old = self.store.get(key)
-        if old is not None and _newer(old.version, version):
-            return
-        self.flaws.gone(key)
-        if old is not None:
-            self.store.remove(key)
-            self.budget.used -= old.size
-            self._packer.forget(key)
-            self._tell(old, None)
+        if old is None:
+            self.flaws.gone(key)
+        elif not _newer(old.version, version):
+            self._drop(old)
+
+    def _drop(self, old: Object) -> None:
+        self.flaws.gone(old.key)
+        self.store.remove(old.key)
+        self.budget.used -= old.size
+        self._packer.forget(old.key)
+        self._tell(old, None)
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         for subscriber in tuple(self._subscribers):
@@ -261,6 +276,7 @@ class Informer:
         if self.error is None or str(self.error) != str(error):
             log.warning("watch of %s in cluster %s: %s", self.kind, self.client.name or "local", error)
         self.error = error
+        self.hearing.failed()
         self._restarted(reason)
 
     def _restarted(self, reason: str) -> None:

@@ -54,7 +54,9 @@ class ProxyScheduler(Controller[Key]):
 
     async def run(self) -> None:
         """Schedule, and run errands, until cancelled."""
-        await asyncio.gather(super().run(), self._couriers.run())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run())
+            group.create_task(self._couriers.run())
 
     def order(self, key: Key) -> Any:
         """Priority first, then pods that did not wait in vain before."""

@@ -33,6 +33,8 @@ class Relay:
         self._cut = False
         self._seconds = 0.0
         self._frozen: Choice = lambda method, path: False
+        self.breaks_watch: Callable[[str], bool] = lambda path: False
+        """Says by path whether watches are broken, those that are asked for from now on."""
         self._port = 0
 
     @property
@@ -94,7 +96,7 @@ class Relay:
         self.requests.append((request.method, request.path))
         self._open[id(request)] = request
         try:
-            if self._cut:
+            if self._cut or ("watch" in request.query and self.breaks_watch(request.path)):
                 return _abort(request)
             if self._frozen(request.method, request.path):
                 await asyncio.Event().wait()

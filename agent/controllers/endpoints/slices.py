@@ -147,7 +147,7 @@ class EndpointSlices:
                     raise Conflict(409, "Conflict", str(error)) from error
                 informer.absorb(raw)
             case Delete(name, uid, instead):
-                with contextlib.suppress(NotFound, Conflict):
+                with contextlib.suppress(NotFound, Conflict), informer.vanished.noticed((namespace, name), uid):
                     await client.delete(ENDPOINT_SLICES, name, namespace, uid=uid)
                 if instead is not None:
                     informer.absorb(await client.create_raw(ENDPOINT_SLICES, instead))

@@ -66,7 +66,9 @@ class Feedback(Controller[Key]):
 
     async def run(self) -> None:
         """Reconcile, and delete strays, until cancelled."""
-        await asyncio.gather(super().run(), self._strays.run())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run())
+            group.create_task(self._strays.run())
 
     def order(self, key: Key) -> Any:
         """Pods that there are come first: a target may name as many others as it likes."""
@@ -255,7 +257,8 @@ class Feedback(Controller[Key]):
         metadata = proxy["metadata"]
         assert isinstance(metadata, dict)
         try:
-            await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
+            with self._proxies.vanished.noticed(key, metadata["uid"]):
+                await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
         except (NotFound, Conflict):
             return
 

@@ -90,7 +90,11 @@ class Bringer:
     async def remove(self, place: Place, uid: str) -> None:
         """Delete this very copy."""
         item = place.item
-        with asking(place.title, place.target, place.item.kind), contextlib.suppress(NotFound, Conflict):
+        with (
+            asking(place.title, place.target, place.item.kind),
+            contextlib.suppress(NotFound, Conflict),
+            place.copies.vanished.noticed((item.namespace, item.name), uid),
+        ):
             await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
         self.forget(item)
 

@@ -156,7 +156,7 @@ class SourceRoom(Controller[Key]):
                     await self._apply(action)
 
     async def _delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFound), self._informers[kind].vanished.noticed((namespace, name), uid):
             await self._client.delete(kind, name, namespace, uid=uid)
 
     async def _tell(self, key: Key, source: Raw, status: conditions.Status, reason: str, message: str) -> None:

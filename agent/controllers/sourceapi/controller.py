@@ -103,7 +103,7 @@ class SourceApiRoom(Controller[Item]):
         served = {needed, *(uid for at, uid in self._chaperons(key) if at == node)}
         for secret in informer.store.by_index(_OF_POD, "/".join(key)):
             if secret.labels.get(names.LABEL_PARENT_UID) not in served:
-                await self._delete(target, secret)
+                await self._delete(target, informer, secret)
         if pod is None or not needed:
             self._locks.pop(item, None)
             return None
@@ -114,7 +114,7 @@ class SourceApiRoom(Controller[Item]):
             self._tell(manifest["metadata"], str(error))
             for secret in informer.store.by_index(_OF_POD, "/".join(key)):
                 if secret.labels.get(names.LABEL_PARENT_UID) == needed:
-                    await self._delete(target, secret)
+                    await self._delete(target, informer, secret)
             return None
         except Blocked as error:
             self._tell(manifest["metadata"], str(error))
@@ -182,8 +182,8 @@ class SourceApiRoom(Controller[Item]):
             body = {"metadata": {"annotations": metadata["annotations"]}, "data": wanted["data"]}
             return informer.absorb(await client.patch_raw(SECRETS, metadata["name"], body, metadata["namespace"]))
 
-    async def _delete(self, target: Target, secret: Object) -> None:
-        with contextlib.suppress(NotFound, Conflict):
+    async def _delete(self, target: Target, informer: Informer, secret: Object) -> None:
+        with contextlib.suppress(NotFound, Conflict), informer.vanished.noticed(secret.key, secret.uid):
             await target.cluster.client.delete(SECRETS, secret.name, secret.namespace, uid=secret.uid)
 
     def _is_needed(self, pod: Object, node: str) -> bool:

@@ -270,7 +270,8 @@ class TargetRoom(Controller[Key]):
         try:
             match action:
                 case decide.DeletePod(pod):
-                    await self._client.delete(PODS, name, namespace, uid=pod.uid)
+                    with self._pods.vanished.noticed(pod.key, pod.uid):
+                        await self._client.delete(PODS, name, namespace, uid=pod.uid)
                 case decide.FreePod(pod, finalizers):
                     body = {"metadata": {"resourceVersion": pod.version, "finalizers": list(finalizers) or None}}
                     self._pods.absorb(await self._client.patch_raw(PODS, name, body, namespace))

@@ -187,15 +187,16 @@ class VirtualNodeRoom(Controller[Key]):
         pods = [Object(PODS, bytes(item)) for item in items]
         for pod in pods:
             if not pod.deleting:
-                await self._delete(PODS, pod)
+                await self._delete_pod(pod)
         if pods:
             return _RETIRE_SECONDS
-        await self._delete(NODES, node)
+        with contextlib.suppress(NotFound, Conflict), self._nodes.vanished.noticed(node.key, node.uid):
+            await self._client.delete(NODES, node.name, uid=node.uid)
         return None
 
-    async def _delete(self, kind: Kind, obj: Object) -> None:
+    async def _delete_pod(self, pod: Object) -> None:
         with contextlib.suppress(NotFound, Conflict):
-            await self._client.delete(kind, obj.name, obj.namespace, uid=obj.uid)
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
 
     async def _ask_version(self, target: Target) -> None:
         try:

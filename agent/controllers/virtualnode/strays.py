@@ -39,10 +39,11 @@ class StrayPodRoom(Controller[tuple[str, Key]]):
     async def reconcile(self, key: tuple[str, Key]) -> float | None:
         """Delete one pod if it is terminating."""
         node, pod_key = key
-        pod = self._pods[node][0].store.get(pod_key) if node in self._pods else None
-        if pod is None or not pod.deleting:
+        informer = self._pods[node][0] if node in self._pods else None
+        pod = informer.store.get(pod_key) if informer is not None else None
+        if informer is None or pod is None or not pod.deleting:
             return None
-        with contextlib.suppress(NotFound, Conflict):
+        with contextlib.suppress(NotFound, Conflict), informer.vanished.noticed(pod_key, pod.uid):
             await self._local.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=0)
         return None
 
