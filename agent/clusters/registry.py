@@ -104,7 +104,7 @@ class Targets:
                     return target
             await self.disconnect(key)
         name = "/".join(key).lstrip("/")
-        cluster = self._local if connection is None else Cluster(connection, name, budget=Budget(KEPT, PORTION))
+        cluster = self._local if connection is None else self._cluster(connection, name)
         target = Target(key, cluster, self._clock, self._probing, is_self=connection is None)
         target.ranges = ranges
         target.identity.expect(expected)
@@ -137,10 +137,11 @@ class Targets:
 
     async def close(self) -> None:
         """Disconnect from all; also end what a `disconnect` that was cancelled has left."""
-        for key in list(self._targets):
-            await self.disconnect(key)
-        for cluster in list(self._closing):
-            await self._close(cluster)
+        async with asyncio.TaskGroup() as group:
+            for key in list(self._targets):
+                group.create_task(self.disconnect(key))
+            for cluster in list(self._closing):
+                group.create_task(self._close(cluster))
 
     async def _watch_pace(self) -> None:
         while True:
@@ -149,6 +150,11 @@ class Targets:
             for target in self:
                 if target.slow or not target.cluster.client.session.pace.quiet:
                     tell((target.look,), local)
+
+    def _cluster(self, connection: Connection, name: str) -> Cluster:
+        """Requests there may take as long as those to this cluster."""
+        timeout = self._local.client.session.timeout
+        return Cluster(connection, name, timeout=timeout, budget=Budget(KEPT, PORTION))
 
     async def _close(self, cluster: Cluster) -> None:
         await cluster.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.record import Record, State, classify
+from agent.clusters.unread import unread
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer
@@ -51,6 +53,8 @@ class Probing:
     """Pause between readings of the lease of the target's agent; its silence is granted a third of it on top."""
     slow: float = 0.5
     """A target whose answers take longer is slow (`Circuit`)."""
+    unread: float = 60.0
+    """A target of which a watch has failed for so long is not ready."""
 
 
 class Target:
@@ -166,7 +170,7 @@ class Target:
         """Probe until cancelled; every change of state is told to `changed`."""
         while True:
             self._probe_now.clear()
-            self._conclude(await self._probe())
+            self._conclude(await self._probe() or self._unread())
             self._look_for_flaws()
             try:
                 async with asyncio.timeout(self._pause()):
@@ -249,6 +253,11 @@ class Target:
             self.identity.doubt()
             return error
         return None
+
+    def _unread(self) -> KubeError | None:
+        """What it would tell, and does not although it answers. Of this cluster itself its leader takes care."""
+        others = () if self.is_self else self.cluster.informers
+        return unread(self.chaperons, others, time.monotonic(), self._probing.unread)
 
     def _conclude(self, error: KubeError | None) -> None:
         old = self.record
