@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from agent.api import names
@@ -25,6 +26,8 @@ from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
+from agent.runtime.vitals import STAND_DOWNS, Judgement, Vitals
+from agent.runtime.watchdog import roster
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.extender.server import Extender
 from agent.settings import Settings
@@ -35,6 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SYSTEM_NAMESPACE = "kube-system"
+_LOOK_SECONDS = 5.0
+_ELECTION_SECONDS = 90.0
+"""A replica that has not looked for its lease for so long hangs: in ending what it did as a leader, for example."""
+_STAND_BY_PATIENCE = 5
+"""Times as long as for what the leader does: there is nobody who could do it instead."""
 
 
 async def run(settings: Settings) -> None:
@@ -47,6 +55,7 @@ async def run(settings: Settings) -> None:
     app = App(settings, connection, clock)
     health = Health(settings.health_address, metrics=not settings.metrics_address)
     health.ready("agent", app.ready)
+    health.live("agent", app.alive)
     async with Session(connection, name="local", timeout=settings.request_timeout) as session:
         lease = app.lease(Client(session))
         async with asyncio.TaskGroup() as group:
@@ -66,6 +75,8 @@ class App:
         self._clock = clock
         self._lease: LeaderLease | None = None
         self._not_ready: Callable[[], str | None] = lambda: None
+        self._judgement = Judgement(settings.unwell_after)
+        self._standing_by: Vitals | None = None
 
     def lease(self, client: Client) -> LeaderLease:
         """The lease that makes this replica the leader."""
@@ -81,11 +92,26 @@ class App:
             return "no contact with the API server of this cluster yet"
         return self._not_ready() if self._lease.leading else None
 
+    def alive(self) -> str | None:
+        """Why only a restart helps this replica: nothing does while the API server itself does not answer."""
+        lease, now = self._lease, time.monotonic()
+        if lease is None:
+            return None
+        if now - lease.turned > _ELECTION_SECONDS:
+            return f"the election of a leader stands still since {now - lease.turned:.0f} s"
+        if now - lease.heard > self._settings.lease_duration:
+            return None
+        patience = _STAND_BY_PATIENCE * self._settings.unwell_after
+        others = self._standing_by.trouble(patience) if self._standing_by is not None else ""
+        return self._judgement.hopeless or others or None
+
     async def stand_by(self) -> None:
         """Run what every replica runs until cancelled; an own cluster, for the leader's ends with its leadership."""
         local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
+        rooms = roster()
         async with contextlib.AsyncExitStack() as stack, Supervisor("replica") as supervisor:
             stack.push_async_callback(local.close)
+            self._standing_by = Vitals(local.informers, (supervisor, local.supervisor), rooms)
             for room in build_for_every_replica(local, self._clock, self._settings):
                 supervisor.spawn(room.name, room.run)
             if self._settings.extender_address:
@@ -95,9 +121,10 @@ class App:
             await asyncio.Event().wait()
 
     async def lead(self) -> None:
-        """Run every room until cancelled."""
+        """Run every room until cancelled, or until another replica had better do it."""
         self._not_ready = lambda: "starting"
         local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
+        watched = roster()
         async with contextlib.AsyncExitStack() as stack, Supervisor("agent") as supervisor:
             stack.push_async_callback(local.close)
             deps = await self._deps(local, supervisor)
@@ -107,7 +134,18 @@ class App:
             supervisor.spawn("events", deps.recorder.run)
             for room in rooms:
                 supervisor.spawn(room.name, room.run)
-            await asyncio.Event().wait()
+            await self._be_well(Vitals(local.informers, (supervisor, local.supervisor), watched))
+
+    async def _be_well(self, vitals: Vitals) -> None:
+        """Return when something keeps this replica from its work, while its API server answers about the lease."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._lease is not None and self._lease.holds():
+                trouble = self._judgement.stands_down(vitals.trouble, time.monotonic())
+                if trouble:
+                    STAND_DOWNS.inc()
+                    log.error("another replica had better lead: %s", trouble)
+                    return
 
     async def _deps(self, local: Cluster, supervisor: Supervisor) -> Deps:
         settings = self._settings
@@ -118,6 +156,7 @@ class App:
             settings.probe_failures,
             settings.agent_interval,
             settings.slow_target,
+            settings.unwell_after,
         )
         targets = Targets(local, self._clock, probing, supervisor)
         return Deps(

@@ -54,12 +54,19 @@ class Settings:
     slow_target: float = _setting(
         0.5, "a target whose answers take longer than this gets no pods that can go elsewhere, until it is prompt again"
     )
+    unwell_after: float = _setting(
+        60.0,
+        "how long a watch may fail, or a task be started again and again, until its target is not ready, or, in this"
+        " cluster, another replica leads",
+    )
     node_lease_renew: float = _setting(9.0, "pause between renewals of a virtual node's lease")
     node_lease_duration: float = _setting(40.0, "validity of a virtual node's lease")
     pod_missing: float = _setting(60.0, "how long a delegate is missing before its chaperon makes it again")
     release_after: float = _setting(10.0, "how long a removed target that cannot be reached holds its proxy pods")
     token_renewal: float = _setting(0.8, "part of the life of a target's token (0 to 1) after which it is renewed")
-    request_timeout: float = _setting(10.0, "how long a request to an API server may take")
+    request_timeout: float = _setting(
+        10.0, "how long a request to an API server may take; of a list, how long nothing of it may come"
+    )
     follow_wait: float = _setting(5.0, "how long a pod waits at most for what it needs to be copied to its target")
     follow_linger: float = _setting(10.0, "how long a copy stays in a target after the last pod that needs it")
     source_api: str = _setting(

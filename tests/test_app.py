@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import signal
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -12,9 +13,12 @@ from agent.api import names
 from agent.api.kinds import LEASES, NODES
 from agent.base.clock import SystemClock, micro_stamp
 from agent.kube.client import Client
+from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.virtualnode import virtual_node
 from agent.sandbox import Cluster
+from tests.kube import kubeconfigs
+from tests.kube.relay import Relay
 from tests.processes import started
 from tests.runtime.test_health import free_port
 from tests.scheduler.extender.candidates import Asker
@@ -96,6 +100,54 @@ async def test_a_replica_that_does_not_lead_serves_the_bind_extender(
         _, told = await process.communicate()
         assert process.returncode == 0, told.decode()
         assert b"Traceback" not in told
+
+
+async def health(address: str) -> tuple[int, str]:
+    """What /healthz says, 0 where nobody answers."""
+    with contextlib.suppress(aiohttp.ClientError):
+        async with aiohttp.ClientSession() as http, http.get(f"http://{address}/healthz") as response:
+            return response.status, await response.text()
+    return 0, ""
+
+
+@pytest.mark.cluster
+async def test_a_leader_that_cannot_watch_its_own_cluster_stands_down_and_is_restarted_if_that_does_not_help(
+    cluster: Cluster, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    async with Relay.started(load(str(cluster.kubeconfig))) as relay:
+        kubeconfig = tmp_path / "relayed"
+        kubeconfig.write_bytes(kubeconfigs.kubeconfig({}, {"server": relay.connection.server}))
+        here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        flags = [f"--namespace={namespace}", "--cluster-name=test", "--lease-retry=0.5"]
+        behind = [f"--kubeconfig={kubeconfig}", f"--health-address={here}", "--identity=one", "--unwell-after=2"]
+        other = [f"--kubeconfig={cluster.kubeconfig}", f"--health-address={there}", "--identity=two"]
+        async with agent(*flags, *behind) as one:
+            await until(lambda: ready(here), 40)
+            async with agent(*flags, *other) as two:
+                await until(lambda: health(there), 40)
+                assert await holder(client, namespace) == "one"
+                assert await health(here) == (200, "ok\n")
+                relay.breaks_watch = lambda path: path.endswith("/targets")
+                relay.break_streams()
+
+                async def another() -> bool:
+                    return await holder(client, namespace) == "two"
+
+                await until(another, 60)
+                # Whoever does not lead is as well as others.
+                assert (await health(here))[0] == 200
+                two.send_signal(signal.SIGTERM)
+                await two.communicate()
+
+            async def hopeless() -> bool:
+                status, told = await health(here)
+                return status == 503 and "targets cannot be watched" in told
+
+            await until(hopeless, 90)
+            one.send_signal(signal.SIGTERM)
+            _, told = await one.communicate()
+            assert b"another replica had better lead: targets cannot be watched" in told
+            assert b"Traceback" not in told
 
 
 async def renewal(client: Client, name: str) -> str:

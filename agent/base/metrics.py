@@ -49,6 +49,12 @@ RECONCILE_SECONDS = Histogram(
     buckets=LATENCY_BUCKETS,
     registry=REGISTRY,
 )
+OLDEST_RECONCILE = Gauge(
+    "flotilla_reconcile_oldest_seconds",
+    "Age of the oldest reconciliation that is under way, in seconds; 0 where none is.",
+    ("controller",),
+    registry=REGISTRY,
+)
 QUEUE_DEPTH = Gauge("flotilla_queue_depth", "Keys waiting in a queue.", ("controller",), registry=REGISTRY)
 TASK_FAILURES = Counter(
     "flotilla_task_failures_total", "Long-running tasks that failed and were restarted.", ("task",), registry=REGISTRY

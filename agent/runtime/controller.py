@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from agent.base.cancelling import cancel_until_done
 from agent.base.log import context
-from agent.base.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
+from agent.base.metrics import OLDEST_RECONCILE, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES
 from agent.base.turns import take_turn
 from agent.kube.errors import Conflict, Invalid, KubeError, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.runtime.watchdog import Overdue, Watchdog
 from agent.runtime.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 _INVALID_SECONDS = 300.0
+_OUTCOMES = ("done", "error", "conflict", "overdue")
 
 
 class Controller(ABC, Generic[K]):
@@ -37,14 +39,16 @@ class Controller(ABC, Generic[K]):
         self._concurrency = workers or self.workers
         self.queue: WorkQueue[K] = WorkQueue(order=self.order)
         self._sources: list[Informer] = []
-        self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in ("done", "error", "conflict")}
+        self._watchdog = Watchdog(self.name, lambda: self.queue.statistics().waiting)
+        self._reconciles = {outcome: RECONCILES.labels(self.name, outcome) for outcome in _OUTCOMES}
         self._seconds = RECONCILE_SECONDS.labels(self.name)
 
     @abstractmethod
     async def reconcile(self, key: K) -> float | None:
         """Bring the world in line for one key; returns after how many seconds to look again, None for not by itself.
 
-        A KubeError is a failure that is tried again: a conflict soon, others with backoff.
+        A KubeError is a failure that is tried again: a conflict soon, others with backoff. What waits for something
+        else than a request for more than a minute says so (`expect`), or is ended and tried again.
         """
 
     def order(self, key: K) -> Any:
@@ -78,9 +82,11 @@ class Controller(ABC, Generic[K]):
     async def run(self) -> None:
         """Reconcile until cancelled."""
         QUEUE_DEPTH.labels(self.name).set_function(lambda: self.queue.statistics().waiting)
+        OLDEST_RECONCILE.labels(self.name).set_function(lambda: self._watchdog.oldest)
         for informer in self._sources:
             await informer.synced.wait()
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._watchdog.run(), name=f"{self.name} watchdog")
             workers = [group.create_task(self._work(), name=f"{self.name} worker") for _ in range(self._concurrency)]
             try:
                 await asyncio.Event().wait()
@@ -104,7 +110,8 @@ class Controller(ABC, Generic[K]):
 
     async def _attempt(self, key: K) -> None:
         try:
-            again = await self.reconcile(key)
+            with self._watchdog.over(key):
+                again = await self.reconcile(key)
         except Conflict as error:
             log.debug("conflict: %s", error)
             self._reconciles["conflict"].inc()
@@ -118,6 +125,10 @@ class Controller(ABC, Generic[K]):
             level = logging.INFO if isinstance(error, Unreachable) else logging.WARNING
             log.log(level, "%s; next try in %.1f s", error, delay)
             self._reconciles["error"].inc()
+        except Overdue:
+            delay = self.queue.retry(key)
+            log.warning("ended; next try in %.1f s", delay)
+            self._reconciles["overdue"].inc()
         except Exception:
             delay = self.queue.retry(key)
             log.exception("unexpected failure; next try in %.1f s", delay)

@@ -1,15 +1,25 @@
 """One list and watch per kind, namespace and selector, shared by all rooms of a cluster."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
 
 from agent.api.kinds import Kind
+from agent.base.stacks import stack_of
 from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.errors import one_line
-from agent.kube.informer import Informer
+from agent.kube.informer import IDLE_SECONDS, Informer
 from agent.kube.reading import Reduce
-from agent.runtime.supervisor import Supervisor
+from agent.runtime.silence import SILENCE
+from agent.runtime.supervisor import Kept, Supervisor
 
+log = logging.getLogger(__name__)
+
+SILENT_SECONDS = 2 * IDLE_SECONDS + 60.0
+"""Within this time something happens in each watch: an event, a new stream, a failure and another try."""
+_LOOK_SECONDS = 15.0
 _TOLD = 1000
 """Characters."""
 
@@ -23,7 +33,9 @@ class Informers:
         self._budget = budget or Budget()
         self._client = client
         self._supervisor = supervisor
-        self._running: dict[_Asked, tuple[Informer, Callable[[], object]]] = {}
+        self._running: dict[_Asked, tuple[Informer, Kept]] = {}
+        self._watched_over = False
+        SILENCE.of.add(self)
 
     def get(
         self,
@@ -38,8 +50,11 @@ class Informers:
         asked = (kind, namespace or None, labels, fields, reduce)
         if asked not in self._running:
             informer = Informer(self._client, kind, namespace or None, labels, fields, reduce, self._budget)
-            stop = self._supervisor.spawn(f"watch {self._client.name} {kind} {namespace or ''}".strip(), informer.run)
-            self._running[asked] = (informer, stop)
+            kept = self._supervisor.spawn(f"watch {self._client.name} {kind} {namespace or ''}".strip(), informer.run)
+            self._running[asked] = (informer, kept)
+        if not self._watched_over:
+            self._watched_over = True
+            self._supervisor.spawn("watch over watches", self._watch_over)
         return self._running[asked][0]
 
     def drop(self, informer: Informer) -> None:
@@ -61,3 +76,22 @@ class Informers:
 
     def __iter__(self) -> Iterator[Informer]:
         return iter([informer for informer, _ in self._running.values()])
+
+    def alive(self) -> Iterator[Informer]:
+        """Those that go on."""
+        return iter([informer for informer, kept in self._running.values() if not kept.task.done()])
+
+    async def _watch_over(self) -> None:
+        """A watch in which nothing happens is ended, and so begins anew."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = asyncio.get_running_loop().time()
+            for informer, kept in self._running.values():
+                attempt = kept.attempt
+                if attempt is None or now < attempt.due:
+                    continue
+                silent = min(time.monotonic() - informer.hearing.stirred, now - attempt.moved)
+                if silent > SILENT_SECONDS:
+                    what = (informer.kind, self._client.name or "local", silent, stack_of(kept.task))
+                    log.error("watch of %s in cluster %s stands still for %.0f s; it begins anew:\n%s", *what)
+                    attempt.end()

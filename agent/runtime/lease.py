@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from prometheus_client import Gauge
 
 from agent.api.kinds import LEASES
+from agent.base.cancelling import cancel_until_done
 from agent.base.clock import Clock, micro_stamp
 from agent.base.metrics import REGISTRY
 from agent.kube.client import Client
@@ -17,6 +19,9 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.fence import fence
 
 log = logging.getLogger(__name__)
+
+_YIELDED = 2
+"""Pauses after which one that gave the lease back asks for it again: the others ask within half a pause."""
 
 LEADER = Gauge("flotilla_leader", "Whether this replica leads (1) or waits for its turn (0).", registry=REGISTRY)
 
@@ -58,6 +63,10 @@ class LeaderLease:
         self._expires = 0.0
         self._renewed = (0.0, clock.now())
         """When our last renewal was sent: by the monotonic clock, and by the time of day."""
+        self.turned = time.monotonic()
+        """When it was last looked whether the lease is ours, by the monotonic clock."""
+        self.heard = -math.inf
+        """When the API server last answered about it."""
 
     def holds(self) -> bool:
         """Whether the lease is ours for sure: no longer ago than `renew` seconds by either clock it was renewed.
@@ -68,20 +77,37 @@ class LeaderLease:
         return max(time.monotonic() - moment, (self._clock.now() - day).total_seconds()) < self._times.renew
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled."""
+        """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled.
+
+        Where `lead` ends by itself the lease is given back, and left alone for long enough that another may take it.
+        """
         while True:
             await self._acquire()
             log.info("leading: %s holds lease %s/%s", self.identity, self._namespace, self._name)
             self._leads(True)
             try:
-                async with asyncio.TaskGroup() as group:
-                    work = group.create_task(self._work(lead))
-                    await self._hold()
-                    log.warning("lease %s/%s lost", self._namespace, self._name)
-                    work.cancel()
+                lost = await self._lead(lead)
             finally:
                 self._leads(False)
                 await asyncio.shield(self._release())
+            if not lost:
+                await asyncio.sleep(self._times.retry * _YIELDED)
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
+        """Returns whether the lease was lost, rather than `lead` having ended."""
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._work(lead), name="leader")
+            hold = group.create_task(self._hold(), name="lease")
+            try:
+                await asyncio.wait((work, hold), return_when=asyncio.FIRST_COMPLETED)
+                lost = hold.done()
+                if lost:
+                    log.warning("lease %s/%s lost", self._namespace, self._name)
+            finally:
+                # A cancelled task may lose that; who waits for it here would never lead again.
+                cancel_until_done(work)
+                hold.cancel()
+        return lost
 
     def _leads(self, leading: bool) -> None:
         self.leading = leading
@@ -96,6 +122,7 @@ class LeaderLease:
         """Wait for the lease, which is ours from the moment at which it was asked for."""
         while True:
             started = (time.monotonic(), self._clock.now())
+            self.turned = started[0]
             if await self._try(self._times.renew):
                 self._renewed = started
                 return
@@ -111,6 +138,7 @@ class LeaderLease:
         while (left := self._left()) > 0:
             await asyncio.sleep(min(self._times.retry, left))
             started = (time.monotonic(), self._clock.now())
+            self.turned = started[0]
             held = await self._try(self._left())
             if held is False:
                 return
@@ -125,7 +153,7 @@ class LeaderLease:
         try:
             async with asyncio.timeout(seconds):
                 taken = await self._take()
-            self.contact = True
+            self.contact, self.heard = True, time.monotonic()
             self._complaint = ""
             return taken
         except Exception as error:
@@ -180,11 +208,12 @@ class LeaderLease:
         return time.monotonic() >= self._expires
 
     async def _release(self) -> None:
-        """Let the next leader start at once."""
+        """Let the next leader start at once, if that can be done before it may anyway."""
         try:
-            lease = await self._client.get(LEASES, self._name, self._namespace)
-            if lease["spec"].get("holderIdentity") == self.identity:
-                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._client.update(LEASES, lease)
+            async with asyncio.timeout(self._times.duration):
+                lease = await self._client.get(LEASES, self._name, self._namespace)
+                if lease["spec"].get("holderIdentity") == self.identity:
+                    lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._client.update(LEASES, lease)
         except Exception as error:
-            log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
+            log.info("lease %s/%s not released: %s", self._namespace, self._name, str(error) or "no answer")

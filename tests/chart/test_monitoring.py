@@ -152,6 +152,15 @@ FIRING: dict[str, tuple[dict[str, str], Raw]] = {
     ),
     "FlotillaQueueGrows": ({'flotilla_queue_depth{controller="follow"}': "2000x60"}, {"controller": "follow"}),
     "FlotillaTaskFails": ({'flotilla_task_failures_total{task="events"}': growing(2)}, {"task": "events"}),
+    "FlotillaStandsDown": ({'flotilla_stand_downs_total{instance="a"}': "0x30 1x30"}, {}),
+    "FlotillaStandsStill": (
+        {'flotilla_reconciles_total{controller="target",outcome="overdue"}': "0x30 1x30"},
+        {"controller": "target"},
+    ),
+    "FlotillaWatchSilent": (
+        {'flotilla_watch_silent_seconds{cluster="local",resource="targets"}': "0+60x60"},
+        {"cluster": "local", "resource": "targets"},
+    ),
     "FlotillaForbidden": (
         {'flotilla_api_requests_total{cluster="default/us",method="GET",resource="secrets",outcome="403"}': growing(1)},
         {"cluster": "default/us", "method": "GET", "resource": "secrets"},
@@ -203,6 +212,9 @@ WELL: dict[str, str] = {
     'flotilla_target_token_lifetime_seconds{instance="b",target="default/us"}': "604800x60",
     'flotilla_scheduling_pods_in_flight{instance="a"}': "3x10 0x50",
     'flotilla_reconciles_total{controller="feedback",outcome="conflict"}': "0+30x60",
+    'flotilla_reconciles_total{controller="feedback",outcome="overdue"}': "0x60",
+    'flotilla_stand_downs_total{instance="a"}': "0x60",
+    'flotilla_watch_silent_seconds{cluster="local",resource="targets"}': "60x60",
     'flotilla_api_requests_total{cluster="default/us",outcome="404"}': "0+90x60",
     'flotilla_webhook_requests_total{outcome="refused"}': "0+100x60",
     'flotilla_webhook_seconds_bucket{le="1.0"}': "0+60x60",

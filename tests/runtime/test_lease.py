@@ -256,3 +256,60 @@ async def test_a_time_of_day_that_jumps_closes_the_way_until_the_lease_is_renewe
         await asyncio.gather(task, return_exceptions=True)
     with pytest.raises(NotFound):
         await client.get(CONFIGMAPS, "at-once", namespace)
+
+
+async def test_a_leader_that_ends_its_work_itself_lets_another_lead(client: Client, namespace: str) -> None:
+    leading: set[str] = set()
+    endless = LeaseTimes(duration=3600, renew=1.4, retry=0.5)
+    one, two = (Contender(client, namespace, name, leading, endless) for name in ("one", "two"))
+    stands_down = asyncio.Event()
+
+    async def work() -> None:
+        working = asyncio.ensure_future(one.work())
+        await stands_down.wait()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    task = asyncio.create_task(one.lease.run(work))
+    await until(lambda: leading == {"one"})
+    async with two.running():
+        stands_down.set()
+        await until(lambda: leading == {"two"})
+        await until(lambda: one.lease.heard > one.lease._renewed[0] and not one.lease.leading)
+    # Nobody else does it.
+    await until(lambda: one.terms == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_leader_that_loses_its_cancellation_is_cancelled_again_and_leads_again(
+    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.base.cancelling.AGAIN_SECONDS", 0.5)
+    terms = 0
+
+    async def deaf() -> None:
+        nonlocal terms
+        terms += 1
+        lost = False
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if lost or terms > 1:
+                    raise
+                lost = True
+
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        Session(relay.connection, timeout=10.0) as session,
+    ):
+        lease = LeaderLease(Client(session), SystemClock(), namespace, NAME, "deaf", TIMES)
+        task = asyncio.create_task(lease.run(deaf))
+        await until(lambda: terms == 1)
+        relay.cut()
+        await until(lambda: not lease.leading)
+        relay.mend()
+        await until(lambda: terms == 2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

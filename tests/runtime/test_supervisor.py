@@ -133,3 +133,85 @@ async def test_what_loses_its_cancellation_is_cancelled_again() -> None:
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 60
+
+
+@pytest.mark.looptime
+async def test_a_task_goes_on_after_a_cancellation_that_was_meant_for_somebody_else() -> None:
+    runs = 0
+
+    async def waits_for_others() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            shared = asyncio.get_running_loop().create_future()
+            shared.cancel()
+            await shared
+        await asyncio.Event().wait()
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("waits", waits_for_others)
+        await asyncio.sleep(10)
+    assert runs == 2
+
+
+@pytest.mark.looptime
+async def test_what_runs_of_a_task_can_be_ended_and_begins_anew() -> None:
+    runs = 0
+
+    async def hangs() -> None:
+        nonlocal runs
+        runs += 1
+        await asyncio.Event().wait()
+
+    async with Supervisor() as supervisor:
+        kept = supervisor.spawn("hangs", hangs)
+        await asyncio.sleep(1)
+        assert kept.attempt is not None
+        kept.attempt.end()
+        await asyncio.sleep(10)
+        assert runs == 2
+        assert not kept.task.done()
+        kept()
+    assert kept.task.cancelled()
+
+
+@pytest.mark.looptime
+async def test_a_task_fails_again_and_again_until_it_has_run_for_a_while_or_is_ended() -> None:
+    fails = True
+
+    async def flaky() -> None:
+        await asyncio.sleep(1)
+        if fails:
+            raise OSError("no")
+        await asyncio.Event().wait()
+
+    async with Supervisor() as supervisor:
+        kept = supervisor.spawn("flaky", flaky)
+        await asyncio.sleep(30)
+        assert supervisor.failing_for(60) == {}
+        await asyncio.sleep(60)
+        assert supervisor.failing_for(60) == {"flaky": "OSError: no"}
+        fails = False
+        await asyncio.sleep(130)
+        assert supervisor.failing_for(60) == {}
+        fails = True
+        another = supervisor.spawn("another", flaky)
+        await asyncio.sleep(90)
+        assert "another" in supervisor.failing_for(60)
+        another()
+        await asyncio.sleep(1)
+        assert supervisor.failing_for(60) == {}
+        assert not kept.task.done()
+
+
+@pytest.mark.looptime
+async def test_a_task_that_fails_now_and_then_does_not_fail_again_and_again() -> None:
+    async def rarely() -> None:
+        await asyncio.sleep(100)
+        raise OSError("no")
+
+    async with Supervisor() as supervisor:
+        supervisor.spawn("rarely", rarely)
+        for _ in range(20):
+            await asyncio.sleep(50)
+            assert supervisor.failing_for(60) == {}

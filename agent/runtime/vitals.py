@@ -1,0 +1,86 @@
+"""Whether a replica can do its work, and what follows where it cannot.
+
+First it stands down: another may do better, and whoever leads anew begins everything anew. Where the same comes again
+only a restart is left, which liveness brings about. What an API server refuses is the same for every replica and after
+every restart: that is told elsewhere and counts for nothing here, as does everything while the API server is away.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from prometheus_client import Counter
+
+from agent.base.metrics import REGISTRY
+from agent.kube.errors import StatusError
+from agent.kube.informer import Informer
+from agent.runtime.informers import SILENT_SECONDS
+from agent.runtime.supervisor import Supervisor
+from agent.runtime.watchdog import Watchdog
+
+STAND_DOWNS = Counter(
+    "flotilla_stand_downs_total",
+    "How often this replica gave its lease back because something kept it from its work.",
+    registry=REGISTRY,
+)
+
+_WELL_SECONDS = 600.0
+"""After so long without trouble what was before counts no more."""
+_MOST_DOUBLINGS = 6
+_DEAF_SECONDS = 3 * SILENT_SECONDS
+"""A watch that has been begun anew and still hears nothing hears nothing at all."""
+
+
+class Vitals:
+    """Looks at watches of the replica's own API server, at tasks, and at rooms."""
+
+    def __init__(
+        self, watches: Iterable[Informer], supervisors: Collection[Supervisor], rooms: Collection[Watchdog]
+    ) -> None:
+        self._watches = watches
+        self._supervisors = supervisors
+        self._rooms = rooms
+
+    def trouble(self, patience: float) -> str:
+        """What has kept the replica from its work for so many seconds, in words; empty where nothing has."""
+        now = time.monotonic()
+        found = [words for informer in self._watches if (words := _unheard(informer, now, patience))]
+        for supervisor in self._supervisors:
+            found += [f"{name} fails again and again: {why}" for name, why in supervisor.failing_for(patience).items()]
+        found += [words for room in self._rooms if (words := room.trouble())]
+        return "; ".join(found)
+
+
+def _unheard(informer: Informer, now: float, patience: float) -> str:
+    if isinstance(informer.error, StatusError):
+        return ""
+    since = informer.hearing.failing_since
+    if informer.error is not None and since is not None and now - since >= patience:
+        return f"{informer.kind.plural} cannot be watched: {informer.error}"
+    if now - informer.hearing.heard > _DEAF_SECONDS:
+        return f"the watch of {informer.kind.plural} has heard nothing for {now - informer.hearing.heard:.0f} s"
+    return ""
+
+
+class Judgement:
+    """When a replica that leads stands down. `patience` is in seconds, and doubles each time it has not helped."""
+
+    def __init__(self, patience: float) -> None:
+        self.hopeless = ""
+        """What standing down has not helped against, empty where it was not tried or did."""
+        self._patience = patience
+        self._downs = 0
+        self._troubled = 0.0
+
+    def stands_down(self, trouble: Callable[[float], str], now: float) -> str:
+        """Why it is to stand down now, empty where it is not. A moment is one of the monotonic clock, in seconds."""
+        if not trouble(self._patience):
+            if self._downs and now - self._troubled > _WELL_SECONDS:
+                self._downs, self.hopeless = 0, ""
+            return ""
+        self._troubled = now
+        lasting = trouble(self._patience * 2 ** min(self._downs, _MOST_DOUBLINGS))
+        if lasting:
+            if self._downs:
+                self.hopeless = lasting
+            self._downs += 1
+        return lasting
