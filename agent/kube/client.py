@@ -135,6 +135,11 @@ class Client:
         )
         return _read(_list_decoder, answer)
 
+    async def version(self, kind: Kind, namespace: str | None = None, fields: str = "") -> str:
+        """The version of a collection now: what is served without a version is no older than any answer before it."""
+        params = selectors("", fields) | {"limit": "1", "resourceVersion": ""}
+        return (await self._page(kind, namespace, params, METADATA_LIST)).metadata.resource_version
+
     async def create(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> Raw:
         """Create an object in `namespace`, by default its own."""
         return _decode(await self.create_raw(kind, obj, namespace, sub=sub))

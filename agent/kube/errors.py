@@ -3,6 +3,7 @@
     KubeError
     + InvalidConfig            a kubeconfig that cannot be used
     + Deposed                  not sent, since whoever wanted it leads no more
+    + Outdated                 what is known cannot be brought up to date by a watch, but by a list
     + Unreachable              no answer: refused, timed out, TLS, unknown host
       . Unsent                 no connection, so the server has seen nothing of the request
       . Unreadable             an answer, or an object, that makes no sense; what was asked for may have been done
@@ -51,6 +52,14 @@ class InvalidConfig(KubeError):
 
 class Deposed(KubeError):
     """A leader's request was not sent: its lease may be another's by now."""
+
+
+class Outdated(KubeError):
+    """What is known of a collection is too old to follow its changes from there, or of a history that was lost."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Unreachable(KubeError):

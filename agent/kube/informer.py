@@ -1,7 +1,8 @@
 """List and watch one kind, keep a store up to date, tell subscribers what changed.
 
 A busy API server ends watches without an error. A stream that ends is resumed from the last version seen; a version
-too old to resume from (410) leads to a new list, whose difference to the store is told like events: nothing is lost.
+too old to resume from (410), or of a history that the API server has lost (`rollback`), leads to a new list, whose
+difference to the store is told like events: nothing is lost.
 
 One object harms itself alone. What cannot be read is passed over and told (`flaws`); what was known of it before stays,
 for that it cannot be read does not mean that it is gone. What fails at an object keeps nobody else from hearing of it.
@@ -19,12 +20,12 @@ from agent.base.backoff import Backoff
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
-from agent.kube.errors import Gone, KubeError, StatusError, Unreachable, Unreadable
+from agent.kube.errors import Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
 from agent.kube.flaws import Flaws
 from agent.kube.hearing import Hearing
 from agent.kube.packing import Packer
 from agent.kube.reading import Reader, Reduce, Told
-from agent.kube.sketch import is_version
+from agent.kube.rollback import Progress, number
 from agent.kube.store import Key, Object, Store, metadata_only
 from agent.kube.vanished import Vanished
 
@@ -74,7 +75,7 @@ class Informer:
         self._subscribers: list[Subscriber] = []
         self._packer = Packer(self.store)
         self.vanished = Vanished(self.store, self._drop)
-        self._version = ""
+        self._progress = Progress()
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
@@ -89,16 +90,26 @@ class Informer:
             self._tell_one(subscriber, None, obj)
         return lambda: self._subscribers.remove(subscriber)
 
+    @property
+    def listing(self) -> bool:
+        """Whether what is told now comes from a list: what is gone was deleted while nobody looked, or lost."""
+        return not self._progress.version
+
+    @property
+    def rollbacks(self) -> int:
+        """How often the API server has lost a part of its history."""
+        return self._progress.rollbacks
+
     def absorb(self, raw: bytes) -> Object:
         """Take an object from the answer to our own write, unless the watch has seen it or something newer already.
 
         The next reconciliation then sees it and does not write it again. Raises Unreadable.
         """
         obj = self._reader.object(raw)
-        old = self.store.get(obj.key)
-        seen = old.version if old is not None else self._version
-        if self.synced.is_set() and _newer(obj.version, seen):
-            self._put(obj)
+        if self.synced.is_set() and not self._progress.rolled_back:
+            old = self.store.get(obj.key)
+            if number(obj.version) > number(old.version if old is not None else self._progress.version):
+                self._put(obj, number(obj.version))
         return obj
 
     def interrupt(self) -> None:
@@ -115,7 +126,7 @@ class Informer:
             self.hearing.turned()
             backoff: Backoff | None = self._backoff
             try:
-                if not self._version:
+                if not self._progress.version:
                     await self._list()
                 await self._follow()
                 self.error = None
@@ -123,29 +134,33 @@ class Informer:
             except TimeoutError:
                 self._restarted("interrupted")
                 backoff = None
-            except Gone as error:
-                log.info("listing %s again: %s", self.kind, error)
-                self._restarted("expired")
-                self._version, backoff = "", self._relisting
+            except (Gone, Outdated) as error:
+                log.info("listing %s of cluster %s again: %s", self.kind, self.client.name or "local", error)
+                self._restarted("expired" if isinstance(error, Gone) else error.reason)
+                backoff = self._start_over()
             except Unreadable as error:
                 self._failed(error, "unreadable")
-                self._version, backoff = "", self._relisting
+                backoff = self._start_over()
             except StatusError as error:
                 self._failed(error, str(error.status))
             except KubeError as error:
                 self._failed(error, "unreachable")
             await self._pause(backoff)
 
+    def _start_over(self) -> Backoff:
+        self._progress.starts_over()
+        return self._relisting
+
     async def _list(self) -> None:
-        version, listed, nameless = "", set[Key](), False
+        version, replaced, listed, nameless = "", 0, set[Key](), False
         self.vanished.forget()
         async for page in self.client.pages(self.kind, self.namespace, **self._selectors, accept=self._accept[0]):
-            version = page.version
+            version, replaced = page.version, self._progress.lists(page.version)
             self.hearing.word()
             for item in page.items:
                 started = time.monotonic()
                 told = self._reader.item(bytes(item), page.flaw)
-                self._take(told)
+                self._take(told, replaced)
                 await self.budget.share.worked(time.monotonic() - started)
                 if told.key is None:
                     nameless = True
@@ -153,8 +168,8 @@ class Informer:
                     listed.add(told.key)
         # What has no name may be any of those that are missing.
         for key in self.store.keys() - listed if not nameless else ():
-            self._remove(key, version)
-        self._version = version
+            self._remove(key, replaced)
+        self._progress.listed(version)
         self.error = None
         self.synced.set()
         if time.monotonic() - self._listed_at > 2 * _RELIST_SECONDS:
@@ -165,15 +180,17 @@ class Informer:
         """Watch until the stream ends. Raises TimeoutError when interrupted, also while it is being opened."""
         try:
             async with asyncio.timeout(None) as self._watching:
+                await self._progress.check(self.client, self.kind, self.namespace, self._selectors["fields"])
                 await self._watch()
         finally:
+            self._progress.ended()
             self._watching = None
 
     async def _watch(self) -> None:
         params = selectors(**self._selectors) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
+            "resourceVersion": self._progress.version,
             "timeoutSeconds": str(random.randint(*_STREAM_SECONDS)),
         }
         started = time.monotonic()
@@ -195,6 +212,7 @@ class Informer:
         async with self.client.session.stream(path, params=params, idle=IDLE_SECONDS, accept=self._accept[1]) as stream:
             self.error = None
             self.hearing.word()
+            self._progress.opened()
             opened = time.monotonic()
             try:
                 async for line in stream:
@@ -209,26 +227,26 @@ class Informer:
 
     def _event(self, line: bytes) -> None:
         told = self._reader.event(line)
-        if is_version(told.version):
-            self._version = told.version
-        self._take(told)
+        self._progress.told(told.version)
+        self._take(told, number(told.version))
         WATCH_EVENTS.labels(self.client.name, self.kind.plural).inc()
 
-    def _take(self, told: Told) -> None:
+    def _take(self, told: Told, replaced: int) -> None:
+        """What a watch or a list tells; an object that is known by a later version than `replaced` stays."""
         if told.key is None:
             return
         if told.deleted:
-            self._remove(told.key, told.version)
+            self._remove(told.key, replaced)
         elif told.obj is not None:
-            self._put(told.obj)
+            self._put(told.obj, replaced)
         else:
             self.flaws.found(told.key, told.flaw)
 
-    def _put(self, obj: Object) -> None:
+    def _put(self, obj: Object, replaced: int) -> None:
         if obj in self.vanished:
             return
         old = self.store.get(obj.key)
-        if old is not None and not _newer(obj.version, old.version):
+        if old is not None and (number(old.version) > replaced or self._is_same(old, obj)):
             return
         if old is None and self.budget.full:
             self.flaws.found(obj.key, "there are more objects in its cluster than are kept")
@@ -242,12 +260,16 @@ class Informer:
             self.flaws.gone(obj.key)
         self._tell(old, obj)
 
-    def _remove(self, key: Key, version: str) -> None:
+    def _is_same(self, old: Object, new: Object) -> bool:
+        """Of two histories, a version may be different things."""
+        return old.version == new.version and (not self._progress.rolled_back or old.raw == new.raw)
+
+    def _remove(self, key: Key, replaced: int) -> None:
         """Remove what was gone at a version; an object absorbed since then stays."""
         old = self.store.get(key)
         if old is None:
             self.flaws.gone(key)
-        elif not _newer(old.version, version):
+        elif number(old.version) <= replaced:
             self._drop(old)
 
     def _drop(self, old: Object) -> None:
@@ -288,12 +310,3 @@ class Informer:
                 async with asyncio.timeout(backoff.next()):
                     await self._interrupt.wait()
         self._interrupt.clear()
-
-
-def _newer(version: str, than: str) -> bool:
-    """Whether a resource version is later: they are numbers, comparable within one cluster (KEP-5504)."""
-    return _number(version) > _number(than)
-
-
-def _number(version: str) -> int:
-    return int(version) if is_version(version) else 0

@@ -32,6 +32,9 @@ class Pretender:
         self._versions: dict[bytes, int] = {}
         self.wait = 0.0
         """Seconds for which a watch stays open when there is nothing to say; 0: as long as the client wants."""
+        self._restored = 0
+        self._lists = asyncio.Event()
+        self._lists.set()
         self._client: Client | None = None
 
     @property
@@ -65,9 +68,27 @@ class Pretender:
         self._versions[line] = int(told.version)
         self.lines.append(line)
 
+    def restore(self, items: list[bytes], version: int) -> None:
+        """Have these items at a version and no memory of anything else; watches that are open end."""
+        self.items, self.version = items, str(version)
+        self.lines, self._versions = [], {}
+        self._restored += 1
+
+    def hold_lists(self) -> None:
+        """Answer lists only after `release_lists`."""
+        self._lists.clear()
+
+    def release_lists(self) -> None:
+        """Answer those that wait."""
+        self._lists.set()
+
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if "watch" in request.query:
             return await self._watched(request)
+        if request.query.get("resourceVersion") == "":
+            latest = max(int(self.version), *self._versions.values(), 0)
+            return web.json_response({"metadata": {"resourceVersion": str(latest)}, "items": []})
+        await self._lists.wait()
         self.listed_at.append(asyncio.get_running_loop().time())
         self.lists.append(request.query.get("limit", ""))
         start, size = int(request.query.get("continue", "0")), int(request.query["limit"])
@@ -83,9 +104,11 @@ class Pretender:
         self.watches.append(request.query["resourceVersion"])
         response = web.StreamResponse()
         await response.prepare(request)
-        said = 0
+        said, restored = 0, self._restored
         since = asyncio.get_running_loop().time()
         while not self.wait or asyncio.get_running_loop().time() < since + self.wait:
+            if restored != self._restored:
+                break
             for line in self.lines[said:]:
                 if self._versions.get(line, 1 << 64) > int(request.query["resourceVersion"]):
                     await response.write(line)

@@ -13,9 +13,10 @@ from agent.kube.store import Key, Object
 class Follower:
     """What a subscriber knows that only listens; checks that each change fits what it was told before."""
 
-    def __init__(self, informer: Informer) -> None:
+    def __init__(self, informer: Informer, *, rolls_back: bool = False) -> None:
         self.known: dict[Key, str] = {}
         self.told = 0
+        self._rolls_back = rolls_back
         informer.subscribe(self._changed)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
@@ -25,14 +26,14 @@ class Follower:
         if new is None:
             del self.known[key]
         else:
-            assert old is None or int(new.version) > int(old.version)
+            assert old is None or self._rolls_back or int(new.version) > int(old.version)
             self.known[key] = new.version
 
 
 @asynccontextmanager
-async def running(informer: Informer) -> AsyncIterator[Follower]:
+async def running(informer: Informer, follower: Follower | None = None) -> AsyncIterator[Follower]:
     """Run an informer, wait until it has synced."""
-    follower = Follower(informer)
+    follower = follower or Follower(informer)
     task = asyncio.create_task(informer.run())
     try:
         waits = {task, asyncio.create_task(informer.synced.wait())}

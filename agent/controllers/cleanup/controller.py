@@ -31,7 +31,7 @@ class CleanupRoom(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._release_after = deps.settings.release_after
-        self._live: tuple[int, frozenset[Key]] = (-1, frozenset())
+        self._live: tuple[int, int, frozenset[Key]] = (0, -1, frozenset())
         self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
         self._pods.store.index("finalizer", lambda pod: pod.finalizers)
@@ -84,10 +84,11 @@ class CleanupRoom(Controller[Key]):
         """Finalizers of Targets that are there although our store has not seen them.
 
         A pod may be told before the Target that it was made for, so the API server is asked: once for all pods that
-        are not newer than its answer.
+        are not newer than its answer, which holds for no later history.
         """
-        version, keys = self._live
-        if int(pod.version) > version:
+        history, version, keys = self._live
+        if int(pod.version) > version or history != self._pods.rollbacks:
+            history = self._pods.rollbacks
             lists = [await self._client.list_raw(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
             version = min(int(version) for version, _ in lists)
             keys = frozenset(
@@ -95,7 +96,7 @@ class CleanupRoom(Controller[Key]):
                 for kind, (_, items) in zip((TARGETS, CLUSTER_TARGETS), lists, strict=True)
                 for item in items
             )
-            self._live = (version, keys)
+            self._live = (history, version, keys)
         stored = {obj.key for store in self._targets for obj in store.store}
         return frozenset(names.finalizer(*key) for key in keys - stored)
 

@@ -1,0 +1,79 @@
+"""Informers of a real API server whose etcd is restored from a backup."""
+
+import pytest
+
+from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS
+from agent.kube.client import Client
+from agent.kube.informer import Informer
+from agent.sandbox import Cluster, Sandbox
+from agent.sandbox.backup import back_up, restore
+from tests.kube.test_informer import config_map, event
+from tests.kube.watching import Follower, listed, running, versions
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+WRITES = 300
+"""More than a restored API server makes by itself before it is asked: its versions are still behind."""
+
+
+async def advance(client: Client, namespace: str) -> None:
+    """Have the versions of a cluster go on."""
+    for number in range(WRITES):
+        await client.patch_raw(CONFIGMAPS, "changes", {"data": {"a": str(number)}}, namespace)
+
+
+async def test_what_a_restored_api_server_has_is_known_within_seconds_and_without_a_restart(
+    sandbox: Sandbox, cluster: Cluster, client: Client, namespace: str
+) -> None:
+    for name in ("stays", "changes", "is-deleted"):
+        await client.create(CONFIGMAPS, config_map(name, a="before"), namespace)
+    await client.create(EVENTS, event("stays", namespace))
+    # Of these, nothing is there: no event will ever say how far the server is.
+    empty = Informer(client, CHAPERONS, namespace)
+    maps, events = Informer(client, CONFIGMAPS, namespace), Informer(client, EVENTS, namespace)
+    followers = [Follower(each, rolls_back=True) for each in (maps, events, empty)]
+    async with running(maps, followers[0]), running(events, followers[1]), running(empty, followers[2]):
+        backup = await back_up(sandbox, cluster.name)
+        await client.delete(CONFIGMAPS, "is-deleted", namespace)
+        await client.create(CONFIGMAPS, config_map("is-forgotten"), namespace)
+        await client.create(EVENTS, event("is-forgotten", namespace))
+        await advance(client, namespace)
+        await until(lambda: versions(maps).keys() >= {(namespace, "is-forgotten")})
+        latest = maps.store.get((namespace, "changes"))
+        assert latest is not None
+        await restore(sandbox, cluster.name, backup)
+        await until(lambda: {"stays", "changes", "is-deleted"} <= {obj.name for obj in maps.store})
+        await until(lambda: not {"is-forgotten"} & {obj.name for obj in (*maps.store, *events.store)})
+        current = await listed(client, CONFIGMAPS, namespace)
+        assert versions(maps) == followers[0].known == current
+        changes = maps.store.get((namespace, "changes"))
+        assert changes is not None
+        assert changes.uid == latest.uid
+        assert int(changes.version) < int(latest.version)
+        assert maps.rollbacks == 1
+        # What comes later is told by watches again, and taken from answers to writes.
+        absorbed = await client.create_raw(CONFIGMAPS, config_map("absorbed"), namespace)
+        assert maps.absorb(absorbed).key in versions(maps)
+        await client.patch(CONFIGMAPS, "changes", {"data": {"a": "after"}}, namespace)
+        await until(lambda: b'"after"' in maps.store.get((namespace, "changes")).raw)  # type: ignore[union-attr]
+        await client.create(EVENTS, event("later", namespace))
+        await until(lambda: events.store.get((namespace, "later")))
+        await client.create(CHAPERONS, {"metadata": {"name": "later"}, "spec": {"containers": []}}, namespace)
+        await until(lambda: empty.store.get((namespace, "later")))
+
+
+async def test_an_api_server_that_merely_restarts_never_shows_an_earlier_version(
+    sandbox: Sandbox, cluster: Cluster, client: Client, namespace: str
+) -> None:
+    await client.create(CONFIGMAPS, config_map("changes"), namespace)
+    informer = Informer(client, CONFIGMAPS, namespace)
+    async with running(informer) as follower:
+        for number in range(3):
+            await sandbox.kill(cluster.name, "kube-apiserver")
+            await sandbox.start(cluster.name, "kube-apiserver")
+            await client.patch(CONFIGMAPS, "changes", {"data": {"a": str(number)}}, namespace)
+            want = f'"a":"{number}"'.encode()
+            await until(lambda want=want: want in informer.store.get((namespace, "changes")).raw)  # type: ignore[union-attr]
+        assert versions(informer) == follower.known
+        assert informer.rollbacks == 0
