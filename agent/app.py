@@ -168,6 +168,7 @@ class App:
             chaperons=Chaperons(targets, cluster_uid),
             provisions=Provisions(targets),
             recorder=Recorder(local.client, self._clock),
+            lease=self._lease,
         )
 
 

@@ -69,6 +69,10 @@ class Settings:
     )
     follow_wait: float = _setting(5.0, "how long a pod waits at most for what it needs to be copied to its target")
     follow_linger: float = _setting(10.0, "how long a copy stays in a target after the last pod that needs it")
+    orphaned_claim_delay: float = _setting(
+        86400.0,
+        "how long a volume claim stays in a target that this cluster no longer has and the agent has not seen going",
+    )
     source_api: str = _setting(
         "", "HOST:PORT at which pods in targets reach this cluster's API server; empty: their annotation has no effect"
     )

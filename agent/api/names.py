@@ -124,12 +124,18 @@ LABEL_TARGET_SECRET = SHORT_PREFIX + "target-secret"
 """On Secrets that carry our finalizer, so that one watch finds them all."""
 FORCE_REMOVE = "force-remove"
 """Annotation of a Target (suffix): `true` removes it although delegates may still run there."""
+DELETE_ORPHANS = "delete-orphans"
+"""Annotation of a Target (suffix): the moment that its condition OrphansDeleted names; what is held there goes."""
+ANNOTATION_ABSENCES = SHORT_PREFIX + "absences"
+"""On the Lease of the controllers: JSON of pairs of moments between which nobody held it, the last ones."""
 
 STORAGE_CLASSES = "storage-classes"
 """Annotation of a Target (suffix): `here=there,...`, storage classes of claims in the target; nothing after the equals
 sign is the target's default class."""
 ANNOTATION_VOLUME_IN = SHORT_PREFIX + "volume-in"
 """On claims: virtual node of the target that has the volume."""
+ANNOTATION_ORPHANED_SINCE = SHORT_PREFIX + "orphaned-since"
+"""On claims in targets that have a volume: since when the source, which has not seen it deleted, knows none."""
 # Services and Ingresses that several clusters share
 GLOBAL = "global"
 """Annotation of a Service (suffix): `true` shares it with the other clusters, `false` leaves it alone."""

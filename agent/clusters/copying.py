@@ -127,6 +127,8 @@ class CopyRoom(Controller[Item]):
                 return wait
             if copy and self._kept_by_another(copy, target):
                 return None
+            if copy and original is None and (wait := self.deps.brake.wait(target)) > 0:
+                return wait
             await self._remove(item, original, copier, copy)
             return None
         self._unshared.pop(item, None)

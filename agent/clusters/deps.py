@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from agent.base.clock import Clock
+from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
@@ -11,6 +12,7 @@ from agent.clusters.namespaces import Namespaces
 from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
 from agent.kube.events import Recorder
+from agent.runtime.lease import LeaderLease
 from agent.settings import Settings
 
 
@@ -27,8 +29,15 @@ class Deps:
     provisions: Provisions
     recorder: Recorder
     endpoints: Endpoints = field(default_factory=Endpoints)
+    lease: LeaderLease | None = None
+    """By which this replica leads; None where nobody else could."""
 
     @cached_property
     def namespaces(self) -> Namespaces:
         """Which namespaces of this cluster are enabled."""
         return Namespaces(self.local, self.chaperons)
+
+    @cached_property
+    def brake(self) -> Brake:
+        """What holds back the deletion of orphans."""
+        return Brake(self.local, self.targets, self.cluster_uid, self.lease)

@@ -19,6 +19,12 @@ SLOW = Gauge(
     ("target",),
     registry=REGISTRY,
 )
+HELD = Gauge(
+    "flotilla_target_orphans_held",
+    "Pod chaperons that are not deleted in a target although this cluster knows none of their pods.",
+    ("target",),
+    registry=REGISTRY,
+)
 TOKEN_EXPIRY = Gauge(
     "flotilla_target_token_expiry_timestamp_seconds",
     "When the token in the Secret of a target ends, in seconds since the epoch.",
@@ -38,6 +44,12 @@ def note(target: Target) -> None:
     name = _name(target.key)
     READY.labels(name).set(target.ready)
     SLOW.labels(name).set(target.slow)
+    HELD.labels(name)
+
+
+def note_held(target: Target, orphans: int) -> None:
+    """So many orphans are held in a target."""
+    HELD.labels(_name(target.key)).set(orphans)
 
 
 def note_token(key: Key, claims: Claims | None) -> None:
@@ -51,7 +63,7 @@ def note_token(key: Key, claims: Claims | None) -> None:
 
 def forget(target: Target) -> None:
     """A target is none any more."""
-    _remove(target.key, READY, SLOW, TOKEN_EXPIRY, TOKEN_LIFETIME)
+    _remove(target.key, READY, SLOW, HELD, TOKEN_EXPIRY, TOKEN_LIFETIME)
 
 
 def _remove(key: Key, *gauges: Gauge) -> None:

@@ -19,6 +19,7 @@ from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
+from agent.controllers.orphans import OrphansRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.controllers.summary.controller import SummaryRoom
@@ -53,6 +54,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         VirtualNodeRoom(deps),
         StrayPodRoom(deps),
         Feedback(deps),
+        OrphansRoom(deps),
         LiveChanges(deps),
         DelegateEvents(deps),
         FollowRoom(deps),

@@ -91,7 +91,7 @@ class Informer:
         return lambda: self._subscribers.remove(subscriber)
 
     @property
-    def listing(self) -> bool:
+    def relisting(self) -> bool:
         """Whether what is told now comes from a list: what is gone was deleted while nobody looked, or lost."""
         return not self._progress.version
 

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import io
+import time
 from collections.abc import AsyncIterator, Mapping
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -64,6 +66,7 @@ class Session:
         self.timeout = timeout
         self.date = ""
         self.marks: set[str] = set()
+        self._dated = 0.0
         self.pace = Pace()
         self._slots = asyncio.Semaphore(limit)
         self._large_lines = asyncio.Semaphore(LARGE_LINES)
@@ -98,6 +101,14 @@ class Session:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._http.close()
         await self.resolver.close()
+
+    @property
+    def skew(self) -> float:
+        """By how many seconds the server's clock was ahead of ours at its last answer; 0 where it says no date."""
+        try:
+            return parsedate_to_datetime(self.date).timestamp() - self._dated
+        except (ValueError, TypeError, OverflowError):
+            return 0.0
 
     async def request(
         self,
@@ -174,7 +185,7 @@ class Session:
                     outcome = str(response.status)
                     payload = await read_answer(response, longest, self._large_answers)
                     progressed()
-                    self.date = response.headers.get("Date", "")
+                    self.date, self._dated = response.headers.get("Date", ""), time.time()
                     if len(self.marks) < _MARKS:
                         self.marks.add(response.headers.get(_MARK, ""))
                     self._check(response, payload)

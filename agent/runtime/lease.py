@@ -1,4 +1,7 @@
-"""Leader election on a Lease (coordination.k8s.io/v1), in the manner of client-go, released on shutdown."""
+"""Leader election on a Lease (coordination.k8s.io/v1), in the manner of client-go, released on shutdown.
+
+The Lease remembers when nobody led: see `agent.base.absences`.
+"""
 
 import asyncio
 import logging
@@ -10,7 +13,9 @@ from typing import Any
 
 from prometheus_client import Gauge
 
+from agent.api import names
 from agent.api.kinds import LEASES
+from agent.base import absences
 from agent.base.cancelling import cancel_until_done
 from agent.base.clock import Clock, micro_stamp
 from agent.base.metrics import REGISTRY
@@ -52,6 +57,8 @@ class LeaderLease:
         self.leading = False
         self.contact = False
         """Whether the API server has answered about the lease."""
+        self.absences: tuple[absences.Absence, ...] = ()
+        """When nobody led, as the lease said it last."""
         self._client = client
         self._clock = clock
         self._namespace = namespace
@@ -75,6 +82,10 @@ class LeaderLease:
         """
         moment, day = self._renewed
         return max(time.monotonic() - moment, (self._clock.now() - day).total_seconds()) < self._times.renew
+
+    def renewed_since(self, moment: float) -> bool:
+        """Whether a request that was sent after a moment of the monotonic clock has renewed it: `absences` is newer."""
+        return self._renewed[0] > moment
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while it is held, cancel it when it is lost, and so on until cancelled.
@@ -195,11 +206,24 @@ class LeaderLease:
                 return False
             spec |= {"acquireTime": now, "leaseTransitions": int(current.get("leaseTransitions") or 0) + 1}
         lease["spec"] = current | spec
+        self._note_absence(lease, current)
         try:
             await self._client.update(LEASES, lease)
         except Conflict:
             return None
         return True
+
+    def _note_absence(self, lease: dict[str, Any], found: dict[str, Any]) -> None:
+        """Also one's own: a leader whose lease is older than it left it is forgotten by a restored etcd."""
+        metadata = lease["metadata"]
+        known = absences.read((metadata.get("annotations") or {}).get(names.ANNOTATION_ABSENCES, ""))
+        renewed, now = str(found.get("renewTime") or ""), self._clock.now()
+        self.absences = absences.noted(known, renewed, self._times.duration, now)
+        if self.absences != known:
+            log.info("nobody has led from %s to now, as lease %s/%s says", renewed, self._namespace, self._name)
+            metadata["annotations"] = (metadata.get("annotations") or {}) | {
+                names.ANNOTATION_ABSENCES: absences.write(self.absences)
+            }
 
     def _expired(self, version: str, spec: dict[str, Any]) -> bool:
         if self._seen[0] != version:

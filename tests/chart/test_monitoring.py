@@ -138,6 +138,7 @@ FIRING: dict[str, tuple[dict[str, str], Raw]] = {
     "FlotillaNoWebhook": ({}, {}),
     "FlotillaTargetNotReady": ({'flotilla_target_ready{target="default/us"}': "0x60"}, {"target": "default/us"}),
     "FlotillaTargetSlow": ({'flotilla_target_slow{target="default/us"}': "1x60"}, {"target": "default/us"}),
+    "FlotillaOrphansHeld": ({'flotilla_target_orphans_held{target="default/us"}': "30x60"}, {"target": "default/us"}),
     "FlotillaTokenExpires": (
         {
             'flotilla_target_token_expiry_timestamp_seconds{target="default/us"}': "15000x60",
@@ -205,6 +206,7 @@ WELL: dict[str, str] = {
     "flotilla_webhook_seconds_count": "0+60x60",
     'flotilla_target_ready{target="default/us"}': "1x60",
     'flotilla_target_slow{target="default/us"}': "0x60",
+    'flotilla_target_orphans_held{target="default/us"}': "0x60",
     # The one that led before knows of the old token only.
     'flotilla_target_token_expiry_timestamp_seconds{instance="a",target="default/us"}': "100000x60",
     'flotilla_target_token_lifetime_seconds{instance="a",target="default/us"}': "604800x60",

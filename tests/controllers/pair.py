@@ -16,6 +16,7 @@ from agent.kube.config import Connection, load
 from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from agent.runtime.controller import Controller
+from agent.runtime.lease import LeaderLease
 from agent.sandbox import Cluster, Sandbox
 from tests.controllers.proxies import elected, enable
 from tests.controllers.rooms import running
@@ -45,10 +46,14 @@ class Pair:
 
     @contextlib.asynccontextmanager
     async def at_work(
-        self, *rooms: Callable[[Deps], Controller[Any]], connection: Connection | None = None, **settings: Any
+        self,
+        *rooms: Callable[[Deps], Controller[Any]],
+        connection: Connection | None = None,
+        lease: LeaderLease | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Target]:
         """The rooms at work, with the target `eu` connected and ready."""
-        async with running(self.clusters[0], *rooms, **{**SOON, **settings}) as deps:
+        async with running(self.clusters[0], *rooms, lease=lease, **{**SOON, **settings}) as deps:
             self.deps = deps
             target = await self.connect("eu", connection)
             yield target

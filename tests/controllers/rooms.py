@@ -16,6 +16,7 @@ from agent.clusters.target import Probing
 from agent.kube.config import load
 from agent.kube.events import Recorder
 from agent.runtime.controller import Controller
+from agent.runtime.lease import LeaderLease
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
 from agent.settings import Settings
@@ -32,7 +33,10 @@ class _Errors(logging.Handler):
 
 @contextlib.asynccontextmanager
 async def running(
-    cluster: SandboxCluster, *rooms: Callable[[Deps], Controller[Any]], **settings: Any
+    cluster: SandboxCluster,
+    *rooms: Callable[[Deps], Controller[Any]],
+    lease: LeaderLease | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Deps]:
     """The rooms at work; at the end none of them may have failed unexpectedly."""
     errors = _Errors()
@@ -40,7 +44,7 @@ async def running(
     logger.addHandler(errors)
     try:
         async with contextlib.AsyncExitStack() as stack:
-            deps, supervisor = await _deps(cluster, stack, settings)
+            deps, supervisor = await _deps(cluster, stack, settings, lease)
             supervisor.spawn("events", deps.recorder.run)
             for room in [room(deps) for room in rooms]:
                 supervisor.spawn(room.name, room.run)
@@ -51,7 +55,7 @@ async def running(
 
 
 async def _deps(
-    cluster: SandboxCluster, stack: contextlib.AsyncExitStack, settings: dict[str, Any]
+    cluster: SandboxCluster, stack: contextlib.AsyncExitStack, settings: dict[str, Any], lease: LeaderLease | None
 ) -> tuple[Deps, Supervisor]:
     """The rooms end first, then the targets, for a room would connect them again."""
     clock = SystemClock()
@@ -78,5 +82,6 @@ async def _deps(
         chaperons=Chaperons(targets, uid),
         provisions=Provisions(targets),
         recorder=Recorder(local.client, clock),
+        lease=lease,
     )
     return deps, supervisor

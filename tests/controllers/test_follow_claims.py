@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from agent.api import names
-from agent.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS, Kind
+from agent.api.kinds import EVENTS, LEASES, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS, Kind
+from agent.base.clock import SystemClock, micro_stamp
 from agent.controllers.follow import FollowRoom
 from agent.controllers.follow.claims import Elsewhere
 from agent.controllers.target import TargetRoom
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
+from tests.controllers.leading import leading
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig
@@ -134,6 +137,77 @@ async def test_a_volume_goes_although_its_claim_was_made_again(pair: Pair) -> No
     await made_again(pair)
     async with pair.at_work(FollowRoom):
         await pair.gone(CLAIMS, "data")
+    await pair.there.delete(VOLUMES, pair.namespace)
+
+
+async def deleted_unseen(pair: Pair) -> None:
+    """Delete the claim while no agent runs."""
+    await pair.end("web")
+    await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)
+    await pair.here.delete(CLAIMS, "data", pair.namespace)
+    await gone(lambda: pair.here.get(CLAIMS, "data", pair.namespace))
+
+
+def is_marked(copy: Raw) -> bool:
+    """Whether a claim in the target says since when it has no original."""
+    return names.ANNOTATION_ORPHANED_SINCE in (copy["metadata"].get("annotations") or {})
+
+
+async def test_data_of_a_claim_that_nobody_saw_going_stay_for_a_while_across_restarts(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
+    async with running(pair.clusters[0], TargetRoom, FollowRoom):
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+        await pair.pod("web", volumes=DATA)
+        await bind(pair)
+    await deleted_unseen(pair)
+    async with running(pair.clusters[0], TargetRoom, FollowRoom):
+        copy = await pair.copy(CLAIMS, "data", is_marked)
+        message = await told(pair, "Target", "eu", "has no such claim any more")
+        assert f"{names.ANNOTATION_VOLUME_IN}: {names.virtual_node(pair.namespace, 'eu')}" in message
+    async with running(pair.clusters[0], TargetRoom, FollowRoom):
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+        await asyncio.sleep(STILL_SECONDS)
+        again = await pair.copy(CLAIMS, "data")
+        assert again["metadata"] == copy["metadata"]
+    async with running(pair.clusters[0], TargetRoom, FollowRoom, orphaned_claim_delay=1.0):
+        await pair.gone(CLAIMS, "data")
+    await pair.there.delete(VOLUMES, pair.namespace)
+
+
+async def test_whoever_makes_the_claim_again_in_time_and_says_where_its_data_are_has_them(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with pair.at_work(FollowRoom) as target:
+        await pair.pod("web", volumes=DATA)
+        await bind(pair)
+    await deleted_unseen(pair)
+    async with pair.at_work(FollowRoom):
+        copy = await pair.copy(CLAIMS, "data", is_marked)
+        annotations = {names.ANNOTATION_VOLUME_IN: target.node_name}
+        await pair.create(CLAIMS, "data", spec=SPEC, metadata={"annotations": annotations})
+        await pair.pod("web", volumes=DATA)
+        kept = await pair.copy(CLAIMS, "data", lambda found: not is_marked(found))
+        assert kept["metadata"]["uid"] == copy["metadata"]["uid"]
+    await pair.there.delete(VOLUMES, pair.namespace)
+
+
+async def test_a_claim_made_again_after_it_was_forgotten_does_not_begin_empty_by_itself(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    # The lease as a backup has it: renewed before the claim was made in the target.
+    renewed = micro_stamp(SystemClock().now() - timedelta(minutes=10))
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": renewed}
+    await pair.here.create(LEASES, {"metadata": {"name": "leader"}, "spec": spec}, pair.namespace)
+    async with pair.at_work(FollowRoom) as target:
+        await pair.pod("web", volumes=DATA)
+        await bind(pair)
+    await pair.end("web")
+    await made_again(pair)
+    async with leading(pair, "two") as lease, pair.at_work(FollowRoom, lease=lease):
+        await pair.copy(CLAIMS, "data", is_marked)
+        await pair.pod("web", volumes=DATA)
+        message = await told(pair, "Pod", "web", "that this cluster has forgotten")
+        assert f"{names.ANNOTATION_VOLUME_IN}={target.node_name}" in message
+        await pair.copy(CLAIMS, "data", is_marked)
     await pair.there.delete(VOLUMES, pair.namespace)
 
 

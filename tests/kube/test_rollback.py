@@ -34,7 +34,7 @@ async def test_what_a_restored_server_has_replaces_what_is_known_whatever_the_ve
             assert informer.rollbacks == 1
             server.tell("MODIFIED", chaperon("goes-back", 51, LATER))
             await until(lambda: told(informer)["goes-back"] == ("51", "Running"))
-            assert not informer.listing
+            assert not informer.relisting
 
 
 async def test_a_version_may_have_been_something_else_in_the_history_that_was_lost() -> None:
@@ -114,7 +114,7 @@ async def test_what_is_told_says_whether_it_comes_from_a_list() -> None:
         server.items = BEFORE
         informer = Informer(server.client, KIND)
         gone: list[tuple[str, bool]] = []
-        informer.subscribe(lambda old, new: gone.append((old.name, informer.listing)) if old and not new else None)
+        informer.subscribe(lambda old, new: gone.append((old.name, informer.relisting)) if old and not new else None)
         async with running(informer, Follower(informer, rolls_back=True)):
             server.tell("DELETED", chaperon("goes-back", 101))
             await until(lambda: gone)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import CONFIGMAPS, LEASES, Kind
-from agent.base.clock import SystemClock
+from agent.base.clock import SystemClock, micro_stamp
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Deposed, NotFound
@@ -313,3 +313,39 @@ async def test_a_leader_that_loses_its_cancellation_is_cancelled_again_and_leads
         await until(lambda: terms == 2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_lease_remembers_when_nobody_led_however_often_it_changes_hands(client: Client, namespace: str) -> None:
+    renewed = SystemClock().now() - timedelta(hours=1)
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_stamp(renewed)}
+    await client.create(LEASES, {"metadata": {"name": NAME}, "spec": spec}, namespace)
+    for name in ("one", "two"):
+        contender = Contender(client, namespace, name, set())
+        async with contender.running():
+            await until(lambda lease=contender.lease: lease.leading)
+            started = time.monotonic()
+            await until(lambda lease=contender.lease, moment=started: lease.renewed_since(moment))
+            absence, *others = contender.lease.absences
+            assert absence.began == renewed + timedelta(seconds=TIMES.duration)
+            assert absence.ended <= SystemClock().now()
+            assert others == []
+
+
+async def test_a_leader_that_its_cluster_has_forgotten_learns_it_when_it_renews(client: Client, namespace: str) -> None:
+    contender = Contender(client, namespace, "one", set())
+    async with contender.running():
+        await until(lambda: contender.lease.leading)
+        assert contender.lease.absences == ()
+        # As a backup has it.
+        renewed = SystemClock().now() - timedelta(hours=1)
+        body = {"spec": {"renewTime": micro_stamp(renewed)}}
+
+        async def forgotten() -> bool:
+            # A renewal that is under way may come later.
+            await client.patch(LEASES, NAME, body, namespace)
+            await asyncio.sleep(3 * TIMES.retry)
+            return bool(contender.lease.absences)
+
+        await until(forgotten)
+        assert contender.lease.absences[0].began == renewed + timedelta(seconds=TIMES.duration)
+        assert contender.terms == 1, "it goes on leading"

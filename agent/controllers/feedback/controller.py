@@ -55,7 +55,7 @@ class Feedback(Controller[Key]):
         """Proxy pods and their chaperons with nothing to bring home."""
         self._ended: dict[Key, Placed] = {}
         """By proxy pod, a chaperon as it told that its pod has ended, until that is home: it may be gone before."""
-        self._strays = Strays(self._delete_stray, self.order)
+        self._strays = Strays(deps, self._delete_stray, self.order)
         self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
         """What matters here of targets: whether they are connected and ready, and their ranges."""
         self._proxies.store.index("node", lambda pod: (pod.node_name,))

@@ -3,12 +3,14 @@ coming home: a target may have many of them, and be slow to delete them.
 
 Watches  nothing: `Feedback` names them.
 Writes   deletes chaperons.
-Absent target: its strays are named again when it is back.
+Absent target: its strays are named again when it is back. Many whose pods this cluster may have forgotten wait for a
+person (`agent.clusters.orphans`).
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from agent.clusters.deps import Deps
 from agent.kube.store import Key
 from agent.runtime.controller import Controller
 
@@ -26,8 +28,10 @@ class Strays(Controller[Stray]):
     name = "strays"
     workers = 32
 
-    def __init__(self, delete: Callable[[Key, str], Awaitable[None]], order: Callable[[Key], Any]) -> None:
+    def __init__(self, deps: Deps, delete: Callable[[Key, str], Awaitable[None]], order: Callable[[Key], Any]) -> None:
         super().__init__()
+        self._chaperons = deps.chaperons
+        self._brake = deps.brake
         self._delete = delete
         self._order = order
 
@@ -36,6 +40,9 @@ class Strays(Controller[Stray]):
         return self._order(key.proxy)
 
     async def reconcile(self, key: Stray) -> float | None:
-        """Delete one."""
+        """Delete one, or wait until that may be done."""
+        waits = [self._brake.wait_for(each) for each in self._chaperons.of(key.proxy) if each.chaperon.uid == key.uid]
+        if max(waits, default=0.0) > 0:
+            return max(waits)
         await self._delete(key.proxy, key.uid)
         return None

@@ -87,6 +87,10 @@ class Bringer:
         """Whether the source itself says that there is no original."""
         return await self._original(place) is None
 
+    async def kept(self, place: Place, copy: Object) -> float:
+        """For how many seconds a copy stays whose original is gone."""
+        return self._deps.brake.wait(place.target) if place.originals.store.get(place.item.key) is None else 0.0
+
     async def remove(self, place: Place, uid: str) -> None:
         """Delete this very copy."""
         item = place.item

@@ -3,7 +3,7 @@
 The claim here says by an annotation which target has its volume, written before the claim there is created, so that of
 two targets one is first. It counts once the claim there is bound, or while a pod there uses it; until then a pod may
 still try another target. A bound claim is deleted with its original and by nothing else: whoever makes the original
-again begins empty.
+again begins empty. One whose original has not been seen going stays for a while (`orphanedclaims`).
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.refusals import HELD, Blocked, asking, not_copied
 from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.needs import Item, Needs
+from agent.controllers.follow.orphanedclaims import OrphanedClaims, unmarked
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -26,6 +27,10 @@ from agent.model.references import references
 HAS_VOLUME = ("Bound", "Lost")
 """Phases of claims that have, or had, a volume."""
 
+_FORMER = (
+    "a claim of that name that this cluster has forgotten has a volume there: to go on with its data, annotate this one"
+    " with " + names.ANNOTATION_VOLUME_IN + "={node}; to begin empty, delete the one there, or wait for {hours:.1f} h"
+)
 _NAMES_A_CLAIM = b'"persistentVolumeClaim"'
 
 CopiesOf = Callable[[str], Informer | None]
@@ -47,6 +52,7 @@ class ClaimBringer(Bringer):
         self._originals = originals
         self._copies_of = copies_of
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._orphaned = OrphanedClaims(deps, originals)
 
     def places(self, pod: Object) -> dict[str, str]:
         """Claims of a pod to the virtual node that has their volume."""
@@ -82,7 +88,7 @@ class ClaimBringer(Bringer):
         with asking(place.title, place.target, place.item.kind):
             if found is None:
                 raw = await client.create_raw(item.kind, self._claim(place, original))
-            elif patch := growth(original, found):
+            elif patch := growth(original, found) | unmarked(found):
                 raw = await client.patch_raw(item.kind, item.name, patch, item.namespace)
         self._agree(place, original, raw)
         return Outcome.THERE
@@ -91,11 +97,30 @@ class ClaimBringer(Bringer):
         """Have the claim there ask for as much as the one here."""
         return await self.create(place)
 
+    async def kept(self, place: Place, copy: Object) -> float:
+        """For how many seconds a claim stays whose original is gone, or is another one by now."""
+        original = place.originals.store.get(place.item.key)
+        found = copy.decode()
+        if copy.phase not in HAS_VOLUME:
+            return await super().kept(place, copy)
+        if original is not None and not self._is_forgotten(place, found, original.decode()):
+            return 0.0
+        if self._orphaned.was_deleted(found):
+            return 0.0
+        return await super().kept(place, copy) or await self._orphaned.left(place, found)
+
+    def _is_forgotten(self, place: Place, found: Raw, original: Raw) -> bool:
+        """Whether a claim is that of an earlier original which this cluster has not deleted, but forgotten."""
+        if not _is_of_another(copies.parent_uid(found), original) or _volume_in(original) == place.item.node:
+            return False
+        return (found.get("status") or {}).get("phase") in HAS_VOLUME and self._orphaned.was_forgotten(place, found)
+
     async def remove(self, place: Place, uid: str) -> None:
         """Delete a claim that nobody needs, unless it is bound; with it goes the mark on the original."""
         copy = place.copies.store.get(place.item.key)
         original = await self._original(place)
         if original is not None and (copy is None or (copy.phase in HAS_VOLUME and self._keeps(place, copy, original))):
+            await self._unmark(place, copy)
             return
         await super().remove(place, uid)
         if original is not None and _volume_in(original) == place.item.node:
@@ -110,10 +135,20 @@ class ClaimBringer(Bringer):
             raise Blocked(not_copied(place.title, place.target, HELD))
         if _volume_in(original) == place.item.node:
             return found
+        if self._is_forgotten(place, found, original) and (left := await self._orphaned.left(place, found)) > 0:
+            why = _FORMER.format(node=place.item.node, hours=left / 3600)
+            raise Blocked(not_copied(place.title, place.target, why))
         with asking(place.title, place.target, place.item.kind):
             item, uid = place.item, found["metadata"]["uid"]
             await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
         return None
+
+    async def _unmark(self, place: Place, copy: Object | None) -> None:
+        if copy is not None and (patch := unmarked(copy.decode())):
+            with asking(place.title, place.target, place.item.kind):
+                client = place.target.cluster.client
+                raw = await client.patch_raw(copy.kind, copy.name, patch, copy.namespace)
+            place.copies.absorb(raw)
 
     def _keeps(self, place: Place, copy: Object, original: Raw) -> bool:
         """Whether a volume there is that of the claim here, not of an earlier one of that name."""

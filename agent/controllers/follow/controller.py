@@ -153,9 +153,9 @@ class FollowRoom(Controller[Item]):
                     return outcome
                 self._settle(item, outcome)
             case steps.RemoveOrphan() if copy is not None and await bringer.is_orphan(place):
-                await self._remove(place, copy)
+                return await self._remove(place, copy)
             case steps.Remove() if copy is not None:
-                await self._remove(place, copy)
+                return await self._remove(place, copy)
             case steps.RemoveOrphan() if needed:
                 self._settle(item, await bringer.create(place))
             case steps.Rest(seconds):
@@ -197,11 +197,15 @@ class FollowRoom(Controller[Item]):
                 return True
         return False
 
-    async def _remove(self, place: Place, copy: Object) -> None:
+    async def _remove(self, place: Place, copy: Object) -> float | None:
+        bringer = self._bringers[place.item.kind]
+        if (wait := await bringer.kept(place, copy)) > 0:
+            return wait
         self._there.discard(place.item)
-        await self._bringers[place.item.kind].remove(place, copy.uid)
+        await bringer.remove(place, copy.uid)
         self._idle_since.pop(place.item, None)
         self._obstacles.gone(place.item)
+        return None
 
     def _settle(self, item: Item, outcome: Outcome) -> None:
         if outcome is Outcome.THERE:

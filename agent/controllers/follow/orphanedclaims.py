@@ -1,0 +1,101 @@
+"""Claims with a volume in a target whose original is gone: how long they stay.
+
+A claim that was seen to be deleted takes its data with it at once. One that is merely missing may have been deleted
+while no agent ran, or be forgotten by an etcd that was restored from a backup: it stays for a long time, which the
+claim there says from when on, and so does one that somebody made again after it was forgotten.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.base.absences import last_of
+from agent.base.clock import parse, stamp
+from agent.base.recent import Recent
+from agent.clusters.deps import Deps
+from agent.clusters.refusals import asking
+from agent.controllers.follow.bring import Place
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model.copies import Raw, parent_uid
+
+log = logging.getLogger(__name__)
+
+REASON = "ClaimOrphaned"
+
+
+class OrphanedClaims:
+    """Judges claims as they are in a target."""
+
+    def __init__(self, deps: Deps, originals: Informer) -> None:
+        self._deps = deps
+        self._originals = originals
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._ended = Recent()
+        originals.subscribe(self._changed)
+
+    def was_deleted(self, copy: Mapping[str, Any]) -> bool:
+        """Whether the original of a claim was seen to be deleted."""
+        return parent_uid(copy) in self._ended
+
+    def was_forgotten(self, place: Place, copy: Mapping[str, Any]) -> bool:
+        """Whether this cluster has forgotten that it made a claim."""
+        created = str(copy["metadata"].get("creationTimestamp") or "")
+        brake = self._deps.brake
+        return not self.was_deleted(copy) and bool(last_of(brake.absences, [brake.made_at(place.target, created)]))
+
+    async def left(self, place: Place, copy: Mapping[str, Any]) -> float:
+        """For how many seconds more a claim stays; at first it is told and marked. Raises KubeError or Blocked."""
+        now = self._deps.clock.now()
+        since = _moment((copy["metadata"].get("annotations") or {}).get(names.ANNOTATION_ORPHANED_SINCE), now)
+        if since is None:
+            await self._mark(place, copy, now)
+        ends = (since or now) + timedelta(seconds=self._deps.settings.orphaned_claim_delay)
+        if since is None:
+            self._tell(place, ends)
+        return max(0.0, (ends - now).total_seconds())
+
+    async def _mark(self, place: Place, copy: Mapping[str, Any], now: datetime) -> None:
+        item = place.item
+        metadata = {"uid": copy["metadata"]["uid"], "annotations": {names.ANNOTATION_ORPHANED_SINCE: stamp(now)}}
+        with asking(place.title, place.target, item.kind):
+            client = place.target.cluster.client
+            raw = await client.patch_raw(item.kind, item.name, {"metadata": metadata}, item.namespace)
+        place.copies.absorb(raw)
+
+    def _tell(self, place: Place, ends: datetime) -> None:
+        message = (
+            f"{place.title} in target {place.target.title} has a volume, and this cluster, which has not seen it being"
+            f" deleted, has no such claim any more: at {stamp(ends)} it is deleted there with its data. To keep them,"
+            f" create the claim here again with the annotation {names.ANNOTATION_VOLUME_IN}: {place.item.node}. To have"
+            " them go now, delete it there"
+        )
+        log.warning("%s", message)
+        key = place.target.key
+        target = self._objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        if target is not None:
+            self._deps.recorder.event(target.decode(), "Warning", REASON, message)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid) and (old.deleting or not self._originals.relisting):
+            self._ended.add(old.uid)
+
+
+def unmarked(copy: Mapping[str, Any]) -> Raw:
+    """Merge patch for a claim whose original is there again; {} where nothing says that it was not."""
+    annotations = copy["metadata"].get("annotations") or {}
+    if names.ANNOTATION_ORPHANED_SINCE not in annotations:
+        return {}
+    return {"metadata": {"annotations": {names.ANNOTATION_ORPHANED_SINCE: None}}}
+
+
+def _moment(text: str | None, now: datetime) -> datetime | None:
+    """A moment that is written; one that cannot be, or is still to come, is none."""
+    try:
+        moment = parse(text or "")
+    except ValueError:
+        return None
+    return moment if moment <= now else None

@@ -1,0 +1,111 @@
+"""What a source has forgotten, since its etcd was restored from a backup, is held in its targets."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, EVENTS, NAMESPACES, PODS, TARGETS
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.orphans import OrphansRoom
+from agent.controllers.target import TargetRoom
+from agent.sandbox import Sandbox
+from agent.sandbox.backup import back_up, restore
+from tests.controllers.leading import TIMES, leading
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
+from tests.controllers.targets import add, condition, kubeconfig
+from tests.waiting import gone, until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+ROOMS = (TargetRoom, Feedback, OrphansRoom)
+MANY = 15
+STILL_SECONDS = 5.0
+
+
+async def chaperon(pair: Pair, cluster_uid: str, pod: Raw) -> None:
+    """What the agent makes in the target for a proxy pod."""
+    metadata = pod["metadata"]
+    labels = {names.LABEL_PARENT_UID: metadata["uid"], names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
+    made = {
+        "name": names.chaperon(metadata["name"], metadata["uid"]),
+        "labels": labels,
+        "annotations": {names.ANNOTATION_PARENT_NAME: metadata["name"]},
+    }
+    head = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}
+    await pair.there.create(CHAPERONS, {**head, "metadata": made, "spec": {"containers": []}}, pair.namespace)
+
+
+async def parents(pair: Pair) -> set[str]:
+    """Names of pods whose chaperons are in the target and are not being deleted."""
+    found = await pair.there.list(CHAPERONS, pair.namespace)
+    live = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]
+    return {metadata["annotations"][names.ANNOTATION_PARENT_NAME] for metadata in live}
+
+
+async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_so(
+    two_clusters: Sandbox, pair: Pair
+) -> None:
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
+    forgotten = {f"forgotten-{number}" for number in range(MANY)}
+    async with leading(pair, "one") as lease, running(pair.clusters[0], *ROOMS, lease=lease) as deps:
+        uid = deps.cluster_uid
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+        await chaperon(pair, uid, await pair.pod("known"))
+        backup = await back_up(two_clusters, "here")
+        # A leader that this backup knows may have worked until then, and creationTimestamps have whole seconds.
+        await asyncio.sleep(TIMES.duration + 2)
+        for name in forgotten:
+            await chaperon(pair, uid, await pair.pod(name))
+        await restore(two_clusters, "here", backup)
+        held = await condition(pair.here, pair.namespace, "eu", "OrphansDeleted", "False", "OrphansHeld")
+        assert f"{MANY} of {MANY + 1} pod chaperons" in held["message"]
+        assert {pod["metadata"]["name"] for pod in await pair.here.list(PODS, pair.namespace)} == {"known"}
+        assert await parents(pair) == {"known", *forgotten}
+        # What somebody deletes meanwhile goes as always.
+        await chaperon(pair, uid, await pair.pod("later"))
+        await pair.here.delete(PODS, "later", pair.namespace)
+        await gone(lambda: pair.here.get(PODS, "later", pair.namespace))
+        assert await parents(pair) == {"known", *forgotten}
+    async with leading(pair, "two") as lease, running(pair.clusters[0], *ROOMS, lease=lease):
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+        await asyncio.sleep(STILL_SECONDS)
+        assert await parents(pair) == {"known", *forgotten}
+        held = await condition(pair.here, pair.namespace, "eu", "OrphansDeleted", "False", "OrphansHeld")
+        events = await pair.here.list(EVENTS, pair.namespace, fields="reason=OrphansHeld")
+        assert len({event["message"] for event in events}) == 1
+        key, _, token = held["message"].rpartition(" ")[2].partition("=")
+        assert key == names.SHORT_PREFIX + names.DELETE_ORPHANS
+        for value in ("true", token):
+            annotations = {key: value}
+            await pair.here.patch(TARGETS, "eu", {"metadata": {"annotations": annotations}}, pair.namespace)
+            if value != token:
+                await asyncio.sleep(STILL_SECONDS)
+                assert await parents(pair) == {"known", *forgotten}
+
+        async def only_known() -> bool:
+            return await parents(pair) == {"known"}
+
+        await until(only_known)
+        await condition(pair.here, pair.namespace, "eu", "OrphansDeleted", "True")
+
+
+async def test_orphans_that_were_not_forgotten_go_however_many(pair: Pair) -> None:
+    await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
+    uid = (await pair.here.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    async with leading(pair, "one"):
+        for number in range(MANY):
+            await chaperon(pair, uid, {"metadata": {"name": f"gone-{number}", "uid": f"uid-{number}"}})
+    async with leading(pair, "two") as lease, running(pair.clusters[0], *ROOMS, lease=lease):
+        await condition(pair.here, pair.namespace, "eu", "Ready", "True")
+
+        async def none_left() -> bool:
+            return not await parents(pair)
+
+        await until(none_left)
+        target = await pair.here.get(TARGETS, "eu", pair.namespace)
+        assert "OrphansDeleted" not in {each["type"] for each in target["status"]["conditions"]}
