@@ -102,11 +102,21 @@ class Settings:
         " (candidates in all of them, which need a candidate scheduler there)",
     )
     dwell: float = _setting(30.0, "how long a pod that no target can take stays where it is before it tries one again")
+    take_up: float = _setting(
+        60.0,
+        "how long nobody in a target, neither its agent nor the pod's scheduler, may do anything about a pod that was"
+        " sent there before it goes to another target that can take it; longer than a scheduler that is at work, and"
+        " has many pods to place, leaves all of this cluster's alone",
+    )
     reserve_patience: float = _setting(
         2.0, "mode reserve: how long the first reservation waits for those that would be better"
     )
     group_timeout: float = _setting(
         30.0, "how long the pods of a group collect reservations before they give them all back"
+    )
+    candidate_scheduler: bool = _setting(
+        True,
+        "a candidate scheduler runs in this cluster; off: candidates are told to their sources as unschedulable",
     )
     source_controller: bool = _setting(True, "reconcile Sources and ClusterSources into service accounts and bindings")
     source_role: str = _setting("multicluster-scheduler-source", "ClusterRole that Sources are bound to")

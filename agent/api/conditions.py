@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 Status = Literal["True", "False", "Unknown"]
 
+PODS_CREATED = "multicluster/PodsCreated"
+"""Of a chaperon that is refused: False where no pod can be created for now, whatever is in it."""
+
 
 def timestamp(now: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as API servers write times."""

@@ -13,13 +13,15 @@ from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
 from agent.kube.store import Key, Object
 
 
-async def delete(target: Target, chaperon: Mapping[str, Any]) -> None:
+async def delete(target: Target, chaperon: Mapping[str, Any], *, as_it_was: bool = False) -> None:
     """Delete this very chaperon, with its delegate before it (ruling 5); nothing happens when it is gone already.
 
+    `as_it_was`: nor when it has changed since, as where it is deleted for what it says; the change is told anyway.
     Raises KubeError; where the target gave no answer, it is probed at once.
     """
     metadata = chaperon["metadata"]
-    raw = await request_delete(target, (metadata["namespace"], metadata["name"]), metadata["uid"])
+    version = metadata["resourceVersion"] if as_it_was else None
+    raw = await request_delete(target, (metadata["namespace"], metadata["name"]), metadata["uid"], version=version)
     # Until the watch shows it, it would be deleted again at every change.
     if raw:
         target.chaperons.absorb(raw)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
 from agent.base.clock import Clock
+from agent.clusters.acceptance import Acceptance
 from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conclude, flaw_of, readable_leases
 from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
@@ -78,6 +79,8 @@ class Target:
         self.record = Record(State.CONNECTING, "connecting", clock.now())
         self.changed: Callable[[Target], None] = lambda target: None
         self.circuit = Circuit(probing.slow)
+        self.acceptance = Acceptance()
+        self.acceptance.changed = lambda: self.changed(self)
         self.unreadable = ""
         """Objects there that cannot be read and why, as of the last probe; empty if all can."""
         self._clock = clock

@@ -90,6 +90,8 @@ class StatusError(KubeError):
         self.message = one_line(message)
         self.retry_after = retry_after
         self.about = about
+        self.server = ""
+        """Address of the server that answered, as its `Connection` has it; empty where none did."""
 
 
 class BadRequest(StatusError):

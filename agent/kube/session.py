@@ -259,6 +259,7 @@ class Session:
         seconds = retry_after if retry_after.isascii() and retry_after.isdigit() else ""
         delay = min(float(seconds), _RETRY_AFTER_CAP) if seconds else None
         error = from_status(payload, response.status, delay)
+        error.server = self.connection.server
         if response.status == 401:
             self.connection.auth.expire()
             raise _Retry(error, 0.0)

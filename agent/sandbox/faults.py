@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from agent.sandbox.certificates import Authority
@@ -169,6 +169,15 @@ async def kubectl(cluster: ClusterPlan, program: str, directory: Path, *argument
 
 async def compact(cluster: ClusterPlan, revision: int) -> None:
     """Forget in etcd every version before this one. Raises SandboxError."""
-    url = f"http://{cluster.private_address}:{cluster.ports['etcd']}/v3/kv/compaction"
-    body = json.dumps({"revision": str(revision), "physical": True})
-    await inside(cluster, sys.executable, "-c", _POST_JSON, url, body)
+    await _ask_etcd(cluster, "kv/compaction", {"revision": str(revision), "physical": True})
+
+
+async def out_of_space(cluster: ClusterPlan, *, alarm: bool) -> None:
+    """Raise or disarm the alarm NOSPACE of etcd, which then reads, deletes and writes nothing. Raises SandboxError."""
+    action = "ACTIVATE" if alarm else "DEACTIVATE"
+    await _ask_etcd(cluster, "maintenance/alarm", {"action": action, "memberID": "0", "alarm": "NOSPACE"})
+
+
+async def _ask_etcd(cluster: ClusterPlan, path: str, body: dict[str, Any]) -> None:
+    url = f"http://{cluster.private_address}:{cluster.ports['etcd']}/v3/{path}"
+    await inside(cluster, sys.executable, "-c", _POST_JSON, url, json.dumps(body))

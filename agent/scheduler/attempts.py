@@ -10,6 +10,8 @@ from agent.api import names
 from agent.base.clock import parse, stamp
 
 LONGEST_DWELL = timedelta(minutes=10)
+FIRST_RETRY, LONGEST_RETRY = timedelta(seconds=1), timedelta(seconds=30)
+"""Pauses of a pod that is nowhere, until it asks a target again that did not take it."""
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,18 +21,30 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str = ""
     """When it refused last, RFC 3339; empty: unknown."""
     count: int = 1
+    untaken: bool = False
+    """It took no PodChaperon, or made no pod of it, so that nothing is known of its nodes; else they had no place."""
 
     def may_repeat_at(self, dwell: timedelta) -> datetime | None:
-        """When it may be tried again where it provably has room: each time the pause is twice as long, up to 10 min.
+        """When a pod that waits elsewhere may try it again, where it provably has room: each time the pause is twice as
+        long, up to 10 min. Where the PodChaperon was not taken, room says nothing and the pause stays the same.
 
         None: at any time.
         """
+        if self.untaken:
+            return self._after(dwell)
+        return self._after(min(dwell * 2 ** min(self.count - 1, 16), max(dwell, LONGEST_DWELL)))
+
+    def may_retry_at(self) -> datetime | None:
+        """When a pod that is nowhere may try it again, None at any time."""
+        if not self.untaken:
+            return None
+        return self._after(min(FIRST_RETRY * 2 ** min(self.count - 1, 16), LONGEST_RETRY))
+
+    def _after(self, pause: timedelta) -> datetime | None:
         try:
-            at = parse(self.at)
+            return parse(self.at) + pause
         except ValueError:
             return None
-        pause: timedelta = min(dwell * 2 ** min(self.count - 1, 16), max(dwell, LONGEST_DWELL))
-        return at + pause
 
 
 _decoder = msgspec.json.Decoder(dict[str, Attempt | str])
@@ -52,8 +66,12 @@ def read_attempts(text: str | None) -> dict[str, Attempt]:
     return {node: attempt if isinstance(attempt, Attempt) else Attempt(attempt) for node, attempt in known.items()}
 
 
-def with_attempt(known: Mapping[str, Attempt], node_name: str, reason: str, now: datetime) -> str:
+def with_attempt(
+    known: Mapping[str, Attempt], node_name: str, reason: str, now: datetime, *, untaken: bool = False
+) -> str:
     """The annotation's value with one more attempt."""
     before = known.get(node_name)
-    attempt = Attempt(reason, stamp(now), before.count + 1 if before else 1)
+    # Pauses grow by what goes wrong again and again.
+    count = before.count + 1 if before is not None and before.untaken == untaken else 1
+    attempt = Attempt(reason, stamp(now), count, untaken)
     return msgspec.json.encode({**known, node_name: attempt}, order="deterministic").decode()

@@ -16,11 +16,11 @@ from agent.base.recent import Recent
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
 from agent.scheduler.scene import Scene
+from agent.scheduler.untaken import Untaken
 from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 
 REST_SECONDS = 30.0
@@ -126,9 +126,9 @@ class Couriers(Controller[Send | Drop]):
         try:
             with self._joining(errand.node_name):
                 await self._writes.send(pod.decode(), target, reserve=True)
-        except InvalidPod as error:
+        except (InvalidPod, Untaken) as error:
             await self._refused(errand, pod, str(error))
-        except (Foreign, Forbidden, Invalid, NotFound) as error:
+        except Foreign as error:
             await self._refused(errand, pod, f"cannot create PodChaperon: {error}")
 
     @contextlib.contextmanager
@@ -143,7 +143,7 @@ class Couriers(Controller[Send | Drop]):
     async def _refused(self, errand: Send, pod: Object, message: str) -> None:
         self._resting.setdefault(errand.uid, {})[errand.node_name] = _Rest(time.monotonic() + REST_SECONDS, message)
         try:
-            await self._writes.remember(pod.decode(), errand.node_name, message, "reserve")
+            await self._writes.remember(pod.decode(), errand.node_name, message, "reserve", untaken=True)
         finally:
             self._wake(pod.key)
 

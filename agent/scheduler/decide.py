@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from agent.scheduler.attempts import Attempt
+from agent.scheduler.attempts import LONGEST_RETRY, Attempt
 from agent.scheduling.ranking import Ranking
+from agent.scheduling.snapshot import Place
 
 Outcome = Literal["bind", "refused", "wait"]
 
@@ -35,6 +36,8 @@ class View:
     """Shortest stay in a target that refused the pod before it moves to one that did so earlier."""
     closed: str = ""
     """Why no pod of its namespace gets a target anew, empty when pods may."""
+    neglected: str = ""
+    """Why the chaperon counts as refused although nobody has said so, empty when it does not."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,19 @@ class Stop:
 Step = Bind | Claim | GiveUp | Wait | Stop
 
 
+def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"]:
+    """Who in the target has shown an interest in a chaperon: empty for nobody, `agent` for whoever tells of it without
+    a scheduler's having looked at the delegate, or deletes it.
+    """
+    if chaperon["metadata"].get("deletionTimestamp"):
+        return "agent"
+    status = chaperon.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled":
+            return "agent" if condition.get("reason") == "Refused" else "scheduler"
+    return "" if judge(status)[0] == "wait" else "scheduler"
+
+
 def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
     """What follows from the chaperon in a target that is ready, before anything else is looked at: for most pods all
     there is to know. None when it has been refused and the other targets count.
@@ -110,6 +126,8 @@ def _next(view: View) -> Step:
     if not view.claim_ready:
         return Wait(f"the pod is claimed by this target: {view.claim_state}")
     settled = glance(view.chaperon)
+    if view.neglected and not taken_up_by(view.chaperon):
+        return _neglected(view)
     if settled is not None:
         return settled
     _, reason = judge(view.chaperon.get("status") or {})
@@ -118,7 +136,7 @@ def _next(view: View) -> Step:
 
 def _claim(view: View) -> Step:
     choice = _choice(view)
-    return Claim(choice) if choice else Wait()
+    return Claim(choice) if choice else Wait("", _left(view, _retries(view)))
 
 
 def _without_chaperon(view: View) -> Step:
@@ -131,6 +149,13 @@ def _without_chaperon(view: View) -> Step:
     return _claim(view)
 
 
+def _neglected(view: View) -> Step:
+    """Nobody in the claim's target does anything: on to another that can take the pod, where there is one."""
+    others = any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried])
+    again, seconds = _repeatable(view, None)
+    return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
+
+
 def _refused(view: View, reason: str) -> Step:
     """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
     if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
@@ -141,7 +166,7 @@ def _refused(view: View, reason: str) -> Step:
         return GiveUp(reason)
     # Where no target has room, one is as good as another.
     stays = not view.ranking.order and any(place.node_name == view.claim for place in view.ranking.pending)
-    if stays or view.claim in view.attempts or view.claim == _best(view.ranking):
+    if stays or view.claim in view.attempts or view.claim == _best(view):
         return Wait(reason, seconds)
     return GiveUp(reason)
 
@@ -151,31 +176,61 @@ def _choice(view: View) -> str:
     if view.ranking.untried:
         return view.ranking.order[0].node_name
     again, _ = _repeatable(view, None)
-    return again or _best(view.ranking)
+    return again or _best(view)
 
 
-def _best(ranking: Ranking) -> str:
+def _best(view: View) -> str:
     """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
-    if not ranking.order:
-        return ranking.pending[0].node_name if ranking.pending else ""
-    return max(ranking.order, key=ranking.total).node_name
+    order = [place for place in view.ranking.order if not _is_early(view, place)]
+    if order:
+        return max(order, key=view.ranking.total).node_name
+    pending = () if view.ranking.order else view.ranking.pending
+    return next((place.node_name for place in pending if not _is_early(view, place)), "")
+
+
+def _is_early(view: View, place: Place) -> bool:
+    """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
+    attempt = view.attempts.get(place.node_name)
+    due = attempt.may_retry_at() if attempt is not None else None
+    # What is further away was written by a clock that has been set since.
+    return due is not None and view.now < due <= view.now + LONGEST_RETRY
+
+
+def _retries(view: View) -> list[datetime]:
+    """When targets that did not take the pod's chaperon may be asked again."""
+    places = view.ranking.order or view.ranking.pending
+    attempts = (view.attempts.get(place.node_name) for place in places)
+    return [due for attempt in attempts if attempt is not None and (due := attempt.may_retry_at()) is not None]
+
+
+def _left(view: View, moments: list[datetime]) -> float | None:
+    return (min(moments) - view.now).total_seconds() if moments else None
 
 
 def _repeatable(view: View, not_before: datetime | None) -> tuple[str, float | None]:
-    """The best other target that refused the pod a while ago and tells that it has room now (ruling 9).
+    """The best other target that refused the pod a while ago and tells that it has room now (ruling 9), or that did
+    not take its chaperon then, so that nothing is known of its room.
 
     Where there is none yet: in how many seconds there may be. A pod that waits somewhere stays until `not_before`.
     """
-    soonest: datetime | None = None
+    moments: list[datetime] = []
     for place in view.ranking.order[view.ranking.untried :]:
-        if place.node_name == view.claim or all(shape.free is None for shape in place.shapes):
+        attempt = view.attempts.get(place.node_name)
+        if attempt is None or not _is_repeatable(view, place, attempt):
             continue
-        due = view.attempts[place.node_name].may_repeat_at(view.dwell)
+        nowhere = attempt.untaken and view.chaperon is None
+        due = attempt.may_retry_at() if nowhere else attempt.may_repeat_at(view.dwell)
         due = max(filter(None, (due, not_before)), default=view.now)
-        if due <= view.now:
+        if due <= view.now or (nowhere and not _is_early(view, place)):
             return place.node_name, None
-        soonest = min(due, soonest or due)
-    return "", (soonest - view.now).total_seconds() if soonest else None
+        moments.append(due)
+    return "", _left(view, moments)
+
+
+def _is_repeatable(view: View, place: Place, attempt: Attempt) -> bool:
+    if place.node_name == view.claim:
+        return attempt.untaken and view.chaperon is None
+    return attempt.untaken or any(shape.free is not None for shape in place.shapes)
 
 
 def judge(status: Mapping[str, Any]) -> tuple[Outcome, str]:

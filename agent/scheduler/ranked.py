@@ -8,17 +8,21 @@ from agent.api import names
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.errors import Forbidden, Invalid, NotFound, Unsent
+from agent.kube.errors import Unreachable, Unsent
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.scheduler import decide as steps
 from agent.scheduler.attempts import attempts_of
 from agent.scheduler.lines import Lines
 from agent.scheduler.scene import IN_LINE, WAITING, Scene
+from agent.scheduler.takeup import TakeUp
+from agent.scheduler.untaken import NO_ANSWER, Untaken, note
 from agent.scheduler.writes import Foreign, Writes
 from agent.scheduling.explain import explain
 
-REFUSED_RETRY_SECONDS = 30.0
+_SILENCES = 2
+"""So often in a row a target may give no answer to a pod's chaperon, while it answers reads, before the pod goes
+elsewhere: the first may be the link's fault, and the chaperon still be on its way."""
 _TARGET_GONE_SECONDS = 0.1
 _MOVING_SECONDS = 1.0
 _UNSETTLED_SECONDS = 1.0
@@ -33,12 +37,17 @@ class Ranked:
         self._writes = writes
         self._dwell = timedelta(seconds=deps.settings.dwell)
         self._lines = Lines(writes.most, wake)
+        self._takeup = TakeUp(deps.settings.take_up, wake)
         self._unsent: dict[str, tuple[str, str]] = {}
         """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
+        self._silences: dict[str, int] = {}
+        """UIDs of pods to how often in a row their target gave no answer to their chaperon."""
 
     def forget(self, uid: str) -> None:
         """A pod needs no target any more."""
         self._unsent.pop(uid, None)
+        self._silences.pop(uid, None)
+        self._takeup.forget(uid)
         self._lines.leave(uid)
 
     async def step(self, pod: Object) -> float | None:
@@ -48,13 +57,25 @@ class Ranked:
         target = self._deps.targets.by_node(pod.known.claim)
         placed = self._placed(pod, target)
         chaperon = placed.decode() if placed is not None else None
-        if target is not None and target.ready and chaperon is not None:
+        if target is not None and target.ready and placed is not None and chaperon is not None:
             step = steps.glance(chaperon)
+            neglected = self._is_neglected(pod, target, placed, chaperon)
             if isinstance(step, steps.Bind):
                 await self._writes.bind(pod, target.node_name, "ranked")
-            if step is not None:
+            if step is not None and not neglected:
                 return None
         return await self._place(pod, target, chaperon)
+
+    def _is_neglected(self, pod: Object, target: Target, placed: Object, chaperon: dict[str, Any]) -> bool:
+        match steps.taken_up_by(chaperon):
+            case "scheduler":
+                if self._takeup.taken(pod.uid):
+                    target.acceptance.accepted(pod.namespace)
+            case "agent":
+                self._takeup.forget(pod.uid)
+            case _:
+                self._takeup.begin(pod, placed, target.node_name)
+        return self._takeup.is_neglected(pod.uid)
 
     async def _cleared(self, pod: Object) -> bool:
         """Whether chaperons had to go that an agent before us made of a pod without a claim.
@@ -101,8 +122,21 @@ class Ranked:
             now=self._deps.clock.now(),
             dwell=self._dwell,
             closed=self._scene.closed(pod.namespace),
+            neglected=self._neglect(target, chaperon) if self._takeup.is_neglected(pod.uid) else "",
         )
-        return await self._take(pod, proxy, view, steps.decide(view))
+        step = steps.decide(view)
+        if not isinstance(step, steps.GiveUp):
+            self._scene.leave_turns(pod, (step.node_name,) if isinstance(step, steps.Claim) else ())
+        return await self._take(pod, proxy, view, step)
+
+    def _neglect(self, target: Target | None, chaperon: dict[str, Any] | None) -> str:
+        scheduler = ((chaperon or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
+        text = (
+            f"nobody there has done anything about its PodChaperon for {self._deps.settings.take_up:g} s: see that the"
+            f" agent and the scheduler {scheduler} run there"
+        )
+        agent = target.agent if target is not None else None
+        return f"{text} ({agent.message})" if agent is not None and not agent.usable else text
 
     async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.View, step: steps.Step) -> float | None:
         if isinstance(step, steps.Claim):
@@ -111,6 +145,8 @@ class Ranked:
         target = self._deps.targets.by_node(view.claim)
         match step:
             case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
+                if reason == view.neglected:
+                    self._writes.warn(proxy, target, reason)
                 await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
@@ -157,20 +193,42 @@ class Ranked:
         try:
             await self._writes.send(proxy, target)
         except Unsent:
-            if anew:
-                self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
+            self._note_unsent(claimed, anew=anew)
             raise
+        except Unreachable as error:
+            return await self._silent(claimed, proxy, target, error)
         except InvalidPod as error:
             await self._writes.say(proxy, str(error))
+            return None
+        except Untaken as error:
+            self._note_unsent(claimed, anew=anew and error.for_certain)
+            return await self._untaken(proxy, target, str(error))
         except Foreign as error:
-            return await self._refused(proxy, target, str(error))
-        except (Forbidden, Invalid, NotFound) as error:
-            await self._writes.say(proxy, f"{target.title}: cannot create PodChaperon: {error}")
-            return await self._refused(proxy, target, str(error))
+            return await self._untaken(proxy, target, str(error))
+        self._silences.pop(claimed.uid, None)
+        placed = self._placed(claimed, target)
+        if placed is not None:
+            self._takeup.begin(claimed, placed, target.node_name)
         return None
 
-    async def _refused(self, proxy: dict[str, Any], target: Target, reason: str) -> float:
-        """On to the next target at once; a target that has refused the pod before is not asked again so soon."""
-        again = target.node_name in attempts_of(proxy)
-        await self._writes.remember(proxy, target.node_name, reason, "ranked")
-        return REFUSED_RETRY_SECONDS if again else 0.0
+    def _note_unsent(self, claimed: Object, *, anew: bool) -> None:
+        if anew:
+            self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
+
+    async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> float | None:
+        """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""
+        if await self._writes.found(target, proxy):
+            return _MOVING_SECONDS
+        count = self._silences[claimed.uid] = self._silences.get(claimed.uid, 0) + 1
+        if count < _SILENCES:
+            raise error
+        del self._silences[claimed.uid]
+        note(proxy, target, NO_ANSWER, str(error))
+        return await self._untaken(proxy, target, f"cannot create PodChaperon: {error}")
+
+    async def _untaken(self, proxy: dict[str, Any], target: Target, reason: str) -> float:
+        """On to the next target at once, where there is one that the pod may go to now."""
+        self._silences.pop(proxy["metadata"]["uid"], None)
+        self._writes.warn(proxy, target, reason)
+        await self._writes.remember(proxy, target.node_name, reason, "ranked", untaken=True)
+        return 0.0

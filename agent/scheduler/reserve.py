@@ -68,6 +68,16 @@ class Limits:
     """How long an allowed candidate stays that has turned out to be unschedulable."""
     silence: float = 30.0
     """How long a candidate may be pending before the pod tells of it."""
+    take_up: float = 60.0
+    """How long an allowed candidate may be without a node when its scheduler does not say that none will do."""
+
+    @property
+    def neglect(self) -> str:
+        """Why the pod leaves a target after that."""
+        return (
+            f"nobody there has bound the pod's candidate for {self.take_up:g} s since it was allowed: see that the"
+            " agent and the candidate scheduler run there"
+        )
 
 
 @dataclass(frozen=True)
@@ -175,13 +185,27 @@ def _not_allowed(view: View, here: Sighting) -> list[Step]:
 
 
 def _allowed(view: View, here: Sighting, now: float) -> list[Step]:
-    """The target binds it by itself, also when the hold was lost on the way."""
+    """The target binds it by itself, also when the hold was lost on the way: if anybody there is at work."""
     if here.state not in NEGATIVE:
-        return [Wait()]
+        return [_neglected(view, here, now)]
     left = here.since + view.limits.dwell - now
     if not any(node != view.claim for node in feasible(view)):
         return [Wait(here.reason)]
     return [GiveUp(here.reason, here.uid, here.version)] if left <= 0 else [Wait(here.reason, left)]
+
+
+def neglected_in(here: Sighting, limits: Limits, now: float) -> float | None:
+    """In how many seconds an allowed candidate counts as neglected; None for one that never does."""
+    return None if here.preempting or not here.allowed else here.since + limits.take_up - now
+
+
+def _neglected(view: View, here: Sighting, now: float) -> Step:
+    left = neglected_in(here, view.limits, now)
+    if left is None or left > 0:
+        return Wait("", left)
+    if any(node != view.claim for node in feasible(view)):
+        return GiveUp(view.limits.neglect, here.uid, here.version)
+    return Wait(view.limits.neglect)
 
 
 def _losers(view: View, here: Sighting | None) -> list[Step]:

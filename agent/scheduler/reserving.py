@@ -42,7 +42,8 @@ class Reserving:
         self._writes = writes
         self._couriers = couriers
         self._turnstile = turnstile
-        self._limits = room.Limits(deps.settings.reserve_patience, deps.settings.dwell)
+        settings = deps.settings
+        self._limits = room.Limits(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
         self._seen: dict[str, dict[str, Sighting]] = {}
         self._rankings: dict[str, _Ranked] = {}
 
@@ -88,7 +89,10 @@ class Reserving:
         except InvalidPod as error:
             await self._writes.say(pod.decode(), f"{error}")
             return None
-        return await self._take(pod, view, ranking, found)
+        try:
+            return await self._take(pod, view, ranking, found)
+        finally:
+            self._scene.leave_turns(pod, self._couriers.sending(pod.uid))
 
     def view(
         self, pod: Object, gate: room.Gate = room.OPEN, *, order: bool = True, fresh: bool = False
@@ -102,7 +106,7 @@ class Reserving:
         claim = pod.known.claim
         target = self._targets.by_node(claim)
         sightings = self._sightings(pod)
-        settled = target is not None and target.ready and _goes_well(pod, sightings)
+        settled = target is not None and target.ready and self._goes_well(pod, sightings)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
         view = room.View(
             claim=claim,
@@ -120,6 +124,13 @@ class Reserving:
         )
         return view, ranking
 
+    def _goes_well(self, pod: Object, sightings: tuple[Sighting, ...]) -> bool:
+        """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
+        uid, now = pod.known.claim_uid, time.monotonic()
+        here = next((s for s in sightings if uid and s.uid == uid and s.state not in NEGATIVE), None)
+        left = room.neglected_in(here, self._limits, now) if here is not None else None
+        return here is not None and (left is None or left > 0)
+
     def _ranking(self, pod: Object, *, fresh: bool) -> Ranking:
         known = self._rankings.get(pod.uid)
         moment = (self._scene.epoch, pod.version)
@@ -135,7 +146,10 @@ class Reserving:
             if parent_uid(chaperon) == pod.uid:
                 seen = before.get(f"{target.node_name} {chaperon.uid}")
                 if seen is None or (seen.version, seen.ready) != (chaperon.version, target.ready):
+                    state = seen.state if seen is not None else "pending"
                     seen = see(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
+                    if state == "pending" and seen.state not in ("pending", "refused"):
+                        target.acceptance.accepted(pod.namespace)
                 found[f"{target.node_name} {chaperon.uid}"] = seen
         self._seen[pod.uid] = found
         return tuple(found.values())
@@ -186,7 +200,10 @@ class Reserving:
         placed = self._placed(pod, step.uid)
         if placed is not None:
             target, chaperon = placed
-            await self._writes.remember(pod.decode(), target.node_name, step.reason, "reserve")
+            proxy = pod.decode()
+            if step.reason == self._limits.neglect:
+                self._writes.warn(proxy, target, step.reason)
+            await self._writes.remember(proxy, target.node_name, step.reason, "reserve")
             await self._couriers.drop(target, Drop(chaperon.key, step.uid, step.version, target.node_name, begun=True))
 
     async def _change(self, pod: Object, step: steps.Step) -> bool:
@@ -241,12 +258,6 @@ def _counts(step: steps.Step, gate: room.Gate) -> bool:
             return bool(message) and message != gate.message
         case _:
             return False
-
-
-def _goes_well(pod: Object, sightings: tuple[Sighting, ...]) -> bool:
-    """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
-    uid = pod.known.claim_uid
-    return bool(uid) and any(s.uid == uid and s.state not in NEGATIVE for s in sightings)
 
 
 def _order(ranking: Ranking, sightings: tuple[Sighting, ...]) -> tuple[str, ...]:

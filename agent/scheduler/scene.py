@@ -1,7 +1,7 @@
 """What every decision about a pod starts from: its demand, all targets, and what of ours they hold."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import timedelta
 
 from agent.api import names
@@ -14,6 +14,7 @@ from agent.model.namespaces import not_enabled
 from agent.scheduler.gather import Demands
 from agent.scheduler.metrics import PHASE
 from agent.scheduler.places import Places
+from agent.scheduler.refusing import Refusing
 from agent.scheduler.world import World
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import Demand
@@ -50,6 +51,7 @@ class Scene:
             enabled=self._is_enabled,
         )
         self._places = Places(deps, self.nodes, self._change)
+        self._refusing = Refusing(deps.targets, deps.chaperons, self._change)
         self._clock = deps.clock
         self._provisions = deps.provisions
         self._weights = deps.settings.weights
@@ -66,10 +68,14 @@ class Scene:
         demand = self.demands.of(pod).beside(self._provisions.places(pod))
         self.world.refresh()
         self._turn += 1
-        places = self._places.serving(pod.namespace)
+        places = self._refusing.seen_by(pod, self._places.serving(pod.namespace), demand.attempts)
         ranking = rank(demand, places, self.world.holdings, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return demand, ranking
+
+    def leave_turns(self, pod: Object, but: Container[str] = ()) -> None:
+        """A pod does not try targets that refuse pods, but for those of these virtual nodes."""
+        self._refusing.leave_turns(pod, but)
 
     def _change(self) -> None:
         self.epoch += 1

@@ -32,6 +32,8 @@ class Sighting:
     """The target makes no new reservation before the source asks for the next round."""
     since: float
     """When this process saw it in this state first, in seconds of a clock that is never set."""
+    preempting: bool = False
+    """Whether its scheduler makes room for it, which takes as long as other pods take to end."""
 
     @property
     def live(self) -> bool:
@@ -46,7 +48,8 @@ def see(
     metadata = chaperon["metadata"]
     annotations = metadata.get("annotations") or {}
     allowed = names.ANNOTATION_IS_ALLOWED in annotations
-    state, reason = _state(chaperon.get("status") or {}, annotations, allowed)
+    status = chaperon.get("status") or {}
+    state, reason = _state(status, annotations, allowed)
     asked = _number(annotations.get(names.ANNOTATION_RESERVE_ROUND)) or 0
     ended = _number(annotations.get(names.ANNOTATION_RESERVE_ENDED))
     same = before is not None and (before.uid, before.allowed, before.state) == (metadata["uid"], allowed, state)
@@ -62,6 +65,7 @@ def see(
         round=max(asked, ended or 0),
         ended=ended is not None and ended >= asked and not allowed,
         since=before.since if before is not None and same else now,
+        preempting=bool(status.get("nominatedNodeName")),
     )
 
 

@@ -23,6 +23,7 @@ from agent.scheduler.attempts import attempts_of, with_attempt
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
 from agent.scheduler.scene import Scene
+from agent.scheduler.untaken import FAILING, creates_no_pods, note, untaken
 from agent.scheduling.ranking import Ranking
 
 log = logging.getLogger(__name__)
@@ -99,21 +100,30 @@ class Writes:
 
         :raises InvalidPod: if the proxy pod cannot be made into one
         :raises Foreign: if another pod's is in the way
+        :raises Untaken: if the target refuses it
         """
         manifest = self._manifest(proxy, target, reserve=reserve)
         self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
+        sent = False
         try:
             await self._deps.provisions.ensure(proxy, target)
             if not target.ready:
                 # Another cluster may answer in its place by now.
                 raise Unsent(target.record.message)
+            sent = True
             self.absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
         except AlreadyExists:
             await self._adopt(target, proxy, manifest["metadata"])
         except Unreachable:
             target.doubt()
             raise
+        except StatusError as error:
+            raise untaken(proxy, target, error, sent=sent) or error from error
         self.stopwatch.lap(proxy["metadata"]["uid"], "candidate")
+
+    def warn(self, proxy: Mapping[str, Any], target: Target, reason: str) -> None:
+        """Tell, by an event alone, why a pod goes on to another target."""
+        self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", f"{target.title}: {reason}")
 
     def _manifest(self, proxy: dict[str, Any], target: Target, *, reserve: bool) -> dict[str, Any]:
         """The candidates of a pod are the same in all targets, and are mostly made one after the other."""
@@ -194,19 +204,27 @@ class Writes:
         finally:
             self._world.retract(pod)
 
-    async def remember(self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode) -> None:
-        """Note on the pod why a target could not take it; the pod, not the process, keeps the memory."""
+    async def remember(
+        self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode, *, untaken: bool = False
+    ) -> None:
+        """Note on the pod why a target could not take it; the pod, not the process, keeps the memory.
+
+        :param untaken: whether it did not even take the chaperon
+        """
         ATTEMPTS.labels(mode, "refused").inc()
         self.stopwatch.again(proxy["metadata"]["uid"])
-        value = with_attempt(attempts_of(proxy), node_name, reason, self._deps.clock.now())
+        value = with_attempt(attempts_of(proxy), node_name, reason, self._deps.clock.now(), untaken=untaken)
         await self.patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def give_up(
         self, proxy: Mapping[str, Any], target: Target, chaperon: Mapping[str, Any], reason: str, mode: Mode
     ) -> None:
-        """Remember why a target could not take the pod, then delete the chaperon there."""
-        await self.remember(proxy, target.node_name, reason, mode)
-        await chaperons.delete(target, chaperon)
+        """Remember why a target could not take the pod, then delete the chaperon there, unless it has changed."""
+        failing = creates_no_pods(chaperon)
+        if failing:
+            note(proxy, target, FAILING, reason)
+        await self.remember(proxy, target.node_name, reason, mode, untaken=failing)
+        await chaperons.delete(target, chaperon, as_it_was=True)
 
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:
         """Bind the pod, and no other of its name, to the virtual node."""

@@ -22,8 +22,8 @@ from agent.controllers.chaperon.decide import (
     RefuseChange,
     View,
     decide,
-    refused,
 )
+from agent.controllers.chaperon.refusals import refused
 from agent.controllers.chaperon.telling import is_news
 from agent.model.podpolicy import Rule, read
 from tests.examples import examples

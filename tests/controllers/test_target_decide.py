@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.clusters.acceptance import Refusal
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.target import Record, State
 from agent.controllers.target.decide import (
@@ -18,6 +19,7 @@ from agent.controllers.target.decide import (
     drain,
     health,
     only_words_differ,
+    refusal_told,
     settles_in,
     unconnected,
 )
@@ -37,8 +39,9 @@ def told(
     agent: AgentRecord | None = None,
     old: Conditions | None = None,
     ignored: str = "",
+    refusal: Refusal | None = None,
 ) -> Conditions:
-    return conditions(old, health(Record(state, message, NOW), agent, ignored=ignored), 1, NOW)
+    return conditions(old, health(Record(state, message, NOW), agent, ignored=ignored, refusal=refusal), 1, NOW)
 
 
 def values(found: Conditions) -> dict[str, str]:
@@ -127,6 +130,25 @@ def test_a_quota_that_does_not_count_is_told_until_every_one_does() -> None:
     assert by_type["QuotasReadable"]["status"] == "False"
     assert by_type["QuotasReadable"]["message"] == "ResourceQuota a/b does not count"
     assert values(told(State.READY, old=told_of))["QuotasReadable"] == "True"
+
+
+def test_a_target_that_refuses_pods_says_so_in_its_own_words_until_it_takes_them() -> None:
+    assert "AcceptsPods" not in values(told(State.READY))
+    refusing = told(State.READY, refusal=Refusal("ServerError", "shop", "etcdserver: no space"))
+    by_type = {condition["type"]: condition for condition in refusing}
+    assert by_type["Ready"]["status"] == "True"
+    assert (by_type["AcceptsPods"]["status"], by_type["AcceptsPods"]["reason"]) == ("False", "ServerError")
+    assert by_type["AcceptsPods"]["message"].endswith(": etcdserver: no space")
+    assert values(told(State.READY, old=refusing))["AcceptsPods"] == "True"
+
+
+def test_what_a_target_tells_of_its_refusing_pods_is_about_one_namespace() -> None:
+    refusing = {"status": {"conditions": told(State.READY, refusal=Refusal("ServerError", "shop", "no space"))}}
+    assert refusal_told(refusing, "shop").endswith("no space")
+    assert refusal_told(refusing, "sho") == ""
+    again = {"status": {"conditions": told(State.READY, old=refusing["status"]["conditions"])}}
+    assert refusal_told(again, "shop") == ""
+    assert refusal_told({}, "shop") == ""
 
 
 def test_an_agent_that_falls_silent_is_worth_an_event() -> None:

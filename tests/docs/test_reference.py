@@ -21,7 +21,8 @@ NO_KEYS = {
 """Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
 
 _CONSTANT = re.compile(
-    r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|READABLE|REACHABLE|SERVING)) = "([\w/]+)"$', re.MULTILINE
+    r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|READABLE|REACHABLE|SERVING|ACCEPTS_PODS|PODS_CREATED)) = "([\w/]+)"$',
+    re.MULTILINE,
 )
 _COMMAND = re.compile(r"^│ ([a-z]+) {2,}\S", re.MULTILINE)
 _SET = re.compile(r'set_condition\(\s*[\w.()"]+,\s*"(\w+)"')

@@ -27,6 +27,8 @@ class Relay:
 
     def __init__(self, upstream: Connection) -> None:
         self.lose_reply: Choice = lambda method, path: False
+        self.err_after: Choice = lambda method, path: False
+        """Requests that are carried out, and whose answer is that the server has failed."""
         self.requests: list[tuple[str, str]] = []
         self._upstream = upstream
         self._open: dict[int, web.Request] = {}
@@ -119,6 +121,10 @@ class Relay:
             if self.lose_reply(request.method, request.path):
                 await answer.read()
                 return _abort(request)
+            if self.err_after(request.method, request.path):
+                await answer.read()
+                status = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "it has failed"}
+                return web.json_response(status, status=500)
             told = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
             response = web.StreamResponse(status=answer.status, headers=told)
             await response.prepare(request)

@@ -98,7 +98,7 @@ class Agent:
             sightings=self.sightings(pod),
             order=tuple(sorted(places, key=lambda node: node in pod.attempts)),
             gate=gate,
-            limits=reserve.Limits(patience=2.0, dwell=5.0),
+            limits=reserve.Limits(patience=2.0, dwell=5.0, take_up=6.0),
         )
 
     def gate(self, pod: Pod) -> reserve.Gate:

@@ -15,6 +15,7 @@ from agent.clusters.target import Target
 from agent.controllers.feedback.controller import Feedback
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.runtime.controller import Controller
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.controller import ProxyScheduler
@@ -142,9 +143,10 @@ async def stage(
     directory: Path,
     *,
     missing: Sequence[str] = (),
+    rooms: Sequence[Callable[[Deps], Controller[Any]]] = (),
     **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """The rooms at work; the namespace is in no target that is `missing`."""
+    """The rooms at work, with more than the usual ones if so asked; the namespace is in no target that is `missing`."""
     async with contextlib.AsyncExitStack() as stack:
         far = {}
         for each in sandbox.clusters:
@@ -160,7 +162,7 @@ async def stage(
         }
         reached = Reached(_kubeconfig(directory, near.connection.server))
         settings = {"scheduling": "reserve", "dwell": 2.0, "request_timeout": 5.0, **settings}
-        deps = await stack.enter_async_context(running(reached, Feedback, ProxyScheduler, **settings))
+        deps = await stack.enter_async_context(running(reached, *rooms, Feedback, ProxyScheduler, **settings))
         links = {name: relay.connection for name, relay in relays.items()}
         targets = await stack.enter_async_context(connected(deps, client, namespace, **links))
         yield Stage(deps, namespace, client, far, near, relays, targets)

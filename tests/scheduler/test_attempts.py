@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
-from agent.scheduler.attempts import LONGEST_DWELL, Attempt, attempts_of, with_attempt
+from agent.scheduler.attempts import LONGEST_DWELL, LONGEST_RETRY, Attempt, attempts_of, with_attempt
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DWELL = timedelta(seconds=30)
@@ -41,3 +41,32 @@ def test_the_pause_doubles_and_has_a_limit(count: int, seconds: int) -> None:
     assert due is not None
     assert later is not None
     assert NOW + dwell <= due <= later <= NOW + max(dwell, LONGEST_DWELL)
+
+
+def test_a_target_that_took_nothing_may_be_asked_again_soon_and_by_who_waits_elsewhere_after_a_dwell() -> None:
+    known: dict[str, Attempt] = {}
+    pauses = []
+    for _ in range(7):
+        known = attempts_of(pod(with_attempt(known, "admiralty-eu", "dead webhook", NOW, untaken=True)))
+        attempt = known["admiralty-eu"]
+        assert attempt.may_repeat_at(DWELL) == NOW + DWELL
+        due = attempt.may_retry_at()
+        assert due is not None
+        pauses.append((due - NOW).total_seconds())
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    assert pauses[-1] == LONGEST_RETRY.total_seconds()
+
+
+def test_a_target_that_took_the_pod_and_had_no_place_is_not_held_back_by_that() -> None:
+    assert Attempt("full", "2026-03-01T12:00:00Z").may_retry_at() is None
+
+
+def test_what_goes_wrong_in_another_way_is_counted_anew() -> None:
+    known = attempts_of(pod(with_attempt({}, "admiralty-eu", "dead webhook", NOW, untaken=True)))
+    known = attempts_of(pod(with_attempt(known, "admiralty-eu", "full", NOW)))
+    assert known["admiralty-eu"] == Attempt("full", "2026-03-01T12:00:00Z")
+
+
+def test_an_agent_before_this_one_reads_what_it_knows() -> None:
+    text = with_attempt({}, "admiralty-eu", "dead webhook", NOW, untaken=True)
+    assert text == '{"admiralty-eu":{"reason":"dead webhook","at":"2026-03-01T12:00:00Z","untaken":true}}'

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.base.clock import stamp
 from agent.scheduler.attempts import Attempt
-from agent.scheduler.decide import Bind, Claim, GiveUp, Step, Stop, View, Wait, decide, judge
+from agent.scheduler.decide import Bind, Claim, GiveUp, Step, Stop, View, Wait, decide, judge, taken_up_by
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import Free, Place, Shape
 from tests.scheduling.places import place
@@ -258,3 +258,95 @@ def test_a_target_that_tells_nothing_of_room_is_not_tried_again() -> None:
     ranking = Ranking((US, EU), 0, ())
     attempts = refused(EU.node_name, US.node_name, ago=9999)
     assert decide(view(chaperon=chaperon(REFUSAL), attempts=attempts, ranking=ranking)) == Wait("full")
+
+
+# Targets that take no chaperons
+
+
+def untaken(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, Attempt]:
+    """These took no chaperon, so many seconds ago."""
+    return {node: Attempt("dead webhook", stamp(NOW - timedelta(seconds=ago)), count, untaken=True) for node in nodes}
+
+
+def test_a_pod_that_no_target_takes_waits_for_the_first_that_may_be_asked_again() -> None:
+    attempts = untaken(EU.node_name, ago=1, count=3) | untaken(US.node_name, count=2)
+    nowhere = {"chaperon": None, "ranking": Ranking((EU, US), 0, ())}
+    assert decide(view(attempts=attempts, **nowhere)) == Wait("", 2.0)
+    assert decide(view(attempts=attempts, **nowhere, now=NOW + timedelta(seconds=2))) == Claim(US.node_name)
+    assert decide(view(attempts=attempts, **nowhere, now=NOW + timedelta(seconds=3))) == Claim(EU.node_name)
+
+
+def test_the_only_target_is_asked_again_after_pauses_that_grow() -> None:
+    ranking = Ranking((EU,), 0, ())
+    for count, pause in ((1, 1.0), (4, 8.0), (20, 30.0)):
+        found = {"chaperon": None, "ranking": ranking, "attempts": untaken(EU.node_name, count=count)}
+        assert decide(view(**found)) == Wait("", pause)
+        assert decide(view(**found, now=NOW + timedelta(seconds=pause))) == Claim(EU.node_name)
+
+
+def test_a_target_that_only_lacks_room_goes_before_one_that_takes_nothing() -> None:
+    attempts = untaken(EU.node_name) | refused(US.node_name)
+    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Claim(US.node_name)
+    full = Ranking((), 0, (), (EU, US))
+    assert decide(view(chaperon=None, attempts=untaken(EU.node_name), ranking=full)) == Claim(US.node_name)
+
+
+def test_one_that_only_lacks_room_and_takes_nothing_is_waited_for() -> None:
+    full = Ranking((), 0, (), (EU,))
+    assert decide(view(chaperon=None, attempts=untaken(EU.node_name, count=2), ranking=full)) == Wait("", 2.0)
+
+
+def test_a_moment_that_a_clock_has_set_far_away_is_not_waited_for() -> None:
+    attempts = untaken(EU.node_name, ago=-3600)
+    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU,), 0, ()))) == Claim(EU.node_name)
+
+
+def test_a_pod_that_waits_for_room_tries_again_where_it_was_not_taken_whatever_is_told_of_room() -> None:
+    waits = {"claim": EU.node_name, "chaperon": chaperon(REFUSAL), "ranking": Ranking((EU, US), 1, ())}
+    early = untaken(US.node_name, ago=10, count=9)
+    assert decide(view(**waits, attempts=early)) == Wait("full", 20.0)
+    assert decide(view(**waits, attempts=untaken(US.node_name, ago=30, count=9))) == GiveUp("full")
+
+
+# Chaperons that nobody takes up
+
+NEGLECTED = "nobody does anything"
+
+
+def test_a_neglected_chaperon_is_given_up_for_a_target_that_can_take_the_pod() -> None:
+    assert decide(view(neglected=NEGLECTED)) == GiveUp(NEGLECTED)
+    tried = {"ranking": Ranking((EU, roomy("us")), 1, ())}
+    assert decide(view(neglected=NEGLECTED, **tried, attempts=refused(US.node_name, ago=30))) == GiveUp(NEGLECTED)
+
+
+def test_it_stays_where_no_other_can_take_the_pod_and_says_why() -> None:
+    assert decide(view(neglected=NEGLECTED, ranking=Ranking((EU,), 1, ()))) == Wait(NEGLECTED)
+    tried = {"ranking": Ranking((EU, roomy("us")), 1, ())}
+    early = decide(view(neglected=NEGLECTED, **tried, attempts=refused(US.node_name, ago=20)))
+    assert early == Wait(NEGLECTED, 10.0)
+    assert decide(view(neglected=NEGLECTED, closed=CLOSED)) == Wait(NEGLECTED)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        condition(reason="Unschedulable") | {"nominatedNodeName": "n1"},
+        condition(reason="SchedulingGated"),
+        {"phase": "Running"},
+    ],
+    ids=["preemption is under way", "a gate is closed", "it runs"],
+)
+def test_a_chaperon_is_not_neglected_where(status: dict[str, Any]) -> None:
+    assert taken_up_by(chaperon(status)) == "scheduler"
+    assert not isinstance(decide(view(neglected=NEGLECTED, chaperon=chaperon(status))), GiveUp)
+
+
+def test_who_takes_a_chaperon_up() -> None:
+    assert taken_up_by(chaperon({"phase": "Pending"})) == ""
+    assert taken_up_by(chaperon(condition(reason="Refused"))) == "agent"
+    assert taken_up_by(chaperon(REFUSAL)) == "scheduler"
+    assert taken_up_by(chaperon(deletionTimestamp="2026-01-01T00:00:00Z")) == "agent"
+
+
+def test_a_neglected_chaperon_in_a_target_that_does_not_answer_stays() -> None:
+    assert isinstance(decide(view(neglected=NEGLECTED, **AWAY)), Wait)

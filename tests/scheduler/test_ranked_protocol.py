@@ -5,6 +5,7 @@ A model of what `Ranked` does around its decisions. A replica's claim and the ch
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from hypothesis import settings
@@ -20,6 +21,8 @@ from tests.scheduling.places import place
 PLACES = [place("eu"), place("us")]
 NODES = [each.node_name for each in PLACES]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+Refusing = Literal["surely", "perhaps", "in words only"]
+"""A target that refuses a chaperon surely has none, or says so in a way that leaves it open, or lies."""
 UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
@@ -37,6 +40,8 @@ class World:
     chaperons: dict[str, bool] = field(default_factory=dict)
     """By virtual node, and whether the target has refused it."""
     full: set[str] = field(default_factory=set)
+    refusing: dict[str, Refusing] = field(default_factory=dict)
+    """Targets that do not take chaperons."""
 
     def patch(self, version: int | None, **changes: object) -> Pod | None:
         """A write, guarded by a version where one is given."""
@@ -79,7 +84,7 @@ class Replica:
             claim_unsent=bool(pod.claim) and self.unsent == (pod.claim, pod.renewed),
             claim_state="no answer",
             chaperon=None if refused is None else {"metadata": {}, "status": UNSCHEDULABLE if refused else {}},
-            attempts={node: Attempt("full") for node in pod.attempts},
+            attempts={node: Attempt("full", untaken=node in self.world.refusing) for node in pod.attempts},
             ranking=Ranking(tuple(order), sum(each.node_name not in pod.attempts for each in order), ()),
             now=NOW,
             dwell=timedelta(seconds=1),
@@ -106,11 +111,23 @@ class Replica:
         if claimed is None:
             return
         self.pod = claimed
+        anew = unsent or pod.claim != node
         if node in self.silent:
-            self.unsent = (node, claimed.renewed) if unsent or pod.claim != node else None
+            self.unsent = (node, claimed.renewed) if anew else None
+            return
+        refusing = self.world.refusing.get(node) if node not in self.world.chaperons else None
+        if refusing is not None:
+            self.unsent = (node, claimed.renewed) if anew and self.believes(refusing) else None
+            if refusing == "in words only":
+                self.world.chaperons[node] = False
+            self.pod = self.world.patch(None, attempts=self.world.pod.attempts | {node}) or self.pod
             return
         self.unsent = None
         self.world.chaperons.setdefault(node, False)
+
+    def believes(self, refusing: Refusing) -> bool:
+        """Whether an answer is taken to mean that no chaperon is there."""
+        return refusing == "surely"
 
 
 class Machine(RuleBasedStateMachine):
@@ -138,6 +155,13 @@ class Machine(RuleBasedStateMachine):
         if node in self.world.chaperons:
             self.world.chaperons[node] = True
 
+    @rule(node=st.sampled_from(NODES), how=st.sampled_from([None, "surely", "perhaps", "in words only"]))
+    def take_no_chaperons(self, node: str, how: Refusing | None) -> None:
+        if how is None:
+            self.world.refusing.pop(node, None)
+        else:
+            self.world.refusing[node] = how
+
     @rule(number=st.integers(0, 1))
     def step(self, number: int) -> None:
         self.replicas[number].step()
@@ -153,6 +177,23 @@ TestRanked.settings = settings(max_examples=examples(300), stateful_step_count=4
 
 class Careless(Replica):
     renews = False
+
+
+class Credulous(Replica):
+    def believes(self, refusing: Refusing) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("kind", "safe"), [(Replica, True), (Credulous, False)], ids=["as it is", "believing all"])
+def test_a_target_that_may_have_taken_the_chaperon_is_asked_before_another_gets_one(
+    kind: type[Replica], safe: bool
+) -> None:
+    world = World(refusing={NODES[0]: "in words only"})
+    replica = kind(world)
+    replica.step()
+    assert (world.pod.claim, world.chaperons) == (NODES[0], {NODES[0]: False})
+    replica.step()
+    assert (len(world.chaperons) == 1) == safe
 
 
 @pytest.mark.parametrize(("kind", "safe"), [(Replica, True), (Careless, False)], ids=["as it is", "without renewal"])

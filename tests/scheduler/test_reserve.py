@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduler.reserve import Gate, decide, reasons
+from agent.scheduler.reserve import Gate, Limits, decide, reasons
 from agent.scheduler.reservesteps import Allow, Bind, Candidate, Claim, Delete, GiveUp, Raise, Unclaim, Wait
 from agent.scheduler.sighting import see
 from tests.scheduler.sightings import AP, EU, FULL, SCHEDULED, US, chaperon, sighting, view
@@ -160,7 +160,27 @@ def test_the_claimed_candidate_is_allowed_and_the_others_go() -> None:
 
 
 def test_an_allowed_candidate_is_waited_for_although_its_hold_is_lost() -> None:
-    assert decide(claimed(here=sighting(EU, allowed=True)), 1e6) == [Wait()]
+    assert decide(claimed(here=sighting(EU, allowed=True)), 1.0) == [Wait("", 59.0)]
+
+
+def test_an_allowed_candidate_that_nobody_binds_is_given_up_after_its_time() -> None:
+    limits = Limits(take_up=20.0)
+    neglected = claimed(here=sighting(EU, allowed=True), limits=limits)
+    assert decide(neglected, 19.0) == [Wait("", 1.0)]
+    assert decide(neglected, 20.0) == [GiveUp(limits.neglect, "c-eu", "7")]
+    reserved = claimed(here=sighting(EU, reserved=True, allowed=True), limits=limits)
+    assert decide(reserved, 20.0) == [GiveUp(limits.neglect, "c-eu", "7")]
+
+
+def test_it_stays_where_there_is_no_other_place_and_says_why() -> None:
+    limits = Limits(take_up=20.0)
+    found = claimed(here=sighting(EU, allowed=True), limits=limits, order=(EU,))
+    assert decide(found, 20.0) == [Wait(limits.neglect)]
+
+
+def test_preemption_for_an_allowed_candidate_is_waited_for() -> None:
+    nominated = sighting(EU, FULL, allowed=True, state="pending", preempting=True)
+    assert decide(claimed(here=nominated), 1e6) == [Wait()]
 
 
 def test_the_pod_is_bound_when_its_delegate_has_a_node() -> None:

@@ -25,6 +25,7 @@ from agent.cli.fleet.reading import agent_notes, connection_of, read_nodes, read
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
 from agent.controllers.target import gather
+from agent.controllers.target.decide import refusal_told
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
@@ -57,6 +58,13 @@ class Seen:
     """Why the target itself was not asked."""
     volumes: frozenset[str] = frozenset()
     """Claims of the pod that have their volume there."""
+    refusal: str = ""
+    """What its Target tells of its cluster's refusing pods of the namespace, empty when it tells of none."""
+
+    @property
+    def for_new_pods(self) -> Place:
+        """The target as the agent sees it for a pod that it keeps away."""
+        return replace(self.place, ready=False, state=self.refusal) if self.refusal and self.place.ready else self.place
 
 
 @dataclass(frozen=True)
@@ -155,20 +163,21 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, c
     if node is not None:
         # Without a summary these sums are all there is.
         place = replace(place, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
+    refusal = refusal_told(obj.decode(), pod.namespace)
     try:
         connection = await connection_of(source, obj)
     except (gather.Problem, KubeError) as error:
-        return Seen(place, unread=str(error))
+        return Seen(place, unread=str(error), refusal=refusal)
     try:
         async with contextlib.AsyncExitStack() as stack:
             client = source
             if connection is not None:
                 client = await stack.enter_async_context(opened(connection, told.title, REQUEST_SECONDS))
-            seen = await _asked(client, Seen(place), told, node, obj, pod)
+            seen = await _asked(client, Seen(place, refusal=refusal), told, node, obj, pod)
             here = [claim for claim, where in claims.items() if where == told.node_name]
             return replace(seen, volumes=await volumes.there(client, here, pod.namespace))
     except KubeError as error:
-        return Seen(place, unread=str(error))
+        return Seen(place, unread=str(error), refusal=refusal)
 
 
 async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None, obj: Object, pod: Object) -> Seen:

@@ -7,6 +7,7 @@ A chaperon needs nobody else: its source may be away.
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from agent.api import names
@@ -14,14 +15,26 @@ from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
 from agent.controllers.chaperon.ended import Ended, is_controlled
+from agent.controllers.chaperon.failures import Failures
 from agent.controllers.chaperon.policies import Policies
+from agent.controllers.chaperon.refusals import is_refused, refused
 from agent.controllers.chaperon.telling import is_news
-from agent.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, StatusError
+from agent.kube.errors import (
+    AlreadyExists,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    StatusError,
+    Unreachable,
+)
 from agent.kube.store import Key, Object
 from agent.model.delegatepod import delegate
 from agent.model.status import ENDED
 from agent.runtime.controller import Controller
 
+_CANNOT_CREATE = "cannot create pod for pod chaperon"
 _REFUSED_SECONDS = 5.0
 _START_SECONDS = 5.0
 """For so long the news of a node waits for the first that the node's kubelet says of the pod."""
@@ -44,6 +57,7 @@ class Chaperon(Controller[Key]):
         self._agreed: dict[Key, tuple[str, str]] = {}
         """Versions of a chaperon and its delegate between which there is nothing to do."""
         self._ended = Ended(self._pods)
+        self._failures = Failures()
         self._chaperons.flaws.subscribe(self._unreadable)
         self.watch(self._chaperons, lambda chaperon: (chaperon.key,))
         self.watch(self._pods, lambda pod: (pod.key,) if is_controlled(pod) else ())
@@ -61,6 +75,7 @@ class Chaperon(Controller[Key]):
         if chaperon is None or (chaperon.deleting and last is None and (pod is None or pod.phase not in ENDED)):
             self._placed.pop(key, None)
             self._agreed.pop(key, None)
+            self._failures.forget(key)
             return None
         versions = (chaperon.version, pod.version) if pod is not None else None
         if versions is not None and versions == self._agreed.get(key):
@@ -68,7 +83,8 @@ class Chaperon(Controller[Key]):
         owner, found = chaperon.decode(), pod.decode() if pod else None
         missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
         gone = last.decode() if last is not None else None
-        view = room.View(owner, found, missing, self._silence(key, owner, found), rules, gone)
+        silence, candidates = self._silence(key, owner, found), self._deps.settings.candidate_scheduler
+        view = room.View(owner, found, missing, silence, rules, gone, candidates)
         return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
 
     def _policy_changed(self, namespace: str) -> None:
@@ -128,6 +144,9 @@ class Chaperon(Controller[Key]):
                 self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", message)
             case room.LeaveOut(message):
                 self._deps.recorder.event(view.pod or view.chaperon, "Warning", "AnnotationsLeftOut", message)
+            case room.NoScheduler(message, status):
+                self._deps.recorder.event(view.pod or view.chaperon, "Warning", "NoScheduler", message)
+                await self._tell(view, status)
             case room.LookAgain(seconds):
                 return seconds
         return None
@@ -160,18 +179,32 @@ class Chaperon(Controller[Key]):
         self._pods.absorb(raw)
 
     async def _create(self, view: room.View) -> float | None:
+        metadata = view.chaperon["metadata"]
+        key = (metadata["namespace"], metadata["name"])
         try:
             self._pods.absorb(await self._client.create_raw(PODS, delegate(view.chaperon)))
         except AlreadyExists:
+            self._failures.forget(key)
             return await self._in_the_way(view)
         except (BadRequest, Forbidden, Invalid) as error:
+            self._failures.forget(key)
             self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", error.message)
-            return await self._refused(view, f"cannot create pod for pod chaperon: {error.message}")
-        except StatusError as error:
-            if error.status != 404:
-                raise
-            return _REFUSED_SECONDS
+            return await self._refused(view, f"{_CANNOT_CREATE}: {error.message}")
+        except (StatusError, Unreachable) as error:
+            return await self._failing(key, view, error)
+        self._failures.forget(key)
         return None
+
+    async def _failing(self, key: Key, view: room.View, error: KubeError) -> float:
+        """It may be well in a moment, as where a webhook is restarted: then its source is told nothing."""
+        pause = self._failures.pause(key)
+        if pause is None:
+            raise error
+        if not is_refused(view.chaperon.get("status") or {}):
+            # Once: the words of what is broken change from one attempt to the next.
+            self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", str(error))
+            await self._tell(view, refused(f"{_CANNOT_CREATE}: {error}", passing=True))
+        return pause
 
     async def _in_the_way(self, view: room.View) -> float | None:
         """Our own pod that the watch has not shown yet, or a foreign one that it never will."""
@@ -182,13 +215,13 @@ class Chaperon(Controller[Key]):
             return 0.1
         self._pods.absorb(raw)
         again: float | None = None
-        fresh = room.View(view.chaperon, Object(PODS, raw).decode(), view.missing_limit, rules=view.rules)
+        fresh = replace(view, pod=Object(PODS, raw).decode(), silence=0.0)
         for action in room.decide(fresh, self._deps.clock.now()):
             again = await self._apply(fresh, action)
         return again
 
     async def _refused(self, view: room.View, message: str, by: str = "") -> float:
-        status = room.refused(message, by)
+        status = refused(message, by)
         if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:
             await self._tell(view, status)
         return _REFUSED_SECONDS

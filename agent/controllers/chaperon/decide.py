@@ -9,6 +9,7 @@ import msgspec
 
 from agent.api import names
 from agent.base.clock import parse, stamp
+from agent.controllers.chaperon.refusals import NO_SCHEDULER, is_refused, unscheduled, unscheduled_in
 from agent.controllers.chaperon.telling import status_of, worth_telling
 from agent.model.annotations import fitting, message
 from agent.model.diff import equivalent, merge_patch
@@ -16,9 +17,6 @@ from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.podpolicy import Rule, refusal, refusal_of_change
 from agent.model.status import ended_before, has_ended, restarts_always, restarts_left_behind
-
-CONDITION = "multicluster/WithinPolicy"
-"""Condition of a chaperon that is refused; its message is the Source whose policy refuses it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class View:
     """What its pod may contain; None while that is not known."""
     last: dict[str, Any] | None = None
     """Its pod as it was seen last, of one that had ended and is gone since."""
+    candidates: bool = True
+    """Whether a candidate scheduler runs here."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,32 @@ class LeaveOut:
 
 
 @dataclass(frozen=True)
+class NoScheduler:
+    """No scheduler of this cluster is for the delegate: told on it, and by the status."""
+
+    message: str
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class LookAgain:
     """Nothing to do before some seconds have passed."""
 
     seconds: float
 
 
-Action = CreatePod | PatchChaperon | PutStatus | PatchPod | Foreign | Refuse | RefuseChange | LeaveOut | LookAgain
+Action = (
+    CreatePod
+    | PatchChaperon
+    | PutStatus
+    | PatchPod
+    | Foreign
+    | Refuse
+    | RefuseChange
+    | LeaveOut
+    | NoScheduler
+    | LookAgain
+)
 
 _UNREAD_SECONDS = 0.5
 """Sources are read within moments of the agent's start."""
@@ -141,7 +160,7 @@ def _delegate(view: View, now: datetime) -> list[Action]:
     if not _is_ours(view.chaperon, view.pod):
         name = view.pod["metadata"]["name"]
         return [Foreign(f'resource "{name}" already exists and is not managed by PodChaperon')]
-    return [*_with_pod(view, view.pod), *_ending(view, view.pod, now)]
+    return [*_with_pod(view, view.pod, now), *_ending(view, view.pod, now)]
 
 
 _TELL_SECONDS = 1.0
@@ -207,7 +226,7 @@ def _is_ours(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     return any(o.get("controller") and o["uid"] == uid for o in pod["metadata"].get("ownerReferences") or ())
 
 
-def _with_pod(view: View, pod: dict[str, Any]) -> list[Action]:
+def _with_pod(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
     actions: list[Action] = []
     chaperon = view.chaperon
     theirs = chaperon["metadata"].get("annotations") or {}
@@ -227,9 +246,23 @@ def _with_pod(view: View, pod: dict[str, Any]) -> list[Action]:
     if fit:
         actions.append(PatchChaperon(_annotations(fit)))
     status = status_of(chaperon, pod)
-    if worth_telling(status) and not equivalent(before, status):
-        actions.append(LookAgain(view.silence) if view.silence > 0 else PutStatus(status))
+    left = None if view.candidates else unscheduled_in(pod, now, _moment(pod["metadata"].get("creationTimestamp"), now))
+    if left is not None:
+        actions += _without_scheduler(status, before, left)
+    elif worth_telling(status):
+        if not equivalent(before, status):
+            actions.append(LookAgain(view.silence) if view.silence > 0 else PutStatus(status))
+    elif is_refused(before):
+        # There is a pod by now: its source has no reason any more to go elsewhere.
+        actions.append(PutStatus({}))
     return actions
+
+
+def _without_scheduler(status: dict[str, Any], before: Mapping[str, Any], left: float) -> list[Action]:
+    if left > 0:
+        return [LookAgain(left)]
+    told = unscheduled(status)
+    return [] if equivalent(before, told) else [NoScheduler(NO_SCHEDULER, told)]
 
 
 def _reservation(chaperon: dict[str, Any], now: datetime) -> list[Action]:
@@ -255,16 +288,6 @@ def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any
     return actions
 
 
-def refused(reason: str, by: str = "") -> dict[str, Any]:
-    """Status of a chaperon whose pod is not accepted, so that its source can say why.
-
-    :param by: the Source whose policy does not allow it; empty if the API server refuses
-    """
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Refused", "message": reason}
-    policy = {"type": CONDITION, "status": "False", "reason": "Refused", "message": by}
-    return {"conditions": [condition, policy] if by else [condition]}
-
-
 def _spec(chaperon: Mapping[str, Any]) -> Mapping[str, Any]:
     return chaperon.get("spec") or {}
 
@@ -277,8 +300,8 @@ def _annotations(changed: Mapping[str, str | None]) -> dict[str, Any]:
     return {"metadata": {"annotations": dict(changed)}}
 
 
-def _moment(text: str, otherwise: datetime) -> datetime:
+def _moment(text: str | None, otherwise: datetime) -> datetime:
     try:
-        return parse(text)
+        return parse(text or "")
     except ValueError:
         return otherwise

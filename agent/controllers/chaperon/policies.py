@@ -11,7 +11,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SOURCES, SOURCES
 from agent.clusters.deps import Deps
-from agent.controllers.chaperon.decide import CONDITION
+from agent.controllers.chaperon.refusals import CONDITION
 from agent.kube.store import Key, Object
 from agent.model import podpolicy
 from agent.model.podpolicy import InvalidPolicy, Policy, Rule

@@ -2,7 +2,7 @@
 
 Watches  Targets, ClusterTargets, each referenced Secret by its name, the state of connected targets; proxy pods and
          chaperons while a Target is being removed.
-Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, QuotasReadable,
+Writes   the Target's conditions Reachable, Authorized, AgentReady, Ready (and Responsive, AcceptsPods, QuotasReadable,
          ObjectsReadable, Drained), its finalizer, one Warning event when it becomes unusable; the proxy pods of a
          Target that is being removed; `status.clusterUID`, the cluster that it is connected to.
 A Target gets its finalizer when it is ready for the first time: before that, nothing of ours can be there, and it may
@@ -156,6 +156,7 @@ class TargetRoom(Controller[Key]):
                 connected.record,
                 connected.agent,
                 slow=connected.slow,
+                refusal=connected.acceptance.refusal,
                 ignored=connected.ignored,
                 unreadable=connected.unreadable,
             )

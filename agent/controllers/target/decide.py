@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
+from agent.clusters.acceptance import LONGEST_PAUSE_SECONDS, Refusal
 from agent.clusters.agenthealth import NOT_ASKED, AgentRecord, AgentState
 from agent.clusters.target import Record, State
 
@@ -20,6 +21,9 @@ AGENT_READY = "AgentReady"
 
 RESPONSIVE = "Responsive"
 """Whether the target answers promptly; told once it did not."""
+
+ACCEPTS_PODS = "AcceptsPods"
+"""Whether the target takes PodChaperons; told once it refused those of several pods in a row."""
 
 QUOTAS_READABLE = "QuotasReadable"
 """Whether each ResourceQuota of the target counts; told once one could not be read."""
@@ -47,6 +51,8 @@ class Health:
     agent: AgentRecord | None = NOT_ASKED
     """None: not known yet, what was said last stays."""
     slow: bool = False
+    refusal: Refusal | None = None
+    """What it says to those who send it pods, None when it takes them."""
     ignored: str = ""
     """What the target tells that is left out because it cannot be used."""
     unreadable: str = ""
@@ -66,11 +72,18 @@ _ASPECTS: dict[State, tuple[Status, Status, Status]] = {
 
 
 def health(
-    record: Record, agent: AgentRecord | None, *, slow: bool = False, ignored: str = "", unreadable: str = ""
+    record: Record,
+    agent: AgentRecord | None,
+    *,
+    slow: bool = False,
+    refusal: Refusal | None = None,
+    ignored: str = "",
+    unreadable: str = "",
 ) -> Health:
     """The conditions that a connected target's record, that of its agent, its circuit and its objects mean."""
     asked = agent if record.state is State.READY else NOT_ASKED
-    return Health(*_ASPECTS[record.state], record.state.value, record.message, asked, slow, ignored, unreadable)
+    state = record.state.value
+    return Health(*_ASPECTS[record.state], state, record.message, asked, slow, refusal, ignored, unreadable)
 
 
 def unconnected(reason: str, message: str) -> Health:
@@ -94,6 +107,10 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
         values.append((RESPONSIVE, "False", "Slow", "answers take long: pods that can go to other targets do"))
     elif find_condition(old, RESPONSIVE) is not None:
         values.append((RESPONSIVE, "True", "Prompt", "answers promptly"))
+    if now_is.refusal is not None:
+        values.append((ACCEPTS_PODS, "False", now_is.refusal.reason, _refuses(now_is.refusal)))
+    elif find_condition(old, ACCEPTS_PODS) is not None:
+        values.append((ACCEPTS_PODS, "True", "Accepts", "takes pods"))
     if now_is.ignored:
         values.append((QUOTAS_READABLE, "False", "InvalidQuota", now_is.ignored))
     elif find_condition(old, QUOTAS_READABLE) is not None:
@@ -107,6 +124,21 @@ def conditions(old: Conditions | None, now_is: Health, generation: int | None, n
     for kind, status, reason, message in (*values, ("Ready", *ready)):
         result = set_condition(result, kind, status, reason, message, now, generation)
     return result
+
+
+def _refuses(refusal: Refusal) -> str:
+    return (
+        f"refuses pods of namespace {refusal.namespace}, which go elsewhere where they can; one tries again every"
+        f" {LONGEST_PAUSE_SECONDS:g} s at most: {refusal.words}"
+    )
+
+
+def refusal_told(target: dict[str, Any], namespace: str) -> str:
+    """What a Target tells of its cluster's refusing pods of a namespace, empty when it tells of none."""
+    told = find_condition((target.get("status") or {}).get("conditions"), ACCEPTS_PODS) or {}
+    message = str(told.get("message") or "")
+    about = f"refuses pods of namespace {namespace},"
+    return message if told.get("status") == "False" and message.startswith(about) else ""
 
 
 def _last_told(old: Conditions | None) -> AgentRecord | None:

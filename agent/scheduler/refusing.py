@@ -1,0 +1,98 @@
+"""Targets that refuse PodChaperons, as pods see them: not ready, but for the pod whose turn it is to try."""
+
+import asyncio
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+
+from agent.clusters.acceptance import LONGEST_PAUSE_SECONDS
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.registry import Targets
+from agent.clusters.target import Target
+from agent.kube.store import Object
+from agent.scheduling.snapshot import Place
+
+_LEAST_SECONDS = 0.5
+
+
+def state(words: str) -> str:
+    """Why a target that refuses pods gets no more of them for now."""
+    return f"it refuses pods: {words}"
+
+
+class Refusing:
+    """`changed` is called when pods that wait may try such a target again, and when it refuses them no longer."""
+
+    def __init__(self, targets: Targets, chaperons: Chaperons, changed: Callable[[], None]) -> None:
+        self._targets = targets
+        self._chaperons = chaperons
+        self._changed = changed
+        self._epochs: dict[str, int] = {}
+        """By virtual node, of what its target's memory said last."""
+        self._nodes: set[str] = set()
+        """Those that refuse pods."""
+        self._shut: dict[str, tuple[Place, Place]] = {}
+        """What a virtual node's target is, and what it looks like to pods that are kept away."""
+        self._timer: asyncio.TimerHandle | None = None
+        targets.on_change(self._target_changed)
+        targets.on_detach(self._detached)
+
+    def seen_by(self, pod: Object, places: Sequence[Place], tried: Container[str]) -> Sequence[Place]:
+        """The targets as they are for a pod, which may take its turn by this; where it has a chaperon, it needs none.
+
+        :param tried: virtual nodes of targets that could not take the pod
+        """
+        if not self._nodes:
+            return places
+        there = {each.target.node_name for each in self._chaperons.of(pod.key)}
+        return [
+            place if place.node_name in there else self._seen(pod, place, place.node_name in tried) for place in places
+        ]
+
+    def leave_turns(self, pod: Object, but: Container[str] = ()) -> None:
+        """A pod goes nowhere, or to targets of these virtual nodes."""
+        for node in self._nodes:
+            target = self._targets.by_node(node)
+            if target is not None and node not in but:
+                target.acceptance.leave_turn(pod.namespace, pod.uid)
+
+    def _seen(self, pod: Object, place: Place, before: bool) -> Place:
+        target = self._targets.by_node(place.node_name) if place.node_name in self._nodes else None
+        words = target.acceptance.refuses(pod.namespace) if target is not None else ""
+        if target is None or not words or target.acceptance.admits(pod.namespace, pod.uid, before=before):
+            return place
+        known = self._shut.get(place.node_name)
+        if known is None or known[0] is not place or known[1].state != state(words):
+            known = self._shut[place.node_name] = (place, replace(place, ready=False, state=state(words)))
+        return known[1]
+
+    def _target_changed(self, target: Target) -> None:
+        node, epoch = target.node_name, target.acceptance.epoch
+        if self._targets.by_node(node) is not target or self._epochs.get(node, 0) == epoch:
+            return
+        self._epochs[node] = epoch
+        if target.acceptance.refusal is not None:
+            self._nodes.add(node)
+        else:
+            self._nodes.discard(node)
+            self._shut.pop(node, None)
+        self._changed()
+        self._set_timer()
+
+    def _detached(self, target: Target) -> None:
+        self._epochs.pop(target.node_name, None)
+        self._nodes.discard(target.node_name)
+        self._shut.pop(target.node_name, None)
+
+    def _set_timer(self) -> None:
+        targets = [target for node in self._nodes if (target := self._targets.by_node(node)) is not None]
+        left = [due for target in targets if (due := target.acceptance.next_turn) is not None]
+        if left and self._timer is None:
+            # Those that have just been woken and do not go there are not woken again at once.
+            delay = max(min(left), _LEAST_SECONDS) if min(left) > 0 else LONGEST_PAUSE_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(delay, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        if self._nodes:
+            self._changed()
+            self._set_timer()

@@ -1,0 +1,79 @@
+"""Chaperons that nobody in their target has taken up yet: no agent tells of a delegate, or no scheduler looks at it.
+
+As long as a scheduler takes up other pods of ours it is at work, and those that it has not come to are not neglected.
+This is memory of one process: another leader waits anew.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agent.kube.store import Key, Object
+
+_Scheduler = tuple[str, str]
+"""A virtual node, and the name of a scheduler in its target."""
+
+
+class _Waiting(NamedTuple):
+    pod: Key
+    chaperon: str
+    """Its UID."""
+    scheduler: _Scheduler
+    since: float
+
+
+class TakeUp:
+    """`wake` is called with the key of a pod whose chaperon has waited for so many seconds."""
+
+    def __init__(self, seconds: float, wake: Callable[[Key], None]) -> None:
+        self._seconds = seconds
+        self._wake = wake
+        self._waiting: dict[str, _Waiting] = {}
+        """By the pod's UID."""
+        self._seen_at_work: dict[_Scheduler, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, pod: Object, chaperon: Object, node: str) -> None:
+        """A chaperon is there that nobody has taken up yet; it waits from the first call on."""
+        known = self._waiting.get(pod.uid)
+        if known is None or known.chaperon != chaperon.uid:
+            now = asyncio.get_running_loop().time()
+            self._waiting[pod.uid] = _Waiting(pod.key, chaperon.uid, (node, chaperon.scheduler_name), now)
+            self._set_timer(self._seconds)
+
+    def is_neglected(self, uid: str) -> bool:
+        """Whether the chaperon of a pod has waited too long."""
+        known = self._waiting.get(uid)
+        return known is not None and self._due(known) <= asyncio.get_running_loop().time()
+
+    def taken(self, uid: str) -> bool:
+        """A scheduler has taken up a pod's chaperon; whether that is news."""
+        known = self._waiting.pop(uid, None)
+        if known is not None:
+            self._seen_at_work[known.scheduler] = asyncio.get_running_loop().time()
+        return known is not None
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no target any more, or its chaperon is given up."""
+        self._waiting.pop(uid, None)
+
+    def _due(self, waiting: _Waiting) -> float:
+        return max(waiting.since, self._seen_at_work.get(waiting.scheduler, 0.0)) + self._seconds
+
+    def _set_timer(self, delay: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._look)
+
+    def _look(self) -> None:
+        """Wake those that have waited too long, again after the same time if nothing has come of it."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        later = []
+        for waiting in list(self._waiting.values()):
+            due = self._due(waiting)
+            if due <= now:
+                self._wake(waiting.pod)
+            else:
+                later.append(due - now)
+        if self._waiting:
+            self._set_timer(min(later, default=self._seconds))
