@@ -211,14 +211,16 @@ def _webhook(context: Context) -> list[str]:
 
 def _agent(context: Context) -> list[str]:
     address = context.cluster.address
-    extender = [f"--extender-address={extender_address(context.cluster)}"] if context.plan.candidate_scheduler else []
+    candidates = ["--no-candidate-scheduler"]
+    if context.plan.candidate_scheduler:
+        candidates = [f"--extender-address={extender_address(context.cluster)}"]
     return [
         f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
         f"--cluster-name={context.cluster.name}",
         "--namespace=kube-system",
         f"--health-address={address}:{context.port('agent-health')}",
         f"--node-address={address}",
-        *extender,
+        *candidates,
         *(_with_containers(context) if context.cluster.nodes.kind == "real" else []),
         *context.plan.agent_flags,
     ]

@@ -158,6 +158,7 @@ def test_every_finding_that_is_not_ok_says_what_helps() -> None:
         namespaces=(namespace(enabled=False, by_default=True),),
         unproxied=(Unproxied("default", ("web",)),),
         obstacles=(Obstacle("Pod default/web", "Secret x is not ours", NOW),),
+        unscheduled=(Obstacle("Pod default/web-1", "no scheduler", NOW),),
         unread=(("events", "forbidden"),),
     )
     found = [each for each in examine(worst) if each.level is not Level.OK]
@@ -170,6 +171,19 @@ def test_a_view_of_which_nothing_could_be_read_is_no_error() -> None:
     assert [str(each) for each in examine(blind)] == [
         "WARN  CRDs: it cannot be checked: you may not list them. Remedy: run this again as a user who may read it"
     ]
+
+
+def test_candidates_that_no_scheduler_is_for_are_told_with_the_value_of_the_chart() -> None:
+    found = only(namespaces.unscheduled, view(unscheduled=(Obstacle("Pod shop/web-1", "no scheduler", NOW),)))
+    assert found.startswith("FAIL  Pod shop/web-1: it is for a candidate scheduler")
+    assert "candidateScheduler.enabled=true" in found
+
+
+def test_a_target_that_refuses_pods_is_told_in_its_own_words() -> None:
+    refusing = target(conditions=({"type": "AcceptsPods", "status": "False", "reason": "X", "message": "no space"},))
+    assert only(targets.targets, view(targets=(refusing,))) == (
+        "WARN  target default/us: AcceptsPods is False (X). Remedy: no space"
+    )
 
 
 def test_kubernetes_has_to_be_new_enough_everywhere() -> None:

@@ -1,6 +1,7 @@
 """What the facts about a pod come to, and how it is written; without clusters."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -96,6 +97,18 @@ def test_of_a_pod_that_is_bound_the_ranking_of_now_is_told_without_itself() -> N
     assert [(line.target, line.reason) for line in found.targets] == [("us", ""), ("eu", "NoRoom")]
     assert found.waits_for == ""
     assert "as they would be tried now" in written.as_text(found, terminal=False)
+
+
+def test_a_target_that_refuses_pods_is_none_for_a_pod_that_is_not_there_yet() -> None:
+    refusing = replace(seen("us", weight=50), refusal="refuses pods of namespace default: no space")
+    found = explained(proxy(), seen("eu"), refusing)
+    assert found.waits_for == "the agent, which sends it to eu next"
+    assert [(line.target, line.reason, line.verdict) for line in found.targets][1:] == [
+        ("us", "TargetNotReady", "refuses pods of namespace default: no space")
+    ]
+    there = replace(refusing, chaperons=(chaperon("c1", {}),))
+    claimed = explained(proxy("1", (names.PREFIX + "default-us",), claim=US), seen("eu"), there)
+    assert claimed.waits_for == "a node in us, where its delegate is being scheduled"
 
 
 def test_a_mode_of_the_namespace_that_is_none_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS, SOURCES
-from agent.controllers.chaperon import policies
+from agent.controllers.chaperon import failures, policies, refusals
 from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -19,6 +19,7 @@ from tests.controllers import byhand
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig
 from tests.kube.relay import Relay
+from tests.e2e.faults.refusals import dead_webhook
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
@@ -133,6 +134,64 @@ async def test_a_pod_that_the_server_refuses_is_told_and_made_once_it_is_let(
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "later"}}, namespace)
         told = await status(client, namespace, "web", phase="Running")
     assert all(each.get("reason") != "Refused" for each in told["status"]["conditions"])
+
+
+async def test_a_pod_that_cannot_be_created_for_a_while_is_told_and_the_refusal_is_withdrawn_by_its_creation(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "LASTING_SECONDS", 1.0)
+    monkeypatch.setattr(failures, "LEAST_SECONDS", 0.3)
+    monkeypatch.setattr(failures, "MOST_SECONDS", 0.3)
+    async with running(cluster, Chaperon):
+        async with dead_webhook(client, PODS, namespace) as webhook:
+            # Nobody schedules it, so that its own status says nothing of it.
+            await client.create(CHAPERONS, chaperon("web", schedulerName="nobody"), namespace)
+
+            async def refusal() -> dict[str, str]:
+                conditions = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions", [])
+                return {each["type"]: each["message"] for each in conditions if each["status"] == "False"}
+
+            told = await until(refusal)
+            assert webhook in told["PodScheduled"]
+            assert told["PodScheduled"].startswith("cannot create pod for pod chaperon: ")
+            assert "multicluster/PodsCreated" in told
+            with pytest.raises(NotFound):
+                await client.get(PODS, "web", namespace)
+        await until(lambda: client.get(PODS, "web", namespace))
+
+        async def withdrawn() -> bool:
+            return not await refusal()
+
+        await until(withdrawn)
+
+
+async def test_a_candidate_that_no_scheduler_is_for_is_told_to_whoever_sent_it(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told, "UNSCHEDULED_SECONDS", 2.0)
+    async with running(cluster, Chaperon, candidate_scheduler=False):
+        for name, scheduler in (("web", names.SCHEDULER_CANDIDATE), ("other", "nobody")):
+            await client.create(CHAPERONS, chaperon(name, schedulerName=scheduler), namespace)
+
+        async def unschedulable() -> str:
+            conditions = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions", [])
+            return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
+
+        assert await until(unschedulable) == refusals.NO_SCHEDULER
+
+        async def warned() -> bool:
+            about = "involvedObject.kind=Pod,involvedObject.name=web,reason=NoScheduler"
+            return bool(await client.list(EVENTS, namespace, fields=about))
+
+        await until(warned)
+        assert not (await client.get(CHAPERONS, "other", namespace)).get("status")
+        full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
+        await client.patch(PODS, "web", {"status": {"conditions": [full]}}, namespace, sub="status")
+
+        async def own_words() -> bool:
+            return await unschedulable() == "full"
+
+        await until(own_words)
 
 
 async def test_a_change_that_the_server_refuses_is_told_on_the_pod_and_its_status_goes_on(

@@ -31,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     clusters.clocks,
     namespaces.unproxied,  # ... and what goes wrong all the same.
     namespaces.obstacles,
+    namespaces.unscheduled,
     _unread,
 )
 

@@ -51,6 +51,7 @@ LATELY = timedelta(hours=1)
 """Events are kept for about as long; what is still in the way is told again."""
 _ANY = "default"
 _BLOCKED = "FollowBlocked"
+_NO_SCHEDULER = "NoScheduler"
 _SHARED = "multicluster/Shared"
 
 
@@ -69,11 +70,12 @@ class Gatherer:
         """All of it. Raises KubeError when the cluster itself does not answer."""
         cluster = await read_cluster(self._client, THIS, self._clock)
         namespaces = await self._attempt("namespaces", self._client.list(NAMESPACES))
-        installed, webhook, unproxied, obstacles = await asyncio.gather(
+        installed, webhook, unproxied, obstacles, unscheduled = await asyncio.gather(
             self._installed(cluster),
             self._webhook(namespaces),
             self._attempt("elected pods", self._unproxied()),
             self._attempt("events", self._obstacles()),
+            self._attempt("events of delegates", self._events(_NO_SCHEDULER)),
         )
         targets = await self._targets()
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
@@ -85,6 +87,7 @@ class Gatherer:
             namespaces=tuple(namespaces) if namespaces is not None else None,
             unproxied=unproxied,
             obstacles=obstacles,
+            unscheduled=tuple(unscheduled.values()) if unscheduled is not None else None,
             unread=tuple(self._unread),
         )
 
@@ -219,14 +222,19 @@ class Gatherer:
                 found.setdefault(metadata["namespace"], []).append(metadata["name"])
         return tuple(Unproxied(namespace, tuple(sorted(pods))) for namespace, pods in sorted(found.items()))
 
-    async def _obstacles(self) -> tuple[Obstacle, ...]:
+    async def _events(self, reason: str) -> dict[str, Obstacle]:
+        """Late ones, by their message."""
         found: dict[str, Obstacle] = {}
-        for event in await self._client.list(EVENTS, fields=f"reason={_BLOCKED}"):
+        for event in await self._client.list(EVENTS, fields=f"reason={reason}"):
             at = moment(event.get("lastTimestamp") or event.get("eventTime") or "")
             involved = event.get("involvedObject") or {}
             if at is not None and self._clock.now() - at <= LATELY:
                 about = f"{involved.get('kind')} {involved.get('namespace')}/{involved.get('name')}"
                 found[event.get("message", "")] = Obstacle(about, event.get("message", ""), at)
+        return found
+
+    async def _obstacles(self) -> tuple[Obstacle, ...]:
+        found = await self._events(_BLOCKED)
         for service in await self._client.list(SERVICES):
             for condition in (service.get("status") or {}).get("conditions") or ():
                 if condition["type"] == _SHARED and condition["status"] == "False":

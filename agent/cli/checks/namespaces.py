@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from agent.api import names
-from agent.cli.checks.finding import Finding, ok, warn
+from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import Raw, View
 from agent.model.namespaces import command
 from agent.model.namespaces import is_enabled as enabled_by
@@ -94,3 +94,10 @@ def obstacles(view: View) -> Iterator[Finding]:
         yield warn(each.about, each.message, "rename or remove what is in the way")
     if view.obstacles == ():
         yield ok("copies", "nothing of others has been in the way lately")
+
+
+def unscheduled(view: View) -> Iterator[Finding]:
+    """Candidates of other clusters' pods have a scheduler here."""
+    for each in view.unscheduled or ():
+        remedy = "install the chart here with candidateScheduler.enabled=true; or have the source use mode ranked"
+        yield fail(each.about, "it is for a candidate scheduler, and there is none in this cluster", remedy)

@@ -146,5 +146,7 @@ class View:
     namespaces: tuple[Raw, ...] | None = None
     unproxied: tuple[Unproxied, ...] | None = None
     obstacles: tuple[Obstacle, ...] | None = None
+    unscheduled: tuple[Obstacle, ...] | None = None
+    """Delegates here for which there is no candidate scheduler, one for each message."""
     unread: tuple[tuple[str, str], ...] = ()
     """What could not be read, and why."""

@@ -124,7 +124,7 @@ def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[Demand, R
         demand = (demands.about if pod.node_name else demands.of)(pod).beside(facts.volumes)
     except InvalidPod as error:
         raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
-    serving = [seen.for_new_pods for seen in facts.targets]
+    serving = [seen.place if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
     return demand, rank(demand, serving, _holdings(facts, demands, now), settings.weights)
 
 
