@@ -223,6 +223,7 @@ class Writes:
         failing = creates_no_pods(chaperon)
         if failing:
             note(proxy, target, FAILING, reason)
+            self.warn(proxy, target, reason)
         await self.remember(proxy, target.node_name, reason, mode, untaken=failing)
         await chaperons.delete(target, chaperon, as_it_was=True)
 

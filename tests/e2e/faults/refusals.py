@@ -70,7 +70,7 @@ async def no_share(client: Client, peer: Client, account: str, namespace: str) -
     subject = {"kind": "ServiceAccount", "serviceAccount": {"name": account, "namespace": namespace}}
     schema = {
         "priorityLevelConfiguration": {"name": name},
-        "matchingPrecedence": 1,
+        "matchingPrecedence": 2,
         "rules": [{"subjects": [subject], "resourceRules": [rule]}],
     }
     try:

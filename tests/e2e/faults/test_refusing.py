@@ -1,0 +1,142 @@
+"""A target that lives and refuses: its pods run elsewhere within a minute, and it takes pods again once it is well."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import CHAPERONS, EVENTS, PODS, TARGETS
+from agent.api.names import virtual_node
+from agent.kube.client import Client
+from agent.kube.config import parse
+from agent.kube.session import Session
+from agent.sandbox import faults
+from tests.e2e import manifests
+from tests.e2e.faults.byhand import scheduler_by_hand
+from tests.e2e.faults.refusals import dead_webhook, in_force, no_share
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.waiting import until
+
+Raw = dict[str, Any]
+Refusing = Callable[[Fleet, str], AbstractAsyncContextManager[str]]
+"""Has us refuse pods of a namespace; gives a word of what it says."""
+
+
+@contextlib.asynccontextmanager
+async def no_chaperons(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """Somebody's dead admission webhook for PodChaperons."""
+    async with dead_webhook(fleet.clients["us"], CHAPERONS, namespace) as name:
+        yield name
+
+
+@contextlib.asynccontextmanager
+async def no_pods(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """The same for pods: PodChaperons are taken, and nothing comes of them."""
+    async with dead_webhook(fleet.clients["us"], PODS, namespace) as name:
+        yield name
+
+
+@contextlib.asynccontextmanager
+async def no_space(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """The quota of etcd is used up."""
+    cluster = fleet.sandbox["us"].runner.cluster
+    await faults.out_of_space(cluster, alarm=True)
+    try:
+        yield "database space exceeded"
+    finally:
+        await faults.out_of_space(cluster, alarm=False)
+        await in_force(fleet.clients["us"], CHAPERONS, namespace, None)
+
+
+@contextlib.asynccontextmanager
+async def too_many_requests(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """The API server has no share left for the source."""
+    connection = parse((await fleet.kubeconfig(namespace, "us")).encode())
+    async with Session(connection) as session, no_share(fleet.clients["us"], Client(session), "cd", namespace):
+        yield "too many requests"
+
+
+@pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, too_many_requests])
+async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pods_again_when_it_is_well(
+    fleet: Fleet, namespace: str, refusing: Refusing
+) -> None:
+    async with refusing(fleet, namespace) as words:
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 12), namespace)
+        pods = await fleet.running(namespace, "web", 12)
+        assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, "eu")}
+        events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
+        told = [event["message"] for event in events if event["message"].startswith("us: ")]
+        assert any(words in message.lower() for message in told), told
+    await takes_pods_again(fleet, namespace)
+    assert not await says(fleet, namespace, "AcceptsPods", "False")
+    await fleet.agree(namespace)
+
+
+async def says(fleet: Fleet, namespace: str, kind: str, status: str) -> bool:
+    """Whether the Target us has a condition of this status."""
+    return condition(await fleet.source.get(TARGETS, "us", namespace), kind).get("status") == status
+
+
+async def takes_pods_again(fleet: Fleet, namespace: str) -> None:
+    """Wait until pods that are made now get to us, too."""
+    made: list[str] = []
+
+    async def probe() -> bool:
+        name = f"again-{len(made)}"
+        made.append(name)
+        await fleet.source.create(DEPLOYMENTS, manifests.spread_out(name, 4), namespace)
+        pods = await fleet.running(namespace, name, 4)
+        return virtual_node(namespace, "us") in {pod["spec"]["nodeName"] for pod in pods}
+
+    await until(probe, 90.0, what="us takes pods again")
+
+
+async def test_pods_that_no_target_takes_say_why_and_run_when_one_does(fleet: Fleet, namespace: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        words = [
+            await stack.enter_async_context(dead_webhook(fleet.clients[target], CHAPERONS, namespace))
+            for target in ("us", "eu")
+        ]
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 6), namespace)
+
+        async def told() -> bool:
+            pods = await fleet.pods(namespace, "web")
+            found = [condition(pod, "PodScheduled").get("message", "") for pod in pods]
+            return len(found) == 6 and all(each in message for each in words for message in found)
+
+        await fleet.until("every pod says why", told, about=namespace)
+
+        async def target_says() -> bool:
+            return await says(fleet, namespace, "AcceptsPods", "False")
+
+        await fleet.until("the Target says so, too", target_says, about=namespace)
+    await fleet.running(namespace, "web", 6)
+
+
+async def test_an_agent_that_dies_after_chaperons_were_sent_loses_them_to_another_target(
+    fleet: Fleet, namespace: str
+) -> None:
+    # Nothing has told cd yet that the agent is dead when it sends the chaperons.
+    await fleet.sandbox.kill("us", "agent")
+    try:
+        await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 8), namespace)
+        await fleet.until("us is sent pods", lambda: fleet.clients["us"].list(CHAPERONS, namespace), about=namespace)
+        pods = await fleet.running(namespace, "web", 8, seconds=90)
+        assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, "eu")}
+        events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
+        assert any("us: nobody there has done anything about its PodChaperon" in event["message"] for event in events)
+    finally:
+        await fleet.sandbox.start("us", "agent")
+    await takes_pods_again(fleet, namespace)
+    await fleet.agree(namespace)
+
+
+async def test_pods_whose_scheduler_is_in_one_target_only_get_there(fleet: Fleet, namespace: str) -> None:
+    async with scheduler_by_hand(fleet.clients["eu"], namespace, "odd"):
+        made = manifests.deployment("web", 6, schedulerName="odd")
+        await fleet.source.create(DEPLOYMENTS, made, namespace)
+        pods = await fleet.running(namespace, "web", 6, seconds=90)
+    assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, "eu")}
