@@ -29,7 +29,8 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
-from agent.cli.options import Context, Kubeconfig, run_interruptible
+from agent.cli.letgo import let_go
+from agent.cli.options import Context, Failed, Kubeconfig, run_interruptible
 from agent.cli.restoring import MIRRORS, restore_services
 from agent.cli.withdrawing import withdraw
 from agent.kube import config
@@ -278,6 +279,13 @@ def uninstall(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that pods may take to go.")] = DEFAULT_SECONDS,
     namespace: Annotated[str, typer.Option(help="Namespace of the chart; by default the context's own.")] = "",
     release: Annotated[str, typer.Option(help="Name of the chart's release.")] = "flotilla",
+    finalizers: Annotated[
+        bool,
+        typer.Option(
+            "--finalizers",
+            help="Only take Flotilla's own finalizer off Targets and their Secrets, for another agent.",
+        ),
+    ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
@@ -286,12 +294,15 @@ def uninstall(
     async def run() -> None:
         connection = config.load(kubeconfig or None, context or None)
         async with Session(connection) as session:
+            if finalizers:
+                await let_go(Client(session), _say)
+                return
             home = namespace or connection.namespace
             await Uninstaller(Client(session), policy, home, release, timeout, _say).run()
 
     try:
         run_interruptible(run())
-    except (Refused, KubeError, InvalidConfig) as error:
+    except (Refused, Failed, KubeError, InvalidConfig) as error:
         print(f"flotilla: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 

@@ -14,6 +14,7 @@ from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
     CONFIGMAPS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     INGRESSES,
     MUTATING_WEBHOOKS,
@@ -242,3 +243,53 @@ async def test_the_command_says_why_it_refuses(admin: Client, cluster: Cluster, 
     code, output, errors = await flotilla("uninstall", *flags)
     assert (code, output) == (1, "")
     assert errors.startswith("flotilla: nothing was changed: 1 proxy pod of this cluster")
+
+
+async def test_the_finalizer_that_is_ours_alone_is_taken_off_where_another_agent_is_at_work(
+    admin: Client, cluster: Cluster, namespace: str
+) -> None:
+    held = {"finalizers": [names.FINALIZER_DRAIN, "example.com/theirs"]}
+    target = {
+        "apiVersion": TARGETS.api_version,
+        "kind": "Target",
+        "metadata": {"name": "us", **held},
+        "spec": {"kubeconfigSecret": {"name": "saved"}},
+    }
+    await admin.create(TARGETS, target, namespace)
+    await admin.create(SECRETS, {"metadata": {"name": "saved", **held}}, namespace)
+    labelled = {"name": "labelled", "labels": {names.LABEL_TARGET_SECRET: "true"}, **held}
+    await admin.create(SECRETS, {"metadata": labelled}, namespace)
+    await proxy(admin, namespace, "web")
+    node = await admin.create(
+        NODES, {"metadata": {"name": "admiralty-us", "labels": {names.PROVIDER_KEY: "admiralty"}}}
+    )
+    try:
+        code, said, errors = await flotilla("uninstall", "--finalizers", f"--kubeconfig={cluster.kubeconfig}")
+        assert code == 0, errors
+        assert f"took {names.FINALIZER_DRAIN} off 1 Target and 2 Secrets" in said
+        for kind, name in ((TARGETS, "us"), (SECRETS, "saved"), (SECRETS, "labelled")):
+            metadata = (await admin.get(kind, name, namespace))["metadata"]
+            assert metadata["finalizers"] == ["example.com/theirs"]
+            assert names.LABEL_TARGET_SECRET not in (metadata.get("labels") or {})
+        assert (await admin.get(PODS, "web", namespace))["metadata"]["finalizers"] == [OURS], "that is Admiralty's, too"
+        assert (await admin.get(NODES, "admiralty-us"))["metadata"]["uid"] == node["metadata"]["uid"]
+    finally:
+        await admin.delete(NODES, "admiralty-us")
+
+
+async def test_it_stays_where_an_agent_of_ours_would_put_it_back(
+    admin: Client, cluster: Cluster, namespace: str
+) -> None:
+    labels = {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "agent"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "agent", "image": "x"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    await admin.create(DEPLOYMENTS, {"metadata": {"name": "agent", "labels": labels}, "spec": spec}, namespace)
+    try:
+        code, _, errors = await flotilla("uninstall", "--finalizers", f"--kubeconfig={cluster.kubeconfig}")
+        assert code == 1
+        assert f"Deployment {namespace}/agent runs the agent" in errors
+        await admin.patch(DEPLOYMENTS, "agent", {"spec": {"replicas": 0}}, namespace, sub="scale")
+        code, _, errors = await flotilla("uninstall", "--finalizers", f"--kubeconfig={cluster.kubeconfig}")
+        assert code == 0, errors
+    finally:
+        await admin.delete(DEPLOYMENTS, "agent", namespace)

@@ -168,7 +168,7 @@ async def test_a_pod_that_cannot_be_created_for_a_while_is_told_and_the_refusal_
 async def test_a_candidate_that_no_scheduler_is_for_is_told_to_whoever_sent_it(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(told, "UNSCHEDULED_SECONDS", 2.0)
+    monkeypatch.setattr(refusals, "UNSCHEDULED_SECONDS", 2.0)
     async with running(cluster, Chaperon, candidate_scheduler=False):
         for name, scheduler in (("web", names.SCHEDULER_CANDIDATE), ("other", "nobody")):
             await client.create(CHAPERONS, chaperon(name, schedulerName=scheduler), namespace)
