@@ -5,6 +5,7 @@ from typing import Any
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
+from agent.controllers.adoption.controller import AdoptionRoom
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
@@ -55,6 +56,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         StrayPodRoom(deps),
         Feedback(deps),
         OrphansRoom(deps),
+        AdoptionRoom(deps),
         LiveChanges(deps),
         DelegateEvents(deps),
         FollowRoom(deps),

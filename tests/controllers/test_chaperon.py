@@ -18,8 +18,8 @@ from agent.sandbox import Cluster
 from tests.controllers import byhand
 from tests.controllers.rooms import running
 from tests.controllers.targets import kubeconfig
-from tests.kube.relay import Relay
 from tests.e2e.faults.refusals import dead_webhook
+from tests.kube.relay import Relay
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import CHAPERONS, NAMESPACES, NODES, PODS, TARGETS
-from agent.api.names import ENABLED_VALUE, LABEL_ENABLED, finalizer, virtual_node
+from agent.api.names import ENABLED_VALUE, LABEL_ENABLED, LABEL_PARENT_CLUSTER_UID, finalizer, virtual_node
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.peers.conftest import without_agent
@@ -37,14 +37,20 @@ async def before_us(fleet: Fleet) -> AsyncIterator[None]:
         yield
 
 
-async def made_by_admiralty(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """A proxy pod in a, not bound yet, as Admiralty's webhook leaves it in an enabled namespace."""
-    pod = manifests.pod(name, annotations={"team": "x"})
-    pod["metadata"]["namespace"] = namespace
-    finalizers = [finalizer(namespace, "t"), finalizer(namespace, "b"), OTHER_CLUSTER]
-    proxy = await fleet.source.create(PODS, proxy_of(pod, finalizers), namespace)
+async def made_by_admiralty(fleet: Fleet, namespace: str, *named: str, held: bool = True) -> list[Raw]:
+    """Proxy pods in a, not bound yet, as Admiralty's webhook leaves them in an enabled namespace.
+
+    :param held: whether they have the finalizers of Targets, which pods of ClusterTargets lack, as do all of them once
+        Admiralty is uninstalled
+    """
+    finalizers = [finalizer(namespace, "t"), finalizer(namespace, "b"), OTHER_CLUSTER] if held else []
+    made = []
+    for name in named:
+        pod = manifests.pod(name, annotations={"team": "x"})
+        pod["metadata"]["namespace"] = namespace
+        made.append(await fleet.source.create(PODS, proxy_of(pod, finalizers), namespace))
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"labels": {LABEL_ENABLED: ENABLED_VALUE}}})
-    return proxy
+    return made
 
 
 async def candidate(fleet: Fleet, proxy: Raw, cluster: str, *, cluster_name: str | None = "same") -> Raw:
@@ -65,12 +71,19 @@ async def scheduled(fleet: Fleet, chaperon: Raw, cluster: str) -> None:
     await fleet.until("the delegate has a node", has_node, about=metadata["namespace"])
 
 
+async def adopted(fleet: Fleet, namespace: str) -> bool:
+    """Whether every chaperon in t carries the UID of a."""
+    uid = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    found = await fleet.clients["t"].list(CHAPERONS, namespace)
+    return bool(found) and all(each["metadata"]["labels"].get(LABEL_PARENT_CLUSTER_UID) == uid for each in found)
+
+
 @pytest.mark.parametrize("cluster_name", ["same", "", None], ids=["of our name", "of an empty name", "without a name"])
 async def test_a_bound_proxy_pod_is_taken_over_without_touching_its_delegate(
     fleet: Fleet, namespace: str, cluster_name: str | None
 ) -> None:
     async with before_us(fleet):
-        proxy = await made_by_admiralty(fleet, namespace, "web")
+        (proxy,) = await made_by_admiralty(fleet, namespace, "web")
         chaperon = await candidate(fleet, proxy, "t", cluster_name=cluster_name)
         await scheduled(fleet, chaperon, "t")
         await bind(fleet.source, proxy, virtual_node(namespace, "t"))
@@ -87,6 +100,7 @@ async def test_a_bound_proxy_pod_is_taken_over_without_touching_its_delegate(
         return bool(pod["metadata"]["finalizers"] == [finalizer(namespace, "t")])
 
     await fleet.until("only the target's finalizer is left", freed, about=namespace)
+    await fleet.until("the chaperon is ours", lambda: adopted(fleet, namespace), about=namespace)
     assert await while_idle(fleet, IDLE_SECONDS) == {}
     await fleet.source.delete(PODS, "web", namespace)
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
@@ -94,7 +108,7 @@ async def test_a_bound_proxy_pod_is_taken_over_without_touching_its_delegate(
 
 async def test_the_loser_of_a_bound_proxy_pod_is_deleted(fleet: Fleet, namespace: str) -> None:
     async with before_us(fleet):
-        proxy = await made_by_admiralty(fleet, namespace, "web")
+        (proxy,) = await made_by_admiralty(fleet, namespace, "web")
         chaperon = await candidate(fleet, proxy, "t")
         await scheduled(fleet, chaperon, "t")
         await bind(fleet.source, proxy, virtual_node(namespace, "t"))
@@ -113,7 +127,7 @@ async def test_the_loser_of_a_bound_proxy_pod_is_deleted(fleet: Fleet, namespace
 
 async def test_a_proxy_pod_in_the_middle_of_scheduling_ends_with_one_delegate(fleet: Fleet, namespace: str) -> None:
     async with before_us(fleet):
-        proxy = await made_by_admiralty(fleet, namespace, "web")
+        (proxy,) = await made_by_admiralty(fleet, namespace, "web")
         for cluster in ("t", "b"):
             await candidate(fleet, proxy, cluster)
         chaperon = (await fleet.clients["b"].list(CHAPERONS, namespace))[0]
@@ -135,7 +149,7 @@ async def test_a_proxy_pod_in_the_middle_of_scheduling_ends_with_one_delegate(fl
 
 async def test_a_proxy_pod_that_was_being_deleted_goes(fleet: Fleet, namespace: str) -> None:
     async with before_us(fleet):
-        proxy = await made_by_admiralty(fleet, namespace, "web")
+        (proxy,) = await made_by_admiralty(fleet, namespace, "web")
         chaperon = await candidate(fleet, proxy, "t")
         await scheduled(fleet, chaperon, "t")
         await bind(fleet.source, proxy, virtual_node(namespace, "t"))
@@ -144,3 +158,18 @@ async def test_a_proxy_pod_that_was_being_deleted_goes(fleet: Fleet, namespace: 
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
     assert await fleet.source.get(NODES, virtual_node(namespace, "t"))
     assert await fleet.source.get(TARGETS, "t", namespace)
+
+
+async def test_a_target_that_is_released_during_the_takeover_leaves_no_delegate_behind(
+    fleet: Fleet, namespace: str
+) -> None:
+    async with before_us(fleet):
+        # What nothing holds goes at once when its Target is removed, and takes along what says whose the delegate is.
+        for proxy in await made_by_admiralty(fleet, namespace, "one", "two", "three", held=False):
+            chaperon = await candidate(fleet, proxy, "t")
+            await scheduled(fleet, chaperon, "t")
+            await bind(fleet.source, proxy, virtual_node(namespace, "t"))
+        await fleet.source.delete(TARGETS, "t", namespace)
+    await fleet.gone(TARGETS, "t", namespace)
+    assert await fleet.clients["t"].list(CHAPERONS, namespace) == []
+    assert await fleet.delegates(namespace) == {}

@@ -22,6 +22,7 @@ from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.controllers.target import decide, gather
+from agent.controllers.target.adopting import LOOK_SECONDS, is_adopting
 from agent.controllers.target.gather import Problem, Raw, Reference
 from agent.controllers.target.recorded import Recorded
 from agent.kube.errors import Conflict, NotFound
@@ -201,7 +202,11 @@ class TargetRoom(Controller[Key]):
             # Whether it still answers decides what becomes of its pods: not to be found out at the next probe only.
             connected.doubt()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
-        step = decide.drain(self._view(obj))
+        view = self._view(obj)
+        bound = self._pods.store.by_index("node", names.virtual_node(*key))
+        if view.age < view.release_after and is_adopting(connected, self._deps.chaperons, bound):
+            return LOOK_SECONDS
+        step = decide.drain(view)
         for action in step.actions:
             await self._apply(action)
         if step.drained:

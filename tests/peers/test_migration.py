@@ -1,0 +1,149 @@
+"""The migration page, step by step: a target is swapped, a source is swapped, and a source goes back."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from agent.api.kinds import (
+    CHAPERONS,
+    CLUSTER_ROLE_BINDINGS,
+    PODS,
+    ROLE_BINDINGS,
+    SECRETS,
+    SOURCES,
+    TARGETS,
+)
+from agent.api.names import FINALIZER_DRAIN, finalizer, virtual_node
+from agent.sandbox.objects import apply, connect
+from tests.cli.command import flotilla
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.peers.conftest import without_agent
+from tests.peers.source import Goal, SourcePeer
+from tests.peers.target import TargetPeer
+from tests.peers.test_takeover import adopted, made_by_admiralty
+from tests.peers.test_target_peer import join
+
+Raw = dict[str, Any]
+
+
+async def clusters_of(fleet: Fleet, namespace: str, app: str, count: int) -> set[str]:
+    """The clusters where the pods of an app run, once so many do."""
+    pods = await fleet.running(namespace, app, count)
+    found = await fleet.delegates(namespace)
+    return {found[pod["metadata"]["uid"]][0] for pod in pods}
+
+
+async def test_a_target_is_emptied_swapped_and_used_again_by_the_credentials_that_it_gave_before(fleet: Fleet) -> None:
+    t = fleet.clients["t"]
+    async with fleet.namespace(("b",), source="a") as namespace:
+        node = virtual_node(namespace, "t")
+        source: Raw = {"metadata": {"name": "a"}, "spec": {"serviceAccountName": "a"}}
+        async with without_agent(fleet, "t"), TargetPeer.serving(fleet, "t"):
+            await join(fleet, namespace, "a")
+            await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 6), namespace)
+            assert await clusters_of(fleet, namespace, "web", 6) == {"t", "b"}
+            # 1. In every source, empty it.
+            await fleet.kubectl("a", "drain", node, "--ignore-daemonsets", "--timeout=90s")
+            assert await clusters_of(fleet, namespace, "web", 6) == {"b"}
+            await fleet.until("t is empty", lambda: is_empty(fleet, "t", namespace), about=namespace)
+            # 3. Admiralty goes, with its Sources and what belongs to them; accounts and their tokens stay.
+            await t.delete(ROLE_BINDINGS, "admiralty-source-a", namespace)
+            await t.delete(CLUSTER_ROLE_BINDINGS, f"admiralty-source-{namespace}-a-cluster-summary-viewer")
+        # Our agent is at work; what was saved is applied.
+        made = {"apiVersion": SOURCES.api_version, "kind": "Source", **source}
+        await apply(t, SOURCES, {**made, "metadata": {"name": "a", "namespace": namespace}})
+        await fleet.ready(namespace, "t")
+        # 4. In every source.
+        await fleet.kubectl("a", "uncordon", node)
+        await fleet.source.create(DEPLOYMENTS, manifests.spread_out("more", 6), namespace)
+        assert "t" in await clusters_of(fleet, namespace, "more", 6)
+        await fleet.agree(namespace)
+    await fleet.all_gone()
+
+
+async def is_empty(fleet: Fleet, cluster: str, namespace: str) -> bool:
+    return not await fleet.clients[cluster].list(CHAPERONS, namespace)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace of a with the target t."""
+    async with fleet.namespace(("t",), source="a", enabled=False) as name:
+        yield name
+    await fleet.all_gone()
+
+
+@contextlib.asynccontextmanager
+async def admiralty(fleet: Fleet, namespace: str, directory: Path) -> AsyncIterator[None]:
+    """Admiralty's agent in a, with the Target t."""
+    file = directory / "t.kubeconfig"
+    file.write_text(await fleet.kubeconfig(namespace, "t", "a"))
+    async with without_agent(fleet, "a"), connect(file, name="t").session as session:
+        goal = Goal(type(fleet.source)(session), virtual_node(namespace, "t"), finalizer(namespace, "t"))
+        async with SourcePeer.serving(fleet.source, namespace, {"t": goal}, reserve=False):
+            yield
+
+
+async def test_a_source_is_swapped_without_touching_its_delegates_and_goes_back(
+    fleet: Fleet, namespace: str, tmp_path: Path
+) -> None:
+    named = ("one", "two", "three")
+    saved = await fleet.source.get(TARGETS, "t", namespace)
+    async with admiralty(fleet, namespace, tmp_path):
+        await made_by_admiralty(fleet, namespace, *named)
+        for name in named:
+            await fleet.running(namespace, name, 1)
+        before = {uid: pod["metadata"]["uid"] for uid, (_, pod) in (await fleet.delegates(namespace)).items()}
+        await uninstalled(fleet, namespace)
+    # Our agent is at work. What was saved is applied.
+    await apply(fleet.source, TARGETS, manifests.ours("Target", "t", namespace, saved["spec"]))
+    await fleet.ready(namespace, "t")
+    await fleet.until("the chaperons are ours", lambda: adopted(fleet, namespace), about=namespace)
+    await fleet.agree(namespace)
+    after = {uid: pod["metadata"]["uid"] for uid, (_, pod) in (await fleet.delegates(namespace)).items()}
+    assert after == before
+    await fleet.source.delete(PODS, "one", namespace)
+    await fleet.until("its delegate goes with it", lambda: has_delegates(fleet, namespace, 2), about=namespace)
+    await goes_back(fleet, namespace, tmp_path)
+    # And here once more, so that somebody takes away what is left.
+    await apply(fleet.source, TARGETS, manifests.ours("Target", "t", namespace, saved["spec"]))
+    await fleet.ready(namespace, "t")
+    assert await has_delegates(fleet, namespace, 2)
+    for name in ("two", "three"):
+        await fleet.source.delete(PODS, name, namespace)
+    await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
+
+
+async def has_delegates(fleet: Fleet, namespace: str, count: int) -> bool:
+    return len(await fleet.delegates(namespace)) == count
+
+
+async def uninstalled(fleet: Fleet, namespace: str) -> None:
+    """What `helm uninstall admiralty` leaves: no Targets, no finalizers of its own; Secrets, nodes and pods stay."""
+    for pod in await fleet.source.list(PODS, namespace):
+        await fleet.source.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
+    for kind in (TARGETS, SECRETS):
+        # Put there by our agent, which was at work before this test.
+        await fleet.source.patch(kind, "t", {"metadata": {"finalizers": None}}, namespace)
+    await fleet.source.delete(TARGETS, "t", namespace)
+
+
+async def goes_back(fleet: Fleet, namespace: str, directory: Path) -> None:
+    """Without our agent, a Target can be deleted once the one finalizer that nobody else knows is off."""
+    async with admiralty(fleet, namespace, directory):
+        code, said, errors = await flotilla(
+            "uninstall", "--finalizers", f"--kubeconfig={fleet.sandbox['a'].kubeconfig}"
+        )
+        assert code == 0, errors
+        assert "took" in said
+        for kind in (TARGETS, SECRETS):
+            kept = (await fleet.source.get(kind, "t", namespace))["metadata"].get("finalizers") or []
+            assert FINALIZER_DRAIN not in kept
+        await fleet.source.delete(TARGETS, "t", namespace)
+        await fleet.gone(TARGETS, "t", namespace)
+        assert await has_delegates(fleet, namespace, 2)
