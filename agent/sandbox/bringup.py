@@ -26,6 +26,7 @@ from agent.sandbox.components import (
     KWOK,
     NODE,
     SCHEDULER,
+    SECOND_AGENT,
     WEBHOOK,
     WEBHOOK_KUBECONFIG,
     Component,
@@ -231,7 +232,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
 
 async def start_agents(runner: Runner) -> None:
     """Start the cluster's webhook, agent and candidate scheduler, if it is to have them; wait until all are ready."""
-    ours = (WEBHOOK, AGENT, CANDIDATE_SCHEDULER)
+    ours = (WEBHOOK, AGENT, SECOND_AGENT, CANDIDATE_SCHEDULER)
     wanted = [component for component in ours if component.name in components(runner.plan)]
     if CANDIDATE_SCHEDULER in wanted:
         pki = runner.directory / "pki"

@@ -122,7 +122,8 @@ def _apiserver(context: Context) -> list[str]:
     if cluster.nodes.kind == "real":
         arguments.append("--enable-admission-plugins=NodeRestriction")
     if context.plan.audit:
-        arguments.append(f"--audit-policy-file={Path(__file__).with_name('audit.yaml')}")
+        policy = context.plan.audit_policy or Path(__file__).with_name("audit.yaml")
+        arguments.append(f"--audit-policy-file={policy}")
         arguments.append(f"--audit-log-path={context.file('audit.log')}")
     # The API server refuses to publish a loopback address as the endpoint of the service `kubernetes`.
     return arguments if cluster.namespace else [*arguments, "--endpoint-reconciler-type=none"]
@@ -209,7 +210,7 @@ def _webhook(context: Context) -> list[str]:
     ]
 
 
-def _agent(context: Context) -> list[str]:
+def _agent(context: Context, health: str = "agent-health") -> list[str]:
     address = context.cluster.address
     candidates = ["--no-candidate-scheduler"]
     if context.plan.candidate_scheduler:
@@ -218,12 +219,17 @@ def _agent(context: Context) -> list[str]:
         f"--kubeconfig={context.file(AGENT_KUBECONFIG)}",
         f"--cluster-name={context.cluster.name}",
         "--namespace=kube-system",
-        f"--health-address={address}:{context.port('agent-health')}",
+        f"--health-address={address}:{context.port(health)}",
         f"--node-address={address}",
         *candidates,
         *(_with_containers(context) if context.cluster.nodes.kind == "real" else []),
         *context.plan.agent_flags,
     ]
+
+
+def _second_agent(context: Context) -> list[str]:
+    """Its virtual nodes get other ports where the first one still has theirs."""
+    return _agent(context, "agent-2-health")
 
 
 def _with_containers(context: Context) -> list[str]:
@@ -248,6 +254,7 @@ KUBELET = Component("kubelet", _kubelet, ports=("kubelet", "kubelet-health"), on
 KUBE_PROXY = Component("kube-proxy", _kube_proxy, ports=("kube-proxy-health",), on_node=True)
 WEBHOOK = Component("webhook", _webhook, ports=("webhook", "webhook-health"), module="webhook", health="webhook-health")
 AGENT = Component("agent", _agent, ports=("agent-health",), module="agent", health="agent-health")
+SECOND_AGENT = Component("agent-2", _second_agent, ports=("agent-2-health",), module="agent", health="agent-2-health")
 CANDIDATE_SCHEDULER = Component(
     "candidate-scheduler", _candidate_scheduler, ports=("candidate-scheduler",), program="kube-scheduler"
 )
@@ -268,6 +275,8 @@ def components(plan: Plan) -> Mapping[str, Component]:
     """The processes of each cluster by name, in the order in which they start."""
     table = (*_CONTROL_PLANE, *node_components(plan))
     table += (WEBHOOK, AGENT) if plan.agents else ()
+    if plan.agents and plan.replicas > 1:
+        table += (SECOND_AGENT,)
     if plan.candidate_scheduler:
         table += (CANDIDATE_SCHEDULER,)
     return {component.name: component for component in table}

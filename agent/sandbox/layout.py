@@ -29,6 +29,8 @@ class Request:
     network: Network
     candidate_scheduler: bool = False
     audit: bool = False
+    audit_policy: str = ""
+    replicas: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,6 +56,8 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
         webhook_flags=request.webhook_flags,
         candidate_scheduler=request.candidate_scheduler,
         audit=request.audit,
+        audit_policy=request.audit_policy,
+        replicas=request.replicas,
     )
     if not separate:
         return dataclasses.replace(plan, clusters=_on_loopback(name, request))

@@ -23,6 +23,7 @@ PORTS = {
     "webhook": 9443,
     "webhook-health": 8082,
     "agent-health": 8081,
+    "agent-2-health": 8083,
     "candidate-scheduler": 10260,
     "extender": 10261,
     "kubelet": 10250,
@@ -127,6 +128,9 @@ class Plan:
     webhook_flags: tuple[str, ...] = ()
     candidate_scheduler: bool = False
     audit: bool = False
+    audit_policy: str = ""
+    """File of the policy of audit logs; empty: the sandbox's own."""
+    replicas: int = 1
 
     @property
     def real_nodes(self) -> bool:

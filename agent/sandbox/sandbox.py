@@ -42,7 +42,9 @@ class Sandbox:
     `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`.
     `regions`: `CLUSTER=REGION` pairs.
     `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
-    `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them.
+    `replicas`: agents of each cluster, 1 or 2, of which one leads; with a candidate scheduler only 1.
+    `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this
+    file says.
     `kubernetes`: `CLUSTER=1.30` pairs, for control planes of other versions than the sandbox's own.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
@@ -61,7 +63,8 @@ class Sandbox:
         node_memory: str = "256Gi",
         pods_per_node: int = 110,
         candidate_scheduler: bool = False,
-        audit: bool = False,
+        replicas: int = 1,
+        audit: bool | Path = False,
         kubernetes: Sequence[str] = (),
         network: Network = "auto",
         progress: Progress | None = None,
@@ -69,6 +72,8 @@ class Sandbox:
         self.directory = Path(directory).resolve()
         names = parse_names(clusters)
         kind, count, fakes = parse_nodes(nodes)
+        if replicas not in (1, 2) or (replicas == 2 and candidate_scheduler):
+            raise SandboxError(f"{replicas} agents in each cluster: 1 or 2, with a candidate scheduler only 1")
         self._request = Request(
             names=names,
             regions=parse_regions(regions, names),
@@ -78,7 +83,9 @@ class Sandbox:
             webhook_flags=tuple(webhook_flags),
             network=network,
             candidate_scheduler=candidate_scheduler,
-            audit=audit,
+            audit=bool(audit),
+            audit_policy=str(audit.resolve()) if isinstance(audit, Path) else "",
+            replicas=replicas,
             versions=parse_versions(kubernetes, names, kind),
         )
         self._progress = progress or Silent()

@@ -25,6 +25,24 @@ def test_agents_are_left_out_when_not_wanted() -> None:
     assert list(components(PLAN)) == [*control_plane, "webhook", "agent"]
 
 
+def test_a_second_agent_differs_from_the_first_only_in_where_it_tells_its_health() -> None:
+    plan = dataclasses.replace(PLAN, replicas=2)
+    assert list(components(plan))[-2:] == ["agent", "agent-2"]
+    first, second = set(argv("agent", plan=plan)), set(argv("agent-2", plan=plan))
+    assert first ^ second == {"--health-address=10.130.1.11:8081", "--health-address=10.130.1.11:8083"}
+
+
+def test_audit_logs_follow_the_policy_that_is_given() -> None:
+    def policies(plan: Plan) -> list[str]:
+        return [flag for flag in argv("kube-apiserver", plan=plan) if flag.startswith("--audit-policy-file=")]
+
+    assert policies(PLAN) == []
+    (own,) = policies(dataclasses.replace(PLAN, audit=True))
+    assert own.endswith("/agent/sandbox/audit.yaml")
+    given = dataclasses.replace(PLAN, audit=True, audit_policy="/p/other.yaml")
+    assert policies(given) == ["--audit-policy-file=/p/other.yaml"]
+
+
 def test_a_candidate_scheduler_is_run_only_when_wanted_and_then_the_agent_serves_it() -> None:
     plan = dataclasses.replace(PLAN, candidate_scheduler=True)
     assert "candidate-scheduler" not in components(PLAN)

@@ -21,10 +21,10 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
-from agent.sandbox import Cluster, Sandbox, SandboxError
+from agent.sandbox import Cluster, Sandbox, SandboxError, blackhole
 from agent.sandbox.objects import connect
 from tests.sandbox.machine import leftovers
-from tests.waiting import until
+from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -101,6 +101,34 @@ async def test_a_deployment_runs_and_a_job_completes_in_a_cluster_without_root(w
     assert {line.state for line in without_root.status()} == {"running"}
 
 
+async def test_annotations_say_how_long_fake_containers_run_whether_they_fail_and_how_long_they_take_to_end(
+    one: Sandbox,
+) -> None:
+    async with client_of(one["one"]) as client:
+        marks = {"sandbox.flotilla/runs-for": "1s", "sandbox.flotilla/fails": "true"}
+        template = {"metadata": {**LABELS, "annotations": marks}, "spec": {**POD, "restartPolicy": "Never"}}
+        await client.create(
+            JOBS, {"metadata": {"name": "flop"}, "spec": {"backoffLimit": 0, "template": template}}, "default"
+        )
+
+        async def failed() -> bool:
+            pods = await client.list(PODS, "default", labels="job-name=flop")
+            return [pod["status"]["phase"] for pod in pods] == ["Failed"]
+
+        await until(failed)
+        for name, annotations in (("slow", {"sandbox.flotilla/ends-after": "1h"}), ("quick", {})):
+            await client.create(PODS, {"metadata": {"name": name, "annotations": annotations}, "spec": POD}, "default")
+
+            async def runs(name: str = name) -> bool:
+                return bool((await client.get(PODS, name, "default"))["status"]["phase"] == "Running")
+
+            await until(runs)
+            await client.delete(PODS, name, "default")
+        await gone(lambda: client.get(PODS, "quick", "default"))
+        assert "deletionTimestamp" in (await client.get(PODS, "slow", "default"))["metadata"]
+        await client.delete(PODS, "slow", "default", grace=0)
+
+
 async def test_a_taken_port_is_named(one: Sandbox) -> None:
     await one.kill("one", "kube-scheduler")
     with socket.socket() as other:
@@ -152,21 +180,37 @@ async def test_joined_clusters_have_a_source_a_target_and_a_working_kubeconfig(t
 async def test_clusters_reach_each_other_until_a_link_is_cut(two: Sandbox) -> None:
     cd, us = two.clusters
     assert cd.address != us.address
-
-    async def reaches(cluster: Cluster, other: Cluster) -> bool:
-        space = f"--net=/var/run/netns/{cluster.runner.cluster.namespace}"
-        script = f"import socket; socket.create_connection(({other.address!r}, 6443), 1)"
-        run = await asyncio.create_subprocess_exec(
-            "nsenter", space, "python3", "-c", script, stderr=asyncio.subprocess.DEVNULL
-        )
-        return await run.wait() == 0
-
     assert await reaches(cd, us)
     await two.set_link("us", up=False)
     assert not await reaches(cd, us)
     assert await reaches(us, us)
     await two.set_link("us", up=True)
     await until(lambda: reaches(cd, us))
+
+
+@root
+@pytest.mark.parametrize("lost", ["requests", "replies"])
+async def test_a_link_may_lose_what_one_other_cluster_sends_or_is_answered(two: Sandbox, lost: blackhole.Lost) -> None:
+    cd, us = two.clusters
+    ends = (us.runner.cluster, cd.runner.cluster, lost)
+    await blackhole.swallow(*ends)
+    try:
+        assert not await reaches(cd, us)
+        async with client_of(us) as client:
+            assert await client.get(SERVICE_ACCOUNTS, "default", "default")
+    finally:
+        await blackhole.let_through(*ends)
+    assert await reaches(cd, us)
+
+
+async def reaches(cluster: Cluster, other: Cluster) -> bool:
+    """Whether one cluster can connect to the API server of another."""
+    space = f"--net=/var/run/netns/{cluster.runner.cluster.namespace}"
+    script = f"import socket; socket.create_connection(({other.address!r}, 6443), 1)"
+    run = await asyncio.create_subprocess_exec(
+        "nsenter", space, "python3", "-c", script, stderr=asyncio.subprocess.DEVNULL
+    )
+    return await run.wait() == 0
 
 
 async def test_what_died_is_started_again_by_another_up(two: Sandbox) -> None:

@@ -1,0 +1,27 @@
+"""Links that swallow what passes one way: nothing is refused, nothing comes back (needs root and iptables)."""
+
+from typing import Literal
+
+from agent.sandbox.errors import SandboxError
+from agent.sandbox.faults import inside
+from agent.sandbox.plan import ClusterPlan
+
+Lost = Literal["requests", "replies"]
+"""What a cluster loses of its conversations with a peer: what it is asked, or what it answers."""
+
+
+async def swallow(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> None:
+    """Lose what `peer` sends to a cluster, or what it is answered; a request whose reply is lost is carried out."""
+    await inside(cluster, "iptables", "--wait", "--insert", *_rule(cluster, peer, lost))
+
+
+async def let_through(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> None:
+    """Undo `swallow`."""
+    await inside(cluster, "iptables", "--wait", "--delete", *_rule(cluster, peer, lost))
+
+
+def _rule(cluster: ClusterPlan, peer: ClusterPlan, lost: Lost) -> list[str]:
+    if not cluster.namespace:
+        raise SandboxError("a link can only lose packets where clusters have network namespaces, which takes root")
+    chain = ["INPUT", "--source"] if lost == "requests" else ["OUTPUT", "--destination"]
+    return [*chain, peer.address, "--jump", "DROP"]
