@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -21,9 +20,9 @@ from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.services import services
+from hack.benchmarks.signals import INTERRUPTED, until_signal
 
 Work = Coroutine[Any, Any, tuple[list[str], dict[str, Any]]]
-INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +61,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = logs(options.mib, progress)
         case _:
             work = idle(progress)
-    return asyncio.run(_until_signal(work))
+    return asyncio.run(until_signal("hack/bench", work))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -101,24 +100,6 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return value
-
-
-async def _until_signal(work: Work) -> tuple[list[str], dict[str, Any]]:
-    """Run; a signal cancels, so that everything is taken down. A second one does not disturb that."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    interrupted = False
-
-    def interrupt() -> None:
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            print("hack/bench: interrupted, cleaning up", file=sys.stderr)
-            task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, interrupt)
-    return await task
 
 
 if __name__ == "__main__":

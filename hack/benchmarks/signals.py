@@ -1,0 +1,30 @@
+"""A run that a signal ends: whatever it has started is taken down first."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit status after a signal."""
+
+
+async def until_signal(program: str, work: Coroutine[Any, Any, T]) -> T:
+    """Run; a signal cancels, so that everything is taken down. A second one does not disturb that."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            print(f"{program}: interrupted, cleaning up", file=sys.stderr)
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt)
+    return await task
