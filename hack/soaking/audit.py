@@ -1,0 +1,185 @@
+"""Audit logs of API servers, line by line, as far as they matter here (audit.k8s.io/v1)."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+_BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io/'
+_DELETIONS = ("delete", "deletecollection")
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who owns an object."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What is told of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[Owner] | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+    restart_policy: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition of an object."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    conditions: list[Condition] | None = None
+
+
+class _Details(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A pod, a node, a PodChaperon or what stands for one: what an API server answered."""
+
+    kind: str = ""
+    metadata: Metadata = Metadata()
+    spec: _Spec = _Spec()
+    status: _Status | str = ""
+    details: _Details | None = None
+    items: list["Answer"] | None = None
+
+    @property
+    def state(self) -> _Status:
+        """The status of an object; a `Status` has none."""
+        return self.status if isinstance(self.status, _Status) else _Status()
+
+
+class _Options(msgspec.Struct, frozen=True, rename="camel"):
+    grace_period_seconds: int | None = None
+
+
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Code(msgspec.Struct, frozen=True):
+    code: int = 0
+
+
+class Line(msgspec.Struct, rename="camel", dict=True):
+    """One request and what became of it."""
+
+    verb: str
+    request_received_timestamp: str
+    stage_timestamp: str
+    user: _User = _User()
+    object_ref: _Reference = _Reference()
+    response_status: _Code = _Code()
+    request_object: msgspec.Raw = msgspec.Raw(b"{}")
+    response_object: msgspec.Raw = msgspec.Raw(b"{}")
+
+    @property
+    def done(self) -> bool:
+        """Whether it was carried out."""
+        return 200 <= self.response_status.code < 300
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no such object."""
+        return self.response_status.code == 404
+
+    @cached_property
+    def received(self) -> float:
+        """When it came, in seconds since 1970."""
+        return moment(self.request_received_timestamp)
+
+    @cached_property
+    def answered(self) -> float:
+        """When it was answered, in seconds since 1970."""
+        return moment(self.stage_timestamp)
+
+    def answers(self) -> list[Answer]:
+        """The objects in the answer."""
+        found = msgspec.json.decode(self.response_object, type=Answer)
+        return [found] if found.items is None else found.items
+
+    def at_once(self) -> bool:
+        """Whether it asks for a deletion without grace."""
+        asked = msgspec.json.decode(self.request_object, type=_Options) if self.verb in _DELETIONS else _Options()
+        return asked.grace_period_seconds == 0
+
+    def holder(self) -> str:
+        """Who holds the lease that is written."""
+        return msgspec.json.decode(self.request_object, type=_Lease).spec.holder_identity or ""
+
+    def told(self, cluster: str, uid: str = "") -> str:
+        """The line in short, for people."""
+        what = self.object_ref
+        resource = f"{what.resource}/{what.subresource}" if what.subresource else what.resource
+        time = self.stage_timestamp[11:23]
+        mark = f" uid={uid}" if uid else ""
+        who, code = self.user.username, self.response_status.code
+        return f"{time} {cluster}: {self.verb} {resource} {what.name}{mark} by {who}: {code}"
+
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+def read(directory: Path) -> Iterator[Line]:
+    """All lines of the log of a cluster, whose directory this is, the oldest first."""
+    # What is rotated has the time in its name; what is written to comes last.
+    for path in [*sorted(directory.glob("audit-*.log")), directory / "audit.log"]:
+        with path.open("rb") as lines:
+            for line in lines:
+                found = parse(line)
+                if found is not None:
+                    yield found
+
+
+def parse(line: bytes) -> Line | None:
+    """A line, None for what an API server that was killed has left of one; the next one goes on right behind it."""
+    begins = line.rfind(_BEGINNING)
+    try:
+        return _decoder.decode(line[max(begins, 0) :])
+    except msgspec.DecodeError:
+        return None
+
+
+def moment(timestamp: str) -> float:
+    """Seconds since 1970."""
+    return datetime.fromisoformat(timestamp).timestamp()

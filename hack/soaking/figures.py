@@ -1,0 +1,49 @@
+"""Memory of agents and webhooks over time, and CPU of everything in a sandbox."""
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+
+from agent.sandbox import Sandbox
+from hack.benchmarks import procfs
+
+WATCHED = ("agent", "agent-2", "webhook")
+PAUSE_SECONDS = 2.0
+_KIB_PER_MIB = 1024
+
+
+class Figures:
+    """`memory`: by CLUSTER/PROCESS, pairs of seconds and MiB; `cpu`: CPU seconds by program, of all its processes."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.memory: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._sandbox = sandbox
+        self._cpu: dict[tuple[str, int], float] = {}
+        self._began = time.monotonic()
+
+    @property
+    def cpu(self) -> dict[str, float]:
+        """What each program has used so far."""
+        found: dict[str, float] = defaultdict(float)
+        for (name, _), seconds in self._cpu.items():
+            found[name] += seconds
+        return dict(found)
+
+    async def run(self) -> None:
+        """Look every two seconds until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def look(self) -> None:
+        """Look once; what has just ended is passed over."""
+        now = time.monotonic() - self._began
+        for line in self._sandbox.status():
+            if line.pid is None:
+                continue
+            with contextlib.suppress(OSError):
+                usage = procfs.usage(line.pid)
+                self._cpu[line.process.removesuffix("-2"), line.pid] = usage.cpu
+                if line.process in WATCHED:
+                    self.memory[f"{line.cluster}/{line.process}"].append((now, usage.rss / _KIB_PER_MIB))

@@ -1,0 +1,294 @@
+"""What must never have happened, found in the lives of pods. Pure: each rule takes the evidence and gives violations.
+
+Requests take time: what is told to have happened first is what certainly did. A pod is over when its kubelet said that
+it had finished, or when nothing was left of it; two overlap only if one was made after which the other still was.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+
+from agent.sandbox.certificates import CLIENTS
+from hack.soaking.lives import ChaperonDeleted, History, Life, Moment
+
+LEADER_SECONDS = 15.0
+NODE_EXCUSE_SECONDS = 25.0
+"""A source that was not served for so long could be told of no heartbeat in time."""
+NODE_LEASE_SECONDS = 50.0
+_BLIND_SECONDS = 5.0
+"""Requests that were under way when an API server ended may be carried out, or noted, so much later."""
+_VIRTUAL = "admiralty-"
+"""How the names of virtual nodes begin."""
+_SERVED_BY = ("kube-apiserver", "etcd")
+_CONTROLLERS = (
+    "replicaset-controller",
+    "statefulset-controller",
+    "job-controller",
+    "generic-garbage-collector",
+    "namespace-controller",
+)
+_MAY_DELETE = (*(f"system:serviceaccount:kube-system:{name}" for name in _CONTROLLERS), CLIENTS["admin"][0])
+"""Who may decide that a proxy pod goes: the controllers of its user's workloads, and the user."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Something of a cluster was made to fail, from `began` to `ended` (seconds since 1970)."""
+
+    cluster: str
+    process: str
+    what: str
+    began: float
+    ended: float
+
+    @property
+    def unserved(self) -> bool:
+        """Whether the cluster's API was affected."""
+        return self.process in _SERVED_BY
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known. `living`: cluster and UID of the pods that there are now; `jobs`: completions by name."""
+
+    source: str
+    history: History
+    outages: Sequence[Outage] = ()
+    living: frozenset[tuple[str, str]] = frozenset()
+    jobs: Mapping[str, int] = field(default_factory=dict)
+
+    def over(self, life: Life) -> Moment | None:
+        """When a pod was over; None if it is not, or nobody can know.
+
+        API servers that are killed do not note what they have done: such a pod was over at some time until then.
+        """
+        if life.over is not None or (life.cluster, life.uid) in self.living:
+            return life.over
+        for outage in self._unserved(life.cluster):
+            if outage.ended + _BLIND_SECONDS > life.seen:
+                line = f"not there any more; last seen before {outage.what} of {life.cluster}/{outage.process}"
+                return Moment(life.seen, outage.ended + _BLIND_SECONDS, line)
+        return None
+
+    def excused(self, cluster: str, began: float, ended: float, *, least: float = 0.0) -> bool:
+        """Whether the API of a cluster was affected at some time between, for `least` seconds."""
+        return any(
+            each.began < ended and each.ended + _BLIND_SECONDS > began
+            for each in self._unserved(cluster)
+            if each.ended - each.began >= least
+        )
+
+    def _unserved(self, cluster: str) -> list[Outage]:
+        found = [each for each in self.outages if each.cluster == cluster and each.unserved]
+        return sorted(found, key=lambda each: each.began)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What must not have happened, and the lines that show it."""
+
+    rule: str
+    what: str
+    lines: tuple[str, ...] = ()
+
+
+Rule = Callable[[Evidence], Iterator[Violation]]
+
+
+def judge(evidence: Evidence) -> list[Violation]:
+    """Everything that must not have happened."""
+    return [violation for rule in RULES for violation in rule(evidence)]
+
+
+def two_at_once(evidence: Evidence) -> Iterator[Violation]:
+    """A proxy pod had two delegates at a time."""
+    for parent, delegates in evidence.history.delegates().items():
+        for first, second in combinations(delegates, 2):
+            if _overlap(evidence, first, second):
+                yield _both("two delegates at once", f"of proxy pod {_name(evidence, parent)}", first, second)
+
+
+def two_of_one_name(evidence: Evidence) -> Iterator[Violation]:
+    """Two pods of one name, which a StatefulSet never has at a time, ran at once."""
+    proxies = evidence.history.proxies()
+    named: dict[tuple[str, str], list[Life]] = {}
+    for parent, delegates in evidence.history.delegates().items():
+        proxy = proxies.get(parent)
+        if proxy is not None and proxy.owner.kind == "StatefulSet":
+            named.setdefault((proxy.namespace, proxy.name), []).extend(delegates)
+    for (_, name), delegates in named.items():
+        delegates.sort(key=lambda each: each.born.latest)
+        for first, second in combinations(delegates, 2):
+            if first.parent != second.parent and _overlap(evidence, first, second):
+                yield _both("two pods of one StatefulSet's name at once", name, first, second)
+
+
+def deleted_in_vain(evidence: Evidence) -> Iterator[Violation]:
+    """A delegate that had a node was deleted although its proxy pod was wanted and not finished."""
+    proxies = evidence.history.proxies()
+    chaperons = _by_name(evidence.history.chaperons)
+    for parent, delegates in evidence.history.delegates().items():
+        proxy = proxies.get(parent)
+        for delegate in delegates:
+            first = delegate.leaving or delegate.gone
+            if proxy is None or first is None or _is_finished(delegate, first) or not _was_placed(delegate, first):
+                continue
+            wanted_no_more = [each for each in (proxy.leaving, proxy.gone, proxy.finished) if each is not None]
+            if not any(each.earliest < first.latest for each in wanted_no_more):
+                lines = [*delegate.told(), *chaperons.get((delegate.cluster, delegate.name), []), *proxy.told()]
+                what = f"{delegate.cluster}/{delegate.name} of proxy pod {proxy.name}"
+                yield Violation("a delegate was deleted in vain", what, tuple(lines))
+
+
+def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
+    """A proxy pod was deleted by somebody who has no business with it."""
+    for proxy in evidence.history.proxies().values():
+        if proxy.leaving is not None and proxy.leaving.user not in _MAY_DELETE:
+            what = f"{proxy.name} by {proxy.leaving.user}"
+            yield Violation("a proxy pod was deleted by nobody who may", what, tuple(proxy.told()))
+
+
+def let_go(evidence: Evidence) -> Iterator[Violation]:
+    """A proxy pod was gone while its delegate still was, or before that was made."""
+    proxies = evidence.history.proxies()
+    for parent, delegates in evidence.history.delegates().items():
+        proxy = proxies.get(parent)
+        if proxy is None or proxy.gone is None:
+            continue
+        for delegate in delegates:
+            over = evidence.over(delegate)
+            if over is None or proxy.gone.latest < over.earliest:
+                what = f"{proxy.name}, delegate in {delegate.cluster}"
+                yield _both("a proxy pod went before its delegate", what, proxy, delegate)
+
+
+def of_nobody(evidence: Evidence) -> Iterator[Violation]:
+    """A delegate whose proxy pod there never was."""
+    proxies = evidence.history.proxies()
+    for parent, delegates in evidence.history.delegates().items():
+        if parent not in proxies:
+            for delegate in delegates:
+                what = f"{delegate.cluster}/{delegate.name}"
+                yield Violation("a delegate of no proxy pod", what, tuple(delegate.told()))
+
+
+def ran_again(evidence: Evidence) -> Iterator[Violation]:
+    """Work that had finished was run again for the same proxy pod."""
+    for parent, delegates in evidence.history.delegates().items():
+        for first, second in pairwise(delegates):
+            if first.phase and not first.restarts:
+                yield _both("finished work ran again", f"proxy pod {_name(evidence, parent)}", first, second)
+
+
+def lost_work(evidence: Evidence) -> Iterator[Violation]:
+    """A proxy pod that was wanted failed although none of its delegates had."""
+    delegates = evidence.history.delegates()
+    for uid, proxy in evidence.history.proxies().items():
+        mine = delegates.get(uid, [])
+        if proxy.phase != "Failed" or proxy.finished is None or any(each.phase == "Failed" for each in mine):
+            continue
+        if proxy.leaving is None or proxy.finished.latest < proxy.leaving.earliest:
+            lines = [*proxy.told(), *(line for each in mine for line in each.told())]
+            what = f"{proxy.name} Failed ({proxy.reason}), its delegates did not"
+            yield Violation("work was lost", what, tuple(lines))
+
+
+def too_often(evidence: Evidence) -> Iterator[Violation]:
+    """More pods of a Job succeeded than it had to complete."""
+    proxies = evidence.history.proxies()
+    done: dict[str, list[Life]] = {}
+    for parent, delegates in evidence.history.delegates().items():
+        proxy = proxies.get(parent)
+        if proxy is not None and proxy.owner.kind == "Job":
+            done.setdefault(proxy.owner.name, []).extend(each for each in delegates if each.phase == "Succeeded")
+    for job, lives in done.items():
+        if len(lives) > evidence.jobs.get(job, len(lives)):
+            what = f"Job {job}: {len(lives)} delegates succeeded, {evidence.jobs[job]} were asked for"
+            yield Violation("finished work ran again", what, tuple(line for each in lives for line in each.told()))
+
+
+def vanished(evidence: Evidence) -> Iterator[Violation]:
+    """A delegate is not there any more, and nothing says why."""
+    for life in evidence.history.lives.values():
+        if life.parent and (life.cluster, life.uid) not in evidence.living and evidence.over(life) is None:
+            yield Violation("a delegate vanished", f"{life.cluster}/{life.name}", tuple(life.told()))
+
+
+def nodes_not_ready(evidence: Evidence) -> Iterator[Violation]:
+    """A virtual node that had been Ready was told not to be."""
+    ready: set[str] = set()
+    for told in evidence.history.nodes:
+        if told.cluster != evidence.source or not told.name.startswith(_VIRTUAL):
+            continue
+        if told.ready == "True":
+            ready.add(told.name)
+        elif told.name in ready:
+            ready.discard(told.name)
+            since = told.at - NODE_LEASE_SECONDS
+            if not evidence.excused(told.cluster, since, told.at, least=NODE_EXCUSE_SECONDS):
+                yield Violation("a virtual node was not Ready", f"{told.name}: {told.ready}", (told.line,))
+
+
+def nobody_led(evidence: Evidence) -> Iterator[Violation]:
+    """Nobody held the agents' lease of a cluster for too long, although its API was served."""
+    for cluster, moments in leading(evidence.history).items():
+        for (began, first), (ended, second) in pairwise(moments):
+            if ended - began > LEADER_SECONDS and not evidence.excused(cluster, began, ended):
+                what = f"{cluster}: {ended - began:.1f} s without a leader"
+                yield Violation("another led too late", what, (first, second))
+
+
+RULES: tuple[Rule, ...] = (
+    two_at_once,
+    two_of_one_name,
+    deleted_in_vain,
+    proxies_taken,
+    let_go,
+    of_nobody,
+    ran_again,
+    lost_work,
+    too_often,
+    vanished,
+    nodes_not_ready,
+    nobody_led,
+)
+
+
+def leading(history: History) -> dict[str, list[tuple[float, str]]]:
+    """When each cluster's lease was written, in order, with the line."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for renewal in sorted(history.renewals, key=lambda each: each.at):
+        if renewal.holder:
+            found.setdefault(renewal.cluster, []).append((renewal.at, f"{renewal.line} for {renewal.holder}"))
+    return found
+
+
+def _overlap(evidence: Evidence, first: Life, second: Life) -> bool:
+    over = evidence.over(first)
+    if over is None:
+        return True
+    return second.born.latest < over.earliest
+
+
+def _is_finished(life: Life, at: Moment) -> bool:
+    return life.finished is not None and life.finished.earliest <= at.latest
+
+
+def _was_placed(life: Life, at: Moment) -> bool:
+    return life.placed is not None and life.placed.latest < at.earliest
+
+
+def _by_name(deleted: Sequence[ChaperonDeleted]) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in deleted:
+        found.setdefault((each.cluster, each.name), []).append(each.line)
+    return found
+
+
+def _both(rule: str, what: str, first: Life, second: Life) -> Violation:
+    return Violation(rule, what, (*first.told(), *second.told()))
+
+
+def _name(evidence: Evidence, uid: str) -> str:
+    proxy = evidence.history.proxies().get(uid)
+    return proxy.name if proxy else uid

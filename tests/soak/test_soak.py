@@ -1,0 +1,39 @@
+"""Soaks on real clusters: a minute of it, and, seldom, some more."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox.progress import Silent
+from hack.soaking import plan, report
+from hack.soaking.soak import soak
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="cutting links takes root"),
+]
+PATIENCE_SECONDS = 120.0
+"""On a busy machine all takes longer, also until all is well."""
+
+
+async def nothing_is_lost(planned: plan.Plan, tmp_path: Path) -> None:
+    told: list[str] = []
+    result = await soak(planned, Silent(), told.append, patience=PATIENCE_SECONDS, keep=tmp_path)
+    (tmp_path / "plan.jsonl").write_bytes(planned.dump())
+    print("\n".join([*told, *report.lines(result)]))
+    assert len(result.outages) == len(planned.faults)
+    assert len(result.history.proxies()) >= sum(step.pods for step in plan.wanted(planned.steps).values())
+    assert [f"{each.rule}: {each.what}" for each in result.violations] == []
+
+
+@pytest.mark.timeout(400)
+async def test_a_minute_of_faults(tmp_path: Path) -> None:
+    await nothing_is_lost(plan.make(20, 1, 60), tmp_path)
+
+
+@pytest.mark.seldom
+@pytest.mark.timeout(1200)
+async def test_five_minutes_of_faults(tmp_path: Path) -> None:
+    await nothing_is_lost(plan.make(1818, 5, 200), tmp_path)
