@@ -1,6 +1,6 @@
 """What an agent wrote to API servers, from the counters that it publishes. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,15 +13,20 @@ APART = ("events", "leases")
 def writes(exposition: str, role: str) -> dict[str, float]:
     """Writes so far as `ROLE METHOD RESOURCE OUTCOME` -> count, from the text of /metrics."""
     found: dict[str, float] = {}
-    for family in text_string_to_metric_families(exposition):
-        for sample in family.samples:
-            labels = sample.labels
-            if sample.name != REQUESTS or labels["method"] not in WRITES:
-                continue
+    for labels, value in samples(exposition, REQUESTS):
+        if labels["method"] in WRITES:
             words = (role, labels["method"], labels["resource"] or "other", labels["outcome"])
             key = " ".join(words)
-            found[key] = found.get(key, 0.0) + sample.value
+            found[key] = found.get(key, 0.0) + value
     return found
+
+
+def samples(exposition: str, metric: str) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Labels and value of each series of a metric, from the text of /metrics."""
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            if sample.name == metric:
+                yield sample.labels, sample.value
 
 
 def counted(found: Mapping[str, float]) -> float:

@@ -1,21 +1,16 @@
 """The idle benchmark: what a source agent with 20 targets costs while nothing happens."""
 
 import asyncio
-import json
 from typing import Any
 
-from agent.api.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SOURCES, TARGETS
-from agent.kube.client import Client
-from agent.sandbox import kubeconfig, manifests
-from agent.sandbox.objects import apply
 from agent.sandbox.progress import Progress
 from hack.benchmarks import report
 from hack.benchmarks.budgets import idle_budgets
 from hack.benchmarks.burst import takes_pods
+from hack.benchmarks.joining import join
 from hack.benchmarks.lab import Lab, open_lab, phase, until
-from hack.benchmarks.manifests import moved, namespace
 
-SOURCE, TARGET = CLUSTERS = ("cd", "us")
+SOURCE, _ = CLUSTERS = ("cd", "us")
 TARGET_COUNT = 20
 """Namespaces of one cluster, each with a Source there and a Target of its own here."""
 SETTLE_SECONDS = 15.0
@@ -25,7 +20,7 @@ MEASURE_SECONDS = 30.0
 async def idle(progress: Progress) -> tuple[list[str], dict[str, Any]]:
     """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
     async with open_lab(CLUSTERS, 3, 110, progress) as lab:
-        await asyncio.gather(*(_join(lab, f"team-{number}") for number in range(TARGET_COUNT)))
+        await asyncio.gather(*(join(lab, f"team-{number}", lab.targets[0]) for number in range(TARGET_COUNT)))
         await until(f"{TARGET_COUNT} virtual nodes take pods", lambda: takes_pods(lab, TARGET_COUNT))
         await _wait(lab, "settling", SETTLE_SECONDS)
         before = await lab.sample()
@@ -52,23 +47,3 @@ async def _wait(lab: Lab, what: str, seconds: float) -> None:
             task.update(second, seconds, f"{second}/{seconds:.0f} s")
             await asyncio.sleep(1)
         task.finish(f"{seconds:.0f} s")
-
-
-async def _join(lab: Lab, name: str) -> None:
-    """Make the namespace of this name in the target a target of the one in the source."""
-    here, there = lab.source, lab.targets[0]
-    for client in (here, there):
-        await client.create(NAMESPACES, namespace(name))
-    await apply(there, SOURCES, moved(manifests.source(SOURCE), name))
-    await apply(there, SERVICE_ACCOUNTS, moved(manifests.service_account(SOURCE), name))
-    server = lab.sandbox[TARGET].server
-    authority = (lab.sandbox.directory / TARGET / "pki" / "ca.crt").read_bytes()
-    config = kubeconfig.render(TARGET, server, authority, token=await _token(there, name))
-    await apply(here, SECRETS, moved(manifests.secret(TARGET, config), name))
-    await apply(here, TARGETS, moved(manifests.target(TARGET), name))
-
-
-async def _token(client: Client, namespace: str) -> str:
-    path = SERVICE_ACCOUNTS.path(namespace, SOURCE, "token")
-    answer = await client.session.request("POST", path, body=json.dumps(manifests.token_request()).encode())
-    return str(json.loads(answer)["status"]["token"])

@@ -99,16 +99,21 @@ class Lab:
         total: dict[str, float] = {}
         for cluster in self.sandbox.clusters:
             for process in OURS if self.sandbox.plan.agents else ():
-                url = f"http://{cluster.address}:{cluster.ports[f'{process}-health']}/metrics"
                 role = "source" if cluster.name == self.names[0] else "target"
-                try:
-                    async with self._http.get(url) as response:
-                        text = await response.text()
-                except (aiohttp.ClientError, TimeoutError) as error:
-                    raise BenchError(f"cluster {cluster.name}: {process} gives no metrics: {error}") from error
+                text = await self.metrics(cluster.name, process)
                 for key, count in counters.writes(text, f"{role}-{process}").items():
                     total[key] = total.get(key, 0.0) + count
         return total
+
+    async def metrics(self, cluster: str, process: str) -> str:
+        """What an agent or a webhook says at /metrics. Raises BenchError when it does not answer."""
+        each = self.sandbox[cluster]
+        url = f"http://{each.address}:{each.ports[f'{process}-health']}/metrics"
+        try:
+            async with self._http.get(url) as response:
+                return await response.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise BenchError(f"cluster {cluster}: {process} gives no metrics: {error}") from error
 
 
 def phase(before: Sample, after: Sample) -> Phase:

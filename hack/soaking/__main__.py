@@ -12,15 +12,17 @@ from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
 from hack.benchmarks.errors import BenchError
-from hack.benchmarks.report import json_line
+from hack.benchmarks.report import budget_figures, json_line
 from hack.benchmarks.signals import INTERRUPTED, until_signal
 from hack.soaking import plan as plans
 from hack.soaking import report
 from hack.soaking.errors import SoakError
+from hack.soaking.load import budgets as load_budgets
+from hack.soaking.load import load
 from hack.soaking.soak import soak
 
-MINUTES = 20.0
-PODS = 500
+MINUTES, PODS = 20.0, 500
+LOAD_MINUTES, LOAD_PODS = 15.0, 5000
 
 
 def main(arguments: list[str]) -> int:
@@ -28,6 +30,8 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     try:
+        if options.load:
+            return asyncio.run(until_signal("hack/soak", _load(options)))
         plan, out = _planned(options)
         return asyncio.run(until_signal("hack/soak", _soak(plan, out, json=options.json)))
     except (BenchError, SandboxError, SoakError, KubeError) as error:
@@ -39,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def _soak(plan: plans.Plan, out: Path, *, json: bool) -> int:
-    result = await soak(plan, default(), lambda text: print(text, flush=True), keep=out)
+    result = await soak(plan, default(), _say, keep=out)
     lines = report.lines(result)
     figures = json_line(report.figures(result))
     _write(out / "report.txt", "\n".join(lines))
@@ -52,9 +56,26 @@ async def _soak(plan: plans.Plan, out: Path, *, json: bool) -> int:
     return 1 if result.violations else 0
 
 
+async def _load(options: argparse.Namespace) -> int:
+    found, figures = await load(options.pods or LOAD_PODS, options.minutes or LOAD_MINUTES, default(), _say)
+    budgets = load_budgets(found, figures)
+    print("\n".join(report.load_lines(found, figures, budgets)))
+    if options.json:
+        print(json_line({"load": found.__dict__, "memory_mib": figures.memory, "budgets": budget_figures(budgets)}))
+    return 0 if all(budget.kept for budget in budgets) else 1
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
 def _planned(options: argparse.Namespace) -> tuple[plans.Plan, Path]:
     """The plan, and the folder in which it is kept."""
-    plan = plans.read(options.plan) if options.plan else plans.make(options.seed, options.minutes, options.pods)
+    plan = (
+        plans.read(options.plan)
+        if options.plan
+        else plans.make(options.seed, options.minutes or MINUTES, options.pods or PODS)
+    )
     out: Path = options.out or Path(tempfile.mkdtemp(prefix="flotilla-soak-"))
     out.mkdir(parents=True, exist_ok=True)
     path = out / "plan.jsonl"
@@ -74,15 +95,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="hack/soak", description="Work and faults for a fleet of three clusters; judged by audit logs (root)."
     )
-    parser.add_argument("--minutes", type=_positive, default=MINUTES, metavar="N", help="how long (default 20)")
+    parser.add_argument("--minutes", type=_positive, metavar="N", help="how long (default 20; with --load 15)")
     parser.add_argument(
         "--seed", type=int, default=random.randrange(1 << 32), metavar="S", help="of the plan; else any"
     )
-    parser.add_argument("--pods", type=int, default=PODS, metavar="N", help=f"pods at a time (default {PODS})")
+    parser.add_argument("--pods", type=_count, metavar="N", help="pods at a time (default 500; with --load 5000)")
+    parser.add_argument("--load", action="store_true", help="many pods over ten targets, without faults: what it takes")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="do this plan instead")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where plan, report and, if need be, logs are kept")
     parser.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return value
 
 
 def _positive(text: str) -> float:

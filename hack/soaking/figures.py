@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from statistics import mean
 
 from agent.sandbox import Sandbox
 from hack.benchmarks import procfs
@@ -47,3 +49,15 @@ class Figures:
                 self._cpu[line.process.removesuffix("-2"), line.pid] = usage.cpu
                 if line.process in WATCHED:
                     self.memory[f"{line.cluster}/{line.process}"].append((now, usage.rss / _KIB_PER_MIB))
+
+
+def thirds(series: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Means of the three thirds of the time, and the most."""
+    values = [value for _, value in series]
+    third = max(1, len(values) // 3)
+    return {
+        "first": mean(values[:third]),
+        "middle": mean(values[third : 2 * third] or values),
+        "last": mean(values[-third:]),
+        "most": max(values),
+    }

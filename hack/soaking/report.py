@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import mean
 from typing import Any
 
-from hack.benchmarks.report import table
-from hack.benchmarks.stats import Spread
-from hack.soaking.figures import Figures
+from hack.benchmarks.budgets import Budget
+from hack.benchmarks.report import budget_lines, table
+from hack.benchmarks.stats import Spread, percentile
+from hack.soaking.figures import Figures, thirds
 from hack.soaking.judge import Violation, leading
 from hack.soaking.lives import History
+from hack.soaking.load import Found
 from hack.soaking.soak import Result
 
 _SHOWN_LINES = 12
@@ -22,7 +23,7 @@ def lines(result: Result) -> list[str]:
     return [
         *_faults(result),
         *_pods(result),
-        *_memory(result.figures),
+        *memory(result.figures),
         *_verdict(result.violations),
     ]
 
@@ -40,7 +41,7 @@ def figures(result: Result) -> dict[str, Any]:
         "empty_seconds": result.empty,
         **counts,
         "cpu_seconds": result.figures.cpu,
-        "memory_mib": {name: _span(series) for name, series in result.figures.memory.items()},
+        "memory_mib": {name: thirds(series) for name, series in result.figures.memory.items()},
         "violations": [{"rule": each.rule, "what": each.what, "lines": each.lines} for each in result.violations],
     }
 
@@ -62,6 +63,21 @@ def counted(history: History) -> dict[str, Any]:
         "created_to_running": Spread.of(starts).__dict__ if starts else {},
         "longest_without_leader": gaps,
     }
+
+
+def load_lines(found: Found, figures: Figures, budgets: Sequence[Budget]) -> list[str]:
+    """What came of a load."""
+    rows = [
+        ["load", ""],
+        ["until all pods ran", f"{found.filled:.0f} s"],
+        ["pods replaced", str(found.replaced)],
+        ["statuses that came home", str(len(found.feedback))],
+        *([f"feedback, {key}", f"{value * 1000:.0f} ms"] for key, value in Spread.of(found.feedback).__dict__.items()),
+        ["keys in queues, p50", f"{percentile(found.queued, 50):.0f}"],
+        ["keys in queues, most", f"{max(found.queued):.0f}"],
+        ["CPU of all processes", f"{sum(figures.cpu.values()):.0f} s"],
+    ]
+    return ["", *table(rows), *memory(figures), *budget_lines(budgets)]
 
 
 def _faults(result: Result) -> Iterator[str]:
@@ -97,25 +113,14 @@ def _pods(result: Result) -> Iterator[str]:
     yield from table(rows)
 
 
-def _memory(found: Figures) -> Iterator[str]:
+def memory(found: Figures) -> Iterator[str]:
+    """What agents and webhooks took of it."""
     rows = [["memory, MiB", "first", "middle", "last", "most"]]
     for name, series in sorted(found.memory.items()):
-        span = _span(series)
+        span = thirds(series)
         rows.append([name, *(f"{span[key]:.0f}" for key in ("first", "middle", "last", "most"))])
     yield ""
     yield from table(rows)
-
-
-def _span(series: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Means of the three thirds of the time, and the most."""
-    values = [value for _, value in series]
-    third = max(1, len(values) // 3)
-    return {
-        "first": mean(values[:third]),
-        "middle": mean(values[third : 2 * third] or values),
-        "last": mean(values[-third:]),
-        "most": max(values),
-    }
 
 
 def _verdict(violations: Sequence[Violation]) -> Iterator[str]:

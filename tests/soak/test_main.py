@@ -7,7 +7,9 @@ import pytest
 from hack.soaking.__main__ import main, parse
 
 
-@pytest.mark.parametrize("arguments", [["--minutes", "0"], ["--minutes", "x"], ["--seed", "x"], ["more"]])
+@pytest.mark.parametrize(
+    "arguments", [["--minutes", "0"], ["--minutes", "x"], ["--seed", "x"], ["--pods", "0"], ["more"]]
+)
 def test_what_makes_no_sense_is_refused_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         parse(arguments)
