@@ -23,6 +23,7 @@ _DEAREST = (
     "tests/chart/test_upgrade.py",
     "real",
     "pair",
+    "tests/soak",
     "tests/e2e",
     "tests/scheduler",
     "tests/cli",

@@ -49,13 +49,15 @@ class Outage:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known. `living`: cluster and UID of the pods that there are now; `jobs`: completions by name."""
+    """All that is known. `living`: cluster and UID of the pods that there are now; `jobs`: completions by name;
+    `leaderless`: how long nobody may lead, in seconds."""
 
     source: str
     history: History
     outages: Sequence[Outage] = ()
     living: frozenset[tuple[str, str]] = frozenset()
     jobs: Mapping[str, int] = field(default_factory=dict)
+    leaderless: float = LEADER_SECONDS
 
     def over(self, life: Life) -> Moment | None:
         """When a pod was over; None if it is not, or nobody can know.
@@ -233,7 +235,7 @@ def nobody_led(evidence: Evidence) -> Iterator[Violation]:
     """Nobody held the agents' lease of a cluster for too long, although its API was served."""
     for cluster, moments in leading(evidence.history).items():
         for (began, first), (ended, second) in pairwise(moments):
-            if ended - began > LEADER_SECONDS and not evidence.excused(cluster, began, ended):
+            if ended - began > evidence.leaderless and not evidence.excused(cluster, began, ended):
                 what = f"{cluster}: {ended - began:.1f} s without a leader"
                 yield Violation("another led too late", what, (first, second))
 

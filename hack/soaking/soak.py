@@ -20,7 +20,7 @@ from hack.benchmarks.lab import Lab, lab_in, new_directory, until
 from hack.soaking import audit, workload
 from hack.soaking.errors import SoakError
 from hack.soaking.figures import Figures
-from hack.soaking.judge import Evidence, Outage, Violation, judge
+from hack.soaking.judge import LEADER_SECONDS, Evidence, Outage, Violation, judge
 from hack.soaking.leftovers import EVERYWHERE, IN_NAMESPACE, Listed, problems
 from hack.soaking.lives import History
 from hack.soaking.plan import CLUSTERS, SOURCE, Plan, Step, wanted
@@ -51,10 +51,18 @@ class Result:
     restarted: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Patience:
+    """Seconds: until all is well after the last fault, and how long nobody may lead."""
+
+    well: float = WELL_SECONDS
+    leaderless: float = LEADER_SECONDS
+
+
 async def soak(
-    plan: Plan, progress: Progress, note: Note, *, patience: float = WELL_SECONDS, keep: Path | None = None
+    plan: Plan, progress: Progress, note: Note, *, patience: Patience = Patience(), keep: Path | None = None
 ) -> Result:
-    """Do a plan and judge it; logs are moved to `keep` if there are violations.
+    """Do a plan and judge it; logs are copied to `keep` if there are violations, or if it fails.
 
     Raises SandboxError or BenchError where the fleet does not come up, SoakError where it cannot be asked.
     """
@@ -69,15 +77,18 @@ async def soak(
         progress=progress,
     )
     async with lab_in(sandbox, progress) as lab:
-        await _prepare(lab, plan)
-        result = await _Soak(lab, plan, note, patience).run()
-        if result.violations and keep is not None:
-            _keep(sandbox, keep)
-    return result
+        result = None
+        try:
+            await _prepare(lab, plan)
+            result = await _Soak(lab, plan, note, patience).run()
+            return result
+        finally:
+            if keep is not None and (result is None or result.violations):
+                _keep(sandbox, keep)
 
 
 class _Soak:
-    def __init__(self, lab: Lab, plan: Plan, note: Note, patience: float) -> None:
+    def __init__(self, lab: Lab, plan: Plan, note: Note, patience: Patience) -> None:
         self._lab = lab
         self._plan = plan
         self._patience = patience
@@ -113,7 +124,7 @@ class _Soak:
         """Seconds until all is as it should be; what never comes to be so is a violation."""
         began = time.monotonic()
         found = ["nothing could be asked"]
-        while found and time.monotonic() - began < self._patience:
+        while found and time.monotonic() - began < self._patience.well:
             try:
                 found = problems(*await self._listed(), steps)
             except KubeError as error:
@@ -122,7 +133,9 @@ class _Soak:
                 await asyncio.sleep(_LOOK_SECONDS)
         taken = time.monotonic() - began
         if found:
-            self._found.append(Violation(f"{rule} after {self._patience:.0f} s", f"{len(found)} things", tuple(found)))
+            self._found.append(
+                Violation(f"{rule} after {self._patience.well:.0f} s", f"{len(found)} things", tuple(found))
+            )
         return taken
 
     async def _listed(self) -> tuple[Listed, list[Listed]]:
@@ -143,7 +156,7 @@ class _Soak:
         for cluster in self._lab.sandbox.clusters:
             history.add(cluster.name, audit.read(cluster.directory))
         jobs = {step.name: step.pods for step in self._plan.steps if step.sort in ("Job", "Flop")}
-        evidence = Evidence(SOURCE, history, self._saboteur.outages, living, jobs)
+        evidence = Evidence(SOURCE, history, self._saboteur.outages, living, jobs, self._patience.leaderless)
         ended = [Violation("a process of ours ended by itself", each) for each in self._saboteur.ended]
         return Result(
             plan=self._plan,

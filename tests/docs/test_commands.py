@@ -8,6 +8,7 @@ import pytest
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from hack.benchmarks.__main__ import main as bench
+from hack.soaking.__main__ import parse as parse_soak
 from tests.docs.pages import CHART_README, DOCS, PAGES, README, Block, blocks
 from webhook.settings import parse as parse_webhook
 
@@ -18,6 +19,7 @@ ELSEWHERE = {
     "real": "tests/sandbox/realnode",
     "bench": "below: its arguments",
     "hand": "below: its arguments",
+    "soak": "below: its arguments",
 }
 """Marks of blocks that test_on_the_sandbox.py does not run, and what stands for that."""
 
@@ -50,8 +52,8 @@ def test_the_charts_own_page_has_the_commands_of_the_documentation() -> None:
 
 
 def test_programs_of_the_repository_are_there() -> None:
-    found = {words[0] for mark in ("demo", "bench") for words in marked(mark)}
-    assert {"hack/demo", "hack/test", "hack/check", "hack/bench"} <= found
+    found = {words[0] for mark in ("demo", "bench", "soak") for words in marked(mark)}
+    assert {"hack/demo", "hack/test", "hack/check", "hack/bench", "hack/soak"} <= found
     for program in found:
         assert (REPOSITORY / program).stat().st_mode & 0o111
 
@@ -62,6 +64,11 @@ def test_benchmarks_are_called_as_they_want(capsys: pytest.CaptureFixture[str]) 
             bench([*words[1:], "--help"])
         assert ended.value.code == 0
     assert "usage: hack/bench" in capsys.readouterr().out
+
+
+def test_soaks_are_called_as_they_want() -> None:
+    for words in marked("soak"):
+        assert parse_soak(words[1:]).seed is not None
 
 
 def test_what_the_chart_proposes_after_its_installation_is_what_the_first_steps_do() -> None:
