@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         if options.load:
             return asyncio.run(until_signal("hack/soak", _load(options)))
         plan, out = _planned(options)
-        return asyncio.run(until_signal("hack/soak", _soak(plan, out, json=options.json)))
+        return asyncio.run(until_signal("hack/soak", _soak(plan, out, options)))
     except (BenchError, SandboxError, SoakError, KubeError) as error:
         print(f"hack/soak: {error}", file=sys.stderr)
         return 2
@@ -42,16 +42,16 @@ def main(arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-async def _soak(plan: plans.Plan, out: Path, *, json: bool) -> int:
-    result = await soak(plan, default(), _say, keep=out)
+async def _soak(plan: plans.Plan, out: Path, options: argparse.Namespace) -> int:
+    result = await soak(plan, default(), _say, keep=out, always=options.keep)
     lines = report.lines(result)
     figures = json_line(report.figures(result))
     _write(out / "report.txt", "\n".join(lines))
     _write(out / "report.json", figures)
     print("\n".join(lines))
-    if result.violations:
+    if result.violations or options.keep:
         print(f"\nlogs of agents and API servers: {out}")
-    if json:
+    if options.json:
         print(figures)
     return 1 if result.violations else 0
 
@@ -103,6 +103,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--load", action="store_true", help="many pods over ten targets, without faults: what it takes")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="do this plan instead")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where plan, report and, if need be, logs are kept")
+    parser.add_argument("--keep", action="store_true", help="keep logs although nothing is wrong")
     parser.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -112,11 +112,12 @@ class Line(msgspec.Struct, rename="camel", dict=True):
     response_status: _Code = _Code()
     request_object: msgspec.Raw = msgspec.Raw(b"{}")
     response_object: msgspec.Raw = msgspec.Raw(b"{}")
+    uri: str = msgspec.field(name="requestURI", default="")
 
     @property
     def done(self) -> bool:
-        """Whether it was carried out."""
-        return 200 <= self.response_status.code < 300
+        """Whether it was carried out, and not only tried."""
+        return "dryRun=" not in self.uri and 200 <= self.response_status.code < 300
 
     @property
     def missing(self) -> bool:

@@ -60,9 +60,15 @@ class Patience:
 
 
 async def soak(
-    plan: Plan, progress: Progress, note: Note, *, patience: Patience = Patience(), keep: Path | None = None
+    plan: Plan,
+    progress: Progress,
+    note: Note,
+    *,
+    patience: Patience = Patience(),
+    keep: Path | None = None,
+    always: bool = False,
 ) -> Result:
-    """Do a plan and judge it; logs are copied to `keep` if there are violations, or if it fails.
+    """Do a plan and judge it; logs are copied to `keep` if there are violations, if it fails, or `always`.
 
     Raises SandboxError or BenchError where the fleet does not come up, SoakError where it cannot be asked.
     """
@@ -83,7 +89,7 @@ async def soak(
             result = await _Soak(lab, plan, note, patience).run()
             return result
         finally:
-            if keep is not None and (result is None or result.violations):
+            if keep is not None and (always or result is None or result.violations):
                 _keep(sandbox, keep)
 
 

@@ -37,6 +37,7 @@ def line(
     code: int = 200,
     body: Raw | None = None,
     took: float = 0.01,
+    uri: str = "/api/v1/namespaces/default/pods",
 ) -> bytes:
     """One line; the request was received `took` seconds before."""
     kind, _, sub = resource.partition("/")
@@ -46,6 +47,7 @@ def line(
         "level": "RequestResponse",
         "stage": "ResponseComplete",
         "verb": verb,
+        "requestURI": uri,
         "user": {"username": user, "groups": ["system:authenticated"]},
         "objectRef": {"resource": kind, "subresource": sub, "namespace": "default", "name": name},
         "responseStatus": {"metadata": {}, "code": code},

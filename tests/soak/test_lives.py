@@ -84,6 +84,12 @@ def test_a_request_that_was_refused_changes_nothing() -> None:
     assert (life.leaving, life.gone) == (None, None)
 
 
+def test_what_is_only_tried_was_never_there() -> None:
+    answer = {"kind": "Pod", "metadata": {"name": "try", "namespace": "default", "uid": "u"}}
+    tried = line(1, "create", "pods", "try", answer, code=201, uri="/api/v1/namespaces/default/pods?dryRun=All")
+    assert not history(cd=tried).lives
+
+
 def test_a_deletion_of_many_is_one_of_each() -> None:
     one, two = delegate("d").created(1), delegate("e", name="web-2-chaperon", parent="q").created(1)
     items = [{"metadata": {"name": "x", "namespace": "default", "uid": uid}} for uid in ("d", "e")]
