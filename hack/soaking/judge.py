@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
 from agent.sandbox.certificates import CLIENTS
-from hack.soaking.lives import ChaperonDeleted, History, Life, Moment
+from hack.soaking.lives import ChaperonAsked, History, Life, Moment
 
 LEADER_SECONDS = 15.0
 NODE_EXCUSE_SECONDS = 25.0
@@ -153,6 +153,7 @@ def proxies_taken(evidence: Evidence) -> Iterator[Violation]:
 def let_go(evidence: Evidence) -> Iterator[Violation]:
     """A proxy pod was gone while its delegate still was, or before that was made."""
     proxies = evidence.history.proxies()
+    chaperons = _by_name(evidence.history.chaperons)
     for parent, delegates in evidence.history.delegates().items():
         proxy = proxies.get(parent)
         if proxy is None or proxy.gone is None:
@@ -161,7 +162,9 @@ def let_go(evidence: Evidence) -> Iterator[Violation]:
             over = evidence.over(delegate)
             if over is None or proxy.gone.latest < over.earliest:
                 what = f"{proxy.name}, delegate in {delegate.cluster}"
-                yield _both("a proxy pod went before its delegate", what, proxy, delegate)
+                asked = chaperons.get((delegate.cluster, delegate.name), [])
+                lines = [*proxy.told(), *asked, *delegate.told()]
+                yield Violation("a proxy pod went before its delegate", what, tuple(lines))
 
 
 def of_nobody(evidence: Evidence) -> Iterator[Violation]:
@@ -280,9 +283,10 @@ def _was_placed(life: Life, at: Moment) -> bool:
     return life.placed is not None and life.placed.latest < at.earliest
 
 
-def _by_name(deleted: Sequence[ChaperonDeleted]) -> dict[tuple[str, str], list[str]]:
+def _by_name(asked: Sequence[ChaperonAsked]) -> dict[tuple[str, str], list[str]]:
+    """What was done to a PodChaperon, by cluster and name: its delegate has the same."""
     found: dict[tuple[str, str], list[str]] = {}
-    for each in deleted:
+    for each in asked:
         found.setdefault((each.cluster, each.name), []).append(each.line)
     return found
 

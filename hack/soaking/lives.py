@@ -81,8 +81,8 @@ class NodeTold:
 
 
 @dataclass(frozen=True)
-class ChaperonDeleted:
-    """Somebody deleted a PodChaperon."""
+class ChaperonAsked:
+    """Somebody created or deleted a PodChaperon."""
 
     cluster: str
     name: str
@@ -98,7 +98,7 @@ class History:
     """By cluster and UID."""
     renewals: list[Renewal] = field(default_factory=list)
     nodes: list[NodeTold] = field(default_factory=list)
-    chaperons: list[ChaperonDeleted] = field(default_factory=list)
+    chaperons: list[ChaperonAsked] = field(default_factory=list)
     _named: dict[tuple[str, str, str], Life] = field(default_factory=dict)
 
     def add(self, cluster: str, lines: Iterable[Line]) -> None:
@@ -108,9 +108,9 @@ class History:
                 case "pods":
                     self._pod(cluster, line)
                 case "podchaperons":
-                    if line.verb == "delete" and line.done:
-                        told = line.told(cluster)
-                        self.chaperons.append(ChaperonDeleted(cluster, line.object_ref.name, line.answered, told))
+                    if line.done:
+                        told = f"{line.told(cluster)}, {line.answered - line.received:.1f} s"
+                        self.chaperons.append(ChaperonAsked(cluster, line.object_ref.name, line.answered, told))
                 case "leases":
                     if line.object_ref.name == LEASE_CONTROLLERS and line.done:
                         self.renewals.append(Renewal(cluster, line.answered, line.holder(), line.told(cluster)))

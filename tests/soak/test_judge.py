@@ -138,7 +138,10 @@ def test_a_proxy_pod_that_is_let_go_while_its_delegate_is_there() -> None:
 
 def test_a_delegate_that_is_made_when_its_proxy_pod_has_gone() -> None:
     pod = a_proxy().deleted(10, user=ADMIN, finalizers=("f",)).released(12)
-    assert rules(history(cd=pod, us=delegate().created(20).gone(21))) == ["a proxy pod went before its delegate"]
+    asked = line(13, "create", "podchaperons", "web-1-chaperon", code=201, took=9)
+    (violation,) = judge(evidence(history(cd=pod, us=[asked, delegate().created(20).gone(21)])))
+    assert violation.rule == "a proxy pod went before its delegate"
+    assert any("create podchaperons web-1-chaperon" in each and each.endswith("9.0 s") for each in violation.lines)
 
 
 def test_a_delegate_of_nobody() -> None:
