@@ -112,6 +112,7 @@ class Targets:
         stops = (
             self._supervisor.spawn(f"probe {name}", target.run),
             self._supervisor.spawn(f"agent of {name}", target.watch_agent),
+            self._supervisor.spawn(f"trust in {name}", target.trust.run),
         )
         self._targets[key] = (target, fingerprint, stops)
         self._by_node[target.node_name] = target
@@ -161,7 +162,7 @@ class Targets:
         self._closing.discard(cluster)
 
     def _changed(self, target: Target) -> None:
-        if target.trusted and target not in self._attached and self.get(target.key) is target:
+        if target.identified and target not in self._attached and self.get(target.key) is target:
             self._attached.add(target)
             tell(self._attach, target)
         metrics.note(target)

@@ -15,6 +15,7 @@ from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.record import Record, State, classify
+from agent.clusters.trust import Trust
 from agent.clusters.unread import unread
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
@@ -70,7 +71,7 @@ class Target:
         self.cluster = cluster
         self.is_self = is_self
         self.identity = Identity(cluster.client.session, probing.timeout, certain=is_self)
-        self.trusted = is_self
+        self.identified = is_self
         """Whether it is known to be the right cluster, as far as that can be known: before that no room looks there."""
         self.ranges = ANYWHERE
         """Where addresses of its pods may be."""
@@ -88,6 +89,7 @@ class Target:
         self._probe_now = asyncio.Event()
         self.chaperons = self.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self.chaperons.store.index("parent", parent_of)
+        self.trust = Trust(self.chaperons, self._believe)
         self.ignored = ""
         """What it tells that cannot be used and is left out, in words."""
         self.agent: AgentRecord | None = OWN if is_self else None
@@ -118,7 +120,7 @@ class Target:
     @property
     def summary(self) -> Object | None:
         """What the target tells of its nodes; None while that is not known, or cannot be used."""
-        usable = self.trusted and self._flaw is None
+        usable = self.identified and self._flaw is None
         return self.summaries.store.get(("", names.SUMMARY_NAME)) if usable else None
 
     def serves(self, namespace: str) -> bool:
@@ -147,9 +149,9 @@ class Target:
             self.ranges = ranges
             self.changed(self)
 
-    def trust(self) -> None:
+    def identify(self) -> None:
         """It is the right cluster: rooms begin to look there."""
-        self.trusted = True
+        self.identified = True
         self.changed(self)
 
     def ignore(self, what: str) -> None:
@@ -277,27 +279,41 @@ class Target:
             self.record = replace(old, failures=failures)
             return
         since = old.since if state is old.state else self._clock.now()
+        self.trust.lose()
         self._become(Record(state, message, since, failures))
 
     def _answered(self, old: Record) -> None:
         if problem := self.identity.problem:
-            self.trusted = False
+            self.identified = False
+            self.trust.lose()
             since = old.since if old.state is problem[0] else self._clock.now()
             self._become(Record(*problem, since))
-        elif not self.trusted:
-            self.trust()
+        elif not self.identified:
+            self.identify()
             self._become(Record(State.CONNECTING, "it answers, reading its state", self._clock.now()))
         elif old.state is State.READY:
             self.record = replace(old, failures=0)
-        elif not self.chaperons.synced.is_set() or (self.chaperons.error is not None and old.failures):
-            if old.failures:
-                self.cluster.informers.interrupt()
-            self.record = replace(old, failures=0)
-            if old.state is not State.CONNECTING:
-                self._become(Record(State.CONNECTING, "reachable again, reading its state", self._clock.now()))
+        elif self.chaperons.synced.is_set() and not self.trust.doubted:
+            self._believe()
         else:
-            if old.failures and not self.is_self:
-                self.cluster.informers.interrupt()
+            self._catch_up(old)
+
+    def _catch_up(self, old: Record) -> None:
+        """It answers: have what is stored of it brought up to date."""
+        self.trust.answered(again=old.failures > 0)
+        if old.failures:
+            # Watches of this very cluster are others', too.
+            (self.chaperons if self.is_self else self.cluster.informers).interrupt()
+        error = self.chaperons.error
+        if old.state is not State.CONNECTING:
+            self._become(Record(State.CONNECTING, "reachable again, reading its state", self._clock.now()))
+        elif error is not None and not old.failures:
+            self._become(replace(old, message=f"its PodChaperons cannot be read: {error}"))
+        else:
+            self.record = replace(old, failures=0)
+
+    def _believe(self) -> None:
+        if self.identified and not self.identity.problem:
             self._become(Record(State.READY, "connected", self._clock.now()))
 
     def _become(self, record: Record) -> None:

@@ -37,6 +37,9 @@ class Flaws:
         self._logged = Recent(_LOGGED)
         self._listeners: list[Listener] = []
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._known
+
     def __len__(self) -> int:
         return len(self._known)
 

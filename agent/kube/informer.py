@@ -68,7 +68,7 @@ class Informer:
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
         self.hearing = Hearing()
-        self._selectors = {"labels": labels, "fields": fields}
+        self.selectors = {"labels": labels, "fields": fields}
         self._reader = Reader(kind, reduce)
         self.budget = budget or Budget()
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
@@ -82,6 +82,10 @@ class Informer:
         """Before a watch is resumed; one that lasts has it begin again."""
         self._relisting = Backoff(0.2, _RELIST_SECONDS)
         self._listed_at = 0.0
+        self.lists = 0
+        """How often a list was read to its end."""
+        self.contacts = 0
+        """How often that, or a watch was opened."""
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
@@ -93,7 +97,7 @@ class Informer:
     @property
     def relisting(self) -> bool:
         """Whether what is told now comes from a list: what is gone was deleted while nobody looked, or lost."""
-        return not self._progress.version
+        return self._progress.lists_next
 
     @property
     def rollbacks(self) -> int:
@@ -120,13 +124,18 @@ class Informer:
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
+    def relist(self) -> None:
+        """List again now, for what is here may be old."""
+        self._progress.starts_over()
+        self.interrupt()
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
             self.hearing.turned()
             backoff: Backoff | None = self._backoff
             try:
-                if not self._progress.version:
+                if self._progress.lists_next:
                     await self._list()
                 await self._follow()
                 self.error = None
@@ -154,7 +163,7 @@ class Informer:
     async def _list(self) -> None:
         version, replaced, listed, nameless = "", 0, set[Key](), False
         self.vanished.forget()
-        async for page in self.client.pages(self.kind, self.namespace, **self._selectors, accept=self._accept[0]):
+        async for page in self.client.pages(self.kind, self.namespace, **self.selectors, accept=self._accept[0]):
             version, replaced = page.version, self._progress.lists(page.version)
             self.hearing.word()
             for item in page.items:
@@ -171,6 +180,8 @@ class Informer:
             self._remove(key, replaced)
         self._progress.listed(version)
         self.error = None
+        self.lists += 1
+        self.contacts += 1
         self.synced.set()
         if time.monotonic() - self._listed_at > 2 * _RELIST_SECONDS:
             self._relisting.reset()
@@ -180,14 +191,14 @@ class Informer:
         """Watch until the stream ends. Raises TimeoutError when interrupted, also while it is being opened."""
         try:
             async with asyncio.timeout(None) as self._watching:
-                await self._progress.check(self.client, self.kind, self.namespace, self._selectors["fields"])
+                await self._progress.check(self.client, self.kind, self.namespace, self.selectors["fields"])
                 await self._watch()
         finally:
             self._progress.ended()
             self._watching = None
 
     async def _watch(self) -> None:
-        params = selectors(**self._selectors) | {
+        params = selectors(**self.selectors) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._progress.version,
@@ -213,6 +224,7 @@ class Informer:
             self.error = None
             self.hearing.word()
             self._progress.opened()
+            self.contacts += 1
             opened = time.monotonic()
             try:
                 async for line in stream:

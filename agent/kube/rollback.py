@@ -27,10 +27,12 @@ _ONE_OBJECT = "metadata.name="
 
 
 class Progress:
-    """Of one collection. `version` is what a watch is resumed from, empty where a list comes next."""
+    """Of one collection. `version` is what a watch is resumed from."""
 
     def __init__(self) -> None:
         self.version = ""
+        self.lists_next = True
+        """Whether a list comes next, or is being read, whatever a watch that is still open tells."""
         self.rolled_back = False
         """Whether the API server has lost what is known here; until that has been replaced by a list."""
         self.rollbacks = 0
@@ -45,7 +47,7 @@ class Progress:
 
     def starts_over(self) -> None:
         """A list comes next."""
-        self.version = ""
+        self.lists_next = True
 
     def lists(self, version: str) -> int:
         """Up to which version an object that is known is replaced by what a list of this version says of it."""
@@ -54,7 +56,7 @@ class Progress:
 
     def listed(self, version: str) -> None:
         """All of a list has been taken."""
-        self.version, self.rolled_back, self._left = version, False, None
+        self.version, self.lists_next, self.rolled_back, self._left = version, False, False, None
         self._reached, self._listed_at = number(version), time.monotonic()
 
     def opened(self) -> None:

@@ -20,8 +20,8 @@ async def test_rooms_are_told_of_a_target_once_it_is_known_to_be_the_right_clust
         target = await targets.connect(("team", "eu"), NOWHERE, "1")
         await until(lambda: target.record.state is State.UNREACHABLE)
         assert told == []
-        target.trust()
-        target.trust()
+        target.identify()
+        target.identify()
         later: list[str] = []
         targets.on_attach(lambda target: later.append(target.title))
         assert (told, later) == (["attach"], ["eu"])
@@ -41,7 +41,7 @@ async def test_a_listener_that_fails_keeps_no_other_from_hearing_and_ends_no_tas
         targets.on_change(lambda target: states.append(target.record.state))
         targets.on_detach(lambda target: detached.append(target.title))
         target = await targets.connect(("team", "eu"), NOWHERE, "1")
-        target.trust()
+        target.identify()
         assert attached == ["eu"]
         await until(lambda: State.UNREACHABLE in states)
         failures = target.record.failures

@@ -30,6 +30,8 @@ class Relay:
         self.err_after: Choice = lambda method, path: False
         """Requests that are carried out, and whose answer is that the server has failed."""
         self.requests: list[tuple[str, str]] = []
+        self.queries: list[str] = []
+        """Of the same requests."""
         self._upstream = upstream
         self._open: dict[int, web.Request] = {}
         self._cut = False
@@ -37,6 +39,10 @@ class Relay:
         self._frozen: Choice = lambda method, path: False
         self.breaks_watch: Callable[[str], bool] = lambda path: False
         """Says by path whether watches are broken, those that are asked for from now on."""
+        self._watches_frozen = False
+        self._thawed = asyncio.Event()
+        self._mute = asyncio.Event()
+        self._mute.set()
         self._port = 0
 
     @property
@@ -70,7 +76,7 @@ class Relay:
         self.break_streams()
 
     def mend(self) -> None:
-        """Undo `cut` and `freeze`."""
+        """Undo `cut` and `freeze`, for requests that come from now on."""
         self._cut = False
         self._frozen = lambda method, path: False
 
@@ -78,6 +84,24 @@ class Relay:
         """Have another API server answer from now on."""
         self._upstream = upstream
         self.break_streams()
+
+    def freeze_watches(self) -> None:
+        """Let watches from now on get no answer, until `thaw`."""
+        self._watches_frozen = True
+
+    def thaw(self) -> None:
+        """Undo `freeze` also for requests that have come."""
+        self._frozen = lambda method, path: False
+        self._watches_frozen = False
+        self._thawed.set()
+
+    def mute_watches(self) -> None:
+        """Let watches be open and tell nothing, until `speak`."""
+        self._mute.clear()
+
+    def speak(self) -> None:
+        """Undo `mute_watches`."""
+        self._mute.set()
 
     def freeze(self, chosen: Choice = lambda method, path: True) -> None:
         """Let the chosen requests from now on get no answer."""
@@ -96,12 +120,14 @@ class Relay:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path))
+        self.queries.append(request.query_string)
         self._open[id(request)] = request
         try:
             if self._cut or ("watch" in request.query and self.breaks_watch(request.path)):
                 return _abort(request)
-            if self._frozen(request.method, request.path):
-                await asyncio.Event().wait()
+            if self._frozen(request.method, request.path) or (self._watches_frozen and "watch" in request.query):
+                self._thawed.clear()
+                await self._thawed.wait()
             await asyncio.sleep(self._seconds)
             return await self._pass_on(request)
         finally:
@@ -129,6 +155,8 @@ class Relay:
             response = web.StreamResponse(status=answer.status, headers=told)
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
+                if "watch" in request.query:
+                    await self._mute.wait()
                 await response.write(chunk)
             await response.write_eof()
             return response

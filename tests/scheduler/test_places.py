@@ -115,7 +115,7 @@ async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
         places = Places(deps, local.informer(NODES), lambda: None)
         for name in ("good", "bad"):
             target = await targets.connect(("default", name), Connection("http://127.0.0.1:1"), "1")
-            target.trust()
+            target.identify()
         bad = targets.get(("default", "bad"))
         assert bad is not None
         monkeypatch.setattr(bad, "summaries", None)

@@ -116,7 +116,7 @@ async def opened() -> AsyncIterator[Scene]:
         targets = Targets(local, SystemClock(), Probing(), supervisor)
         eu, us = [await targets.connect(("default", name), NOWHERE, "x") for name in ("eu", "us")]
         for target in (eu, us):
-            target.trust()
+            target.identify()
         proxies = Informer(local.client, PODS)
         for informer, kind in (
             (proxies, PODS),

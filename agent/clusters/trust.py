@@ -1,0 +1,94 @@
+"""Whether what is stored of a target can be believed again after its cluster could not be reached.
+
+When a link returns, probes are answered before the watch has been resumed: until then the store has what was true
+before. It is believed once the watch has been opened again, or a list read, since the cluster answered, and nothing is
+missing of what the API server had then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from agent.kube.errors import KubeError, StatusError, Unreadable
+from agent.kube.freshness import Lag, lag
+from agent.kube.informer import Informer
+
+log = logging.getLogger(__name__)
+
+_OPENING_SECONDS = 5.0
+_CATCHING_UP_SECONDS = 1.0
+_COMPARISONS = 3
+"""What is then still missing is listed anew: its watch may be one that tells nothing."""
+_LISTING_SECONDS = 60.0
+_LOOK_SECONDS = 0.02
+
+
+class Trust:
+    """For the informer that everything is concluded from; `regained` is called when it can be believed again."""
+
+    def __init__(self, informer: Informer, regained: Callable[[], None]) -> None:
+        self.doubted = False
+        """Whether the store may be an old one."""
+        self._informer = informer
+        self._regained = regained
+        self._reachable = asyncio.Event()
+        self._losses = 0
+        self._contacts = 0
+
+    def lose(self) -> None:
+        """The cluster does not answer."""
+        self.doubted = True
+        self._losses += 1
+        self._reachable.clear()
+
+    def answered(self, *, again: bool) -> None:
+        """The cluster answers. `again`: for the first time since it did not, so that its watch has to be resumed."""
+        if again:
+            self._contacts = self._informer.contacts
+        self._reachable.set()
+
+    async def run(self) -> None:
+        """Find out, whenever the cluster answers while the store is in doubt, until cancelled."""
+        while True:
+            await self._reachable.wait()
+            self._reachable.clear()
+            losses = self._losses
+            try:
+                caught_up = self.doubted and await self._catch_up()
+            except KubeError as error:
+                # The next probe that is answered has it tried again.
+                log.debug("%s in cluster %s: %s", self._informer.kind, self._informer.client.name, error)
+                continue
+            if caught_up and losses == self._losses:
+                self.doubted = False
+                self._regained()
+
+    async def _catch_up(self) -> bool:
+        informer, before = self._informer, self._contacts
+        if not await self._until(lambda: informer.contacts > before, _OPENING_SECONDS):
+            return False
+        for _ in range(_COMPARISONS):
+            try:
+                missing = await lag(informer)
+            except (Unreadable, StatusError) as error:
+                log.info("%s in cluster %s cannot be compared: %s", informer.kind, informer.client.name, error)
+                break
+            if await self._has(missing):
+                return True
+        lists = informer.lists
+        log.info("%s in cluster %s are listed anew", informer.kind, informer.client.name)
+        informer.relist()
+        return await self._until(lambda: informer.lists > lists, _LISTING_SECONDS)
+
+    async def _has(self, missing: Lag) -> bool:
+        return await self._until(lambda: not missing.left(self._informer), _CATCHING_UP_SECONDS)
+
+    async def _until(self, true: Callable[[], bool], seconds: float) -> bool:
+        """Whether it comes true in time, and before the cluster is lost again."""
+        loop, losses = asyncio.get_running_loop(), self._losses
+        end = loop.time() + seconds
+        while not true():
+            if self._losses != losses or loop.time() > end:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
