@@ -18,3 +18,7 @@ class Recent:
         self._names[name] = None
         if len(self._names) > self._limit:
             del self._names[next(iter(self._names))]
+
+    def discard(self, name: str) -> None:
+        """Forget a name, if it was noted."""
+        self._names.pop(name, None)

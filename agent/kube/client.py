@@ -144,11 +144,17 @@ class Client:
         """Create an object in `namespace`, by default its own."""
         return _decode(await self.create_raw(kind, obj, namespace, sub=sub))
 
-    async def create_raw(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> bytes:
-        """Create an object, or a subresource of it (a pod's binding, a service account's token)."""
+    async def create_raw(
+        self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None, dry_run: bool = False
+    ) -> bytes:
+        """Create an object, or a subresource of it (a pod's binding, a service account's token).
+
+        `dry_run`: find out whether it would be; nothing is written.
+        """
         metadata = obj.get("metadata", {})
         path = kind.path(namespace or metadata.get("namespace"), metadata["name"] if sub else None, sub)
-        return await self.session.request("POST", path, body=encode(obj), resource=_resource(kind, sub))
+        params = {"dryRun": "All"} if dry_run else None
+        return await self.session.request("POST", path, params=params, body=encode(obj), resource=_resource(kind, sub))
 
     async def update(self, kind: Kind, obj: Raw, *, sub: str | None = None) -> Raw:
         """Replace an object; its resourceVersion guards against overwriting."""

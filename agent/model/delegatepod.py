@@ -27,6 +27,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_IS_RESERVED,
         names.ANNOTATION_IS_ALLOWED,
         names.ANNOTATION_POD_MISSING_SINCE,
+        names.ANNOTATION_POD_MADE,
         names.ANNOTATION_POD_ENDING,
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,

@@ -37,7 +37,8 @@ SINCE = names.ANNOTATION_POD_MISSING_SINCE
 def chaperon(
     status: dict[str, Any] | None = None, annotations: dict[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    metadata = {"name": "web-1", "namespace": "default", "uid": "C", "annotations": annotations or {}}
+    identity = {"name": "web-1", "namespace": "default", "uid": "C", "resourceVersion": "7"}
+    metadata = identity | {"annotations": annotations or {}}
     return {"metadata": metadata, "spec": {"containers": [], **spec}, "status": status or {}}
 
 
@@ -59,9 +60,7 @@ def ago(seconds: float) -> dict[str, str]:
 
 def reserved_until(seconds: float) -> dict[str, Any]:
     mark = f"h {stamp(NOW + timedelta(seconds=seconds))}"
-    found = chaperon(RUNNING, {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: mark})
-    found["metadata"]["resourceVersion"] = "7"
-    return found
+    return chaperon(RUNNING, {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: mark})
 
 
 def test_a_reservation_that_nobody_holds_any_more_is_taken_back_after_its_end() -> None:
@@ -79,8 +78,46 @@ def test_a_pod_that_was_refused_before_is_tried_again() -> None:
     assert outcome(chaperon(refused("quota"))) == [CreatePod()]
 
 
+def noted(**more: None) -> PatchChaperon:
+    """The note that a pod is missing, over the version that was judged and after asking for the pod."""
+    told = {SINCE: "2026-01-01T12:00:00Z", **more}
+    return PatchChaperon({"metadata": {"annotations": told, "resourceVersion": "7"}}, if_missing=True)
+
+
 def test_the_loss_of_a_pod_is_noted_with_its_time() -> None:
-    assert outcome(chaperon(RUNNING)) == [PatchChaperon({"metadata": {"annotations": {SINCE: "2026-01-01T12:00:00Z"}}})]
+    assert outcome(chaperon(RUNNING)) == [noted()]
+
+
+MADE = names.ANNOTATION_POD_MADE
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+class TestAPodThatMustNotRunTwice:
+    def test_is_made_after_that_was_recorded(self, policy: str) -> None:
+        assert outcome(chaperon(restartPolicy=policy)) == [CreatePod(once=True)]
+        assert outcome(chaperon(restartPolicy="Always")) == [CreatePod()]
+
+    def test_that_was_made_and_is_gone_is_missing_though_nothing_was_told_of_it(self, policy: str) -> None:
+        made = chaperon(annotations={MADE: "true"}, restartPolicy=policy)
+        assert outcome(made) == [noted()]
+        made["metadata"]["annotations"] |= ago(100_000)
+        assert outcome(made) == [LookAgain(3600)]
+
+    def test_of_whose_record_no_pod_has_come_is_made(self, policy: str) -> None:
+        recorded = chaperon(annotations={MADE: "true"}, restartPolicy=policy)
+        assert decide(View(recorded, None, 60.0, unmade=True), NOW) == [CreatePod(once=True)]
+
+    def test_that_went_before_it_had_a_node_is_said_not_to_have_run(self, policy: str) -> None:
+        for told in ({}, {"phase": "Pending"}):
+            recorded = chaperon(told, {MADE: "true"}, restartPolicy=policy)
+            assert decide(View(recorded, None, 60.0, unborn=True), NOW) == [noted(**{MADE: None})]
+
+    def test_that_is_missing_is_not_made_while_its_source_has_not_heard_of_it(self, policy: str) -> None:
+        assert outcome(chaperon(annotations=ago(1), restartPolicy=policy)) == [LookAgain(3600)]
+
+    def test_that_a_policy_does_not_allow_is_not_recorded(self, policy: str) -> None:
+        (refusal,) = within((STRICT,), chaperon(containers=[OUTSIDE], restartPolicy=policy))
+        assert isinstance(refusal, Refuse)
 
 
 def test_a_lost_pod_is_not_made_again_before_the_source_had_its_chance() -> None:
@@ -368,7 +405,7 @@ JSON = st.recursive(
 SPEC_FIELDS = ("containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "nodeName", "x")
 KEYS = (
     *(names.ANNOTATION_LIVE_CHANGES, names.ANNOTATION_RESTARTS, names.ANNOTATION_HOLD, names.ANNOTATION_IS_RESERVED),
-    *(names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_ENDING, "a"),
+    *(names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_MADE, names.ANNOTATION_POD_ENDING, "a"),
 )
 
 
@@ -385,7 +422,6 @@ def test_whatever_a_source_writes_into_a_chaperon_there_is_something_to_do_or_no
     spec: Any, annotations: dict[str, str], status: dict[str, Any] | None, there: bool
 ) -> None:
     hostile = {**chaperon(status, annotations), "spec": spec}
-    hostile["metadata"]["resourceVersion"] = "1"
     found = {**pod(RUNNING), "spec": {"containers": [ALLOWED]}} if there else None
     assert isinstance(within((STRICT,), hostile, found), list)
 

@@ -16,12 +16,14 @@ from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
 from agent.controllers.chaperon.ended import Ended, is_controlled
 from agent.controllers.chaperon.failures import Failures
+from agent.controllers.chaperon.once import Once
 from agent.controllers.chaperon.policies import Policies
 from agent.controllers.chaperon.refusals import is_refused, refused
 from agent.controllers.chaperon.telling import is_news
 from agent.kube.errors import (
     AlreadyExists,
     BadRequest,
+    Conflict,
     Forbidden,
     Invalid,
     KubeError,
@@ -36,6 +38,8 @@ from agent.runtime.controller import Controller
 
 _CANNOT_CREATE = "cannot create pod for pod chaperon"
 _REFUSED_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+"""When to look again at a pod that is there and that the watch does not show."""
 _START_SECONDS = 5.0
 """For so long the news of a node waits for the first that the node's kubelet says of the pod."""
 
@@ -56,6 +60,7 @@ class Chaperon(Controller[Key]):
         """Chaperons whose delegate has a node that is not told yet, since when."""
         self._agreed: dict[Key, tuple[str, str]] = {}
         """Versions of a chaperon and its delegate between which there is nothing to do."""
+        self._once = Once(self._client, self._chaperons, self._pods)
         self._ended = Ended(self._pods)
         self._failures = Failures()
         self._chaperons.flaws.subscribe(self._unreadable)
@@ -75,6 +80,7 @@ class Chaperon(Controller[Key]):
         if chaperon is None or (chaperon.deleting and last is None and (pod is None or pod.phase not in ENDED)):
             self._placed.pop(key, None)
             self._agreed.pop(key, None)
+            self._once.forget(chaperon)
             self._failures.forget(key)
             return None
         versions = (chaperon.version, pod.version) if pod is not None else None
@@ -83,8 +89,17 @@ class Chaperon(Controller[Key]):
         owner, found = chaperon.decode(), pod.decode() if pod else None
         missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
         gone = last.decode() if last is not None else None
-        silence, candidates = self._silence(key, owner, found), self._deps.settings.candidate_scheduler
-        view = room.View(owner, found, missing, silence, rules, gone, candidates)
+        view = room.View(
+            owner,
+            found,
+            missing,
+            self._silence(key, owner, found),
+            rules,
+            last=gone,
+            candidates=self._deps.settings.candidate_scheduler,
+            unmade=self._once.is_unmade(chaperon),
+            unborn=self._once.is_unborn(chaperon),
+        )
         return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
 
     def _policy_changed(self, namespace: str) -> None:
@@ -126,9 +141,11 @@ class Chaperon(Controller[Key]):
     async def _apply(self, view: room.View, action: room.Action) -> float | None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         match action:
-            case room.CreatePod():
-                return await self._create(view)
-            case room.PatchChaperon(patch):
+            case room.CreatePod(once):
+                return await self._create(view, once=once)
+            case room.PatchChaperon(patch, if_missing):
+                if if_missing and await self._is_there(view):
+                    return _AGAIN_SECONDS
                 self._chaperons.absorb(await self._client.patch_raw(CHAPERONS, name, patch, namespace))
             case room.PutStatus(status):
                 await self._tell(view, status)
@@ -178,11 +195,22 @@ class Chaperon(Controller[Key]):
             return
         self._pods.absorb(raw)
 
-    async def _create(self, view: room.View) -> float | None:
+    async def _is_there(self, view: room.View) -> bool:
+        """Whether the API server has the pod, which is in the store then."""
         metadata = view.chaperon["metadata"]
+        try:
+            self._pods.absorb(await self._client.get_raw(PODS, metadata["name"], metadata["namespace"]))
+        except NotFound:
+            return False
+        return True
+
+    async def _create(self, view: room.View, *, once: bool) -> float | None:
+        metadata, pod = view.chaperon["metadata"], delegate(view.chaperon)
         key = (metadata["namespace"], metadata["name"])
         try:
-            self._pods.absorb(await self._client.create_raw(PODS, delegate(view.chaperon)))
+            if once:
+                await self._once.record(view.chaperon, pod)
+            self._pods.absorb(await self._client.create_raw(PODS, pod))
         except AlreadyExists:
             self._failures.forget(key)
             return await self._in_the_way(view)
@@ -190,6 +218,8 @@ class Chaperon(Controller[Key]):
             self._failures.forget(key)
             self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", error.message)
             return await self._refused(view, f"{_CANNOT_CREATE}: {error.message}")
+        except Conflict:
+            raise
         except (StatusError, Unreachable) as error:
             return await self._failing(key, view, error)
         self._failures.forget(key)
@@ -221,6 +251,7 @@ class Chaperon(Controller[Key]):
         return again
 
     async def _refused(self, view: room.View, message: str, by: str = "") -> float:
+        await self._once.withdraw(view.chaperon)
         status = refused(message, by)
         if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:
             await self._tell(view, status)

@@ -35,18 +35,25 @@ class View:
     """Its pod as it was seen last, of one that had ended and is gone since."""
     candidates: bool = True
     """Whether a candidate scheduler runs here."""
+    unmade: bool = False
+    """No pod has come of the record that one is made."""
+    unborn: bool = False
+    """The pod that is gone has never had a node."""
 
 
 @dataclass(frozen=True)
 class CreatePod:
-    """Make the delegate."""
+    """Make the delegate; `once`: never another one, which is recorded before."""
+
+    once: bool = False
 
 
 @dataclass(frozen=True)
 class PatchChaperon:
-    """Change the chaperon's metadata."""
+    """Change the chaperon's metadata; `if_missing`: only if the API server itself says that there is no pod."""
 
     patch: dict[str, Any]
+    if_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ def decide(view: View, now: datetime) -> list[Action]:
 
 def _allowed(view: View, actions: list[Action]) -> list[Action]:
     """The actions without those that the policies of Sources do not allow."""
-    if CreatePod() in actions:
+    if any(isinstance(action, CreatePod) for action in actions):
         if view.rules is None:
             return [LookAgain(_UNREAD_SECONDS)]
         if not isinstance(view.chaperon.get("spec"), dict):
@@ -191,14 +198,18 @@ def _without_pod(view: View, now: datetime) -> list[Action]:
     status = chaperon.get("status") or {}
     if told := _last_words(view):
         return told
-    if not status.get("phase"):
-        return [CreatePod()]
     annotations = chaperon["metadata"].get("annotations") or {}
     since = annotations.get(names.ANNOTATION_POD_MISSING_SINCE)
-    if since is None:
-        return [PatchChaperon(_annotations({names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}))]
-    if _spec(chaperon).get("restartPolicy", "Always") != "Always":
+    once = _spec(chaperon).get("restartPolicy", "Always") != "Always"
+    if once and since is not None:
         return [LookAgain(3600)]
+    made = once and names.ANNOTATION_POD_MADE in annotations
+    if not status.get("phase") and (not made or view.unmade):
+        return [CreatePod(once)]
+    if since is None:
+        said: dict[str, str | None] = {names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}
+        said |= dict.fromkeys([names.ANNOTATION_POD_MADE] if made and view.unborn else [])
+        return [PatchChaperon(_annotations(said, chaperon), if_missing=True)]
     due = _moment(since, now) + timedelta(seconds=view.missing_limit)
     if now < due:
         return [LookAgain((due - now).total_seconds())]
@@ -272,9 +283,7 @@ def _reservation(chaperon: dict[str, Any], now: datetime) -> list[Action]:
         return []
     if now < due:
         return [LookAgain((due - now).total_seconds())]
-    patch = _annotations({names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None})
-    patch["metadata"]["resourceVersion"] = chaperon["metadata"]["resourceVersion"]
-    return [PatchChaperon(patch)]
+    return [PatchChaperon(_annotations({names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None}, chaperon))]
 
 
 def _follow(meant: dict[str, Any], pod: dict[str, Any], before: Mapping[str, Any]) -> list[Action]:
@@ -296,8 +305,10 @@ def _travelling(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if not names.is_ours(key)}
 
 
-def _annotations(changed: Mapping[str, str | None]) -> dict[str, Any]:
-    return {"metadata": {"annotations": dict(changed)}}
+def _annotations(changed: Mapping[str, str | None], judged: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A patch of a chaperon's annotations, over the very version that was judged where that is given."""
+    guard = {"resourceVersion": judged["metadata"]["resourceVersion"]} if judged is not None else {}
+    return {"metadata": {"annotations": dict(changed), **guard}}
 
 
 def _moment(text: str | None, otherwise: datetime) -> datetime:
