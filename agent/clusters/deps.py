@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from agent.base.clock import Clock
+from agent.clusters.asking import Asking
 from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
@@ -11,6 +12,7 @@ from agent.clusters.endpoints import Endpoints
 from agent.clusters.namespaces import Namespaces
 from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
+from agent.clusters.sending import Sending
 from agent.kube.events import Recorder
 from agent.runtime.lease import LeaderLease
 from agent.settings import Settings
@@ -31,11 +33,17 @@ class Deps:
     endpoints: Endpoints = field(default_factory=Endpoints)
     lease: LeaderLease | None = None
     """By which this replica leads; None where nobody else could."""
+    sending: Sending = field(default_factory=Sending)
 
     @cached_property
     def namespaces(self) -> Namespaces:
         """Which namespaces of this cluster are enabled."""
         return Namespaces(self.local, self.chaperons)
+
+    @cached_property
+    def asking(self) -> Asking:
+        """What is asked before something is let go of."""
+        return Asking(self.local.client, self.cluster_uid, self.chaperons, self.sending)
 
     @cached_property
     def brake(self) -> Brake:

@@ -167,18 +167,22 @@ class Ranked:
         return await self._writes.refuse(proxy, explain(view.ranking, tried, claim), view.ranking)
 
     async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
-        if target is None:
+        if target is None or self._deps.sending.is_closed(target):
             return _TARGET_GONE_SECONDS
         with self._lines.turn(pod, target) as ours:
-            return await self._go(pod, proxy, target) if ours else IN_LINE
+            if not ours:
+                return IN_LINE
+            # From before the claim: whoever lets go of the pod meanwhile would not see what follows it.
+            with self._deps.sending.holding(target, pod.key, pod.uid):
+                return await self._go(pod, proxy, target)
 
     async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> float | None:
         before = self._deps.targets.by_node(pod.known.claim)
         unsent = self._is_unsent(pod)
-        if before not in (None, target) and not unsent and await self._writes.found(before, proxy):
+        if before not in (None, target) and not unsent and await self._deps.asking.has(before, pod.namespace, pod.uid):
             return _MOVING_SECONDS
         claimed = await self._writes.claim(pod, target)
-        if claimed is None:
+        if claimed is None or self._scene.is_leaving(claimed):
             return None
         self._writes.stopwatch.lap(pod.uid, "queue")
         anew = unsent or pod.known.claim != target.node_name
@@ -217,7 +221,7 @@ class Ranked:
 
     async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> float | None:
         """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""
-        if await self._writes.found(target, proxy):
+        if await self._deps.asking.has(target, claimed.namespace, claimed.uid):
             return _MOVING_SECONDS
         count = self._silences[claimed.uid] = self._silences.get(claimed.uid, 0) + 1
         if count < _SILENCES:

@@ -188,9 +188,9 @@ class Reserving:
     async def _unclaim(self, pod: Object) -> bool:
         """Whether the claim is gone; else what was found in its target has the pod looked at again."""
         target = self._targets.by_node(pod.known.claim)
-        proxy = pod.decode()
-        if target is not None and await self._writes.found(target, proxy):
+        if target is not None and await self._deps.asking.has(target, pod.namespace, pod.uid):
             return False
+        proxy = pod.decode()
         annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}
         await self._writes.patch(proxy["metadata"], {"resourceVersion": pod.version, "annotations": annotations})
         return True

@@ -103,6 +103,11 @@ class Scene:
         """Why no pod of a namespace gets a target anew, empty when pods may."""
         return "" if self._is_enabled(namespace) else not_enabled(namespace)
 
+    def is_leaving(self, pod: Object) -> bool:
+        """Whether a pod has gone, or is being deleted, by what has been told of it since it was read."""
+        told = self.proxies.store.get(pod.key)
+        return told is None or told.uid != pod.uid or told.deleting
+
     def is_early(self, pod: Object) -> bool:
         """Whether a pod is so new that its namespace may be enabled without that this was seen yet."""
         if self._is_enabled(pod.namespace):

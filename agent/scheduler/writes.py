@@ -101,25 +101,35 @@ class Writes:
         :raises InvalidPod: if the proxy pod cannot be made into one
         :raises Foreign: if another pod's is in the way
         :raises Untaken: if the target refuses it
+        :raises Unsent: if it has not left: there is no connection, or the target is being removed
         """
         manifest = self._manifest(proxy, target, reserve=reserve)
-        self.stopwatch.lap(proxy["metadata"]["uid"], "queue")
-        sent = False
-        try:
-            await self._deps.provisions.ensure(proxy, target)
-            if not target.ready:
-                # Another cluster may answer in its place by now.
-                raise Unsent(target.record.message)
-            sent = True
+        metadata, sent = proxy["metadata"], False
+        self.stopwatch.lap(metadata["uid"], "queue")
+        if self._deps.sending.is_closed(target):
+            raise Unsent(f"target {target.title} is being removed")
+        with self._deps.sending.holding(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
+            try:
+                await self._deps.provisions.ensure(proxy, target)
+                if not target.ready:
+                    # Another cluster may answer in its place by now.
+                    raise Unsent(target.record.message)
+                sent = True
+                await self._post(proxy, target, manifest)
+            except AlreadyExists:
+                await self._adopt(target, proxy, manifest["metadata"])
+            except Unreachable:
+                target.doubt()
+                raise
+            except StatusError as error:
+                raise untaken(proxy, target, error, sent=sent) or error from error
+        self.stopwatch.lap(metadata["uid"], "candidate")
+
+    async def _post(self, proxy: dict[str, Any], target: Target, manifest: dict[str, Any]) -> None:
+        metadata = proxy["metadata"]
+        self._deps.chaperons.expect(target, metadata["uid"])
+        with self._deps.sending.request(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
             self.absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
-        except AlreadyExists:
-            await self._adopt(target, proxy, manifest["metadata"])
-        except Unreachable:
-            target.doubt()
-            raise
-        except StatusError as error:
-            raise untaken(proxy, target, error, sent=sent) or error from error
-        self.stopwatch.lap(proxy["metadata"]["uid"], "candidate")
 
     def warn(self, proxy: Mapping[str, Any], target: Target, reason: str) -> None:
         """Tell, by an event alone, why a pod goes on to another target."""
@@ -144,19 +154,12 @@ class Writes:
         return self._made[1]
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
+        moment, uid = self._deps.sending.moment, proxy["metadata"]["uid"]
         raw = await target.cluster.client.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
-        if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) != proxy["metadata"]["uid"]:
+        if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) != uid:
             raise Foreign(f"PodChaperon {metadata['name']} exists and belongs to another pod")
         target.chaperons.absorb(raw)
-
-    async def found(self, target: Target, proxy: Mapping[str, Any]) -> bool:
-        """Whether a target has a chaperon of a proxy pod after all: asked of the target itself (ruling 1)."""
-        metadata = proxy["metadata"]
-        selector = f"{names.LABEL_PARENT_UID}={metadata['uid']}"
-        _, found = await target.cluster.client.list_raw(CHAPERONS, metadata["namespace"], labels=selector)
-        for raw in found:
-            target.chaperons.absorb(bytes(raw))
-        return bool(found)
+        self._deps.sending.read(target, moment, uid)
 
     async def patch(self, metadata: Mapping[str, Any], body: dict[str, Any]) -> Object:
         """Change a proxy pod's metadata, guarded by its UID."""

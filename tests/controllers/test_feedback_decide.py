@@ -82,8 +82,9 @@ def outcome(
     home: str = EU,
     settled: frozenset[str] = frozenset((EU, US, AP)),
     last: Delegate | None = None,
+    doubtful: frozenset[str] = frozenset(),
 ) -> list[Action]:
-    return decide(View(proxy, delegates, home, settled, "here", last=last))
+    return decide(View(proxy, delegates, home, settled, "here", last=last, doubtful=doubtful))
 
 
 def phase_told(action: Action) -> str:
@@ -155,6 +156,12 @@ class TestATerminatingProxyPod:
 
     def test_waits_for_a_target_that_cannot_be_asked(self) -> None:
         assert outcome(proxy(**DELETED), settled=frozenset((US,))) == []
+
+    def test_waits_for_a_delegate_that_may_be_on_its_way(self) -> None:
+        waiting = proxy((EU, US), **DELETED | {"deletionGracePeriodSeconds": 30})
+        actions = outcome(waiting, doubtful=frozenset((EU,)))
+        assert finalizers_after(actions) == [EU]
+        assert EndProxy() not in actions
 
     def test_drops_at_once_the_finalizers_of_targets_that_never_were_its_home(self) -> None:
         claimed = proxy((EU, US, AP), annotations={names.ANNOTATION_CLAIM: "admiralty-default-eu"}, **DELETED)
@@ -279,6 +286,17 @@ class TestAProxyPodWithoutNode:
         lost = delegate(annotations={names.ANNOTATION_POD_MISSING_SINCE: "2026-01-01T00:00:00Z"})
         assert outcome(proxy(node=""), lost, home=home) == [DeleteChaperon(lost)]
 
+    @pytest.mark.parametrize("home", [EU, ""], ids=["claimed", "in mode reserve"])
+    def test_whose_delegate_is_lost_and_must_not_run_twice_is_deleted_rather_than_run_again(self, home: str) -> None:
+        lost = lost_for_ever()
+        assert outcome(proxy(node=""), lost, home=home) == [DeleteProxy(sure=True)]
+        allowed = lost_for_ever(names.ANNOTATION_IS_ALLOWED, schedulerName=names.SCHEDULER_CANDIDATE)
+        assert outcome(proxy(node=""), allowed, home=home) == [DeleteProxy(sure=True)]
+
+    def test_whose_lost_candidate_had_no_leave_to_start_gets_another(self) -> None:
+        candidate = lost_for_ever(schedulerName=names.SCHEDULER_CANDIDATE)
+        assert outcome(proxy(node=""), candidate, home="") == [DeleteChaperon(candidate)]
+
     def test_is_not_deleted_for_having_no_chaperon_yet(self) -> None:
         assert outcome(proxy(node="")) == []
 
@@ -375,6 +393,13 @@ def test_exit_codes_come_home_while_a_pod_that_may_be_done_is_let_go() -> None:
 def test_a_pod_that_is_let_go_and_has_ended_never_runs_again() -> None:
     failed = once("Never", proxy(status={"phase": "Failed"}, **DELETED))
     assert outcome(failed, delegate(**DELETED)) == []
+
+
+def lost_for_ever(*annotations: str, **spec: Any) -> Delegate:
+    """A delegate that was made, must not run twice, and is missing."""
+    told = dict.fromkeys((names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_MADE, *annotations), "true")
+    found = delegate(annotations=told)
+    return replace(found, chaperon=found.chaperon | {"spec": {"restartPolicy": "Never", **spec}})
 
 
 targets = st.sampled_from([EU, US, AP])

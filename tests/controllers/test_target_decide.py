@@ -201,6 +201,21 @@ def test_a_target_waits_for_its_last_chaperon() -> None:
     assert (step.drained, step.reason) == (False, "Draining")
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_target_waits_for_chaperons_on_their_way(ready: bool) -> None:
+    step = drain(leaving(ready=ready, unsure=True))
+    assert (step.drained, step.reason) == (False, "Draining" if ready else "Unreachable")
+    assert drain(leaving(ready=ready, unsure=True, forced=True)).drained
+
+
+def test_a_pod_that_may_have_a_chaperon_there_is_held_until_that_is_known() -> None:
+    doubtful = pod(claimed=True, chaperon="doubtful")
+    step = drain(leaving(doubtful))
+    assert step.actions == ()
+    assert not step.drained
+    assert drain(leaving(doubtful, forced=True)).actions == (FreePod(doubtful, ()),)
+
+
 def test_pods_that_run_there_are_deleted() -> None:
     for placed in (pod(here=True), pod(chaperon="placed")):
         step = drain(leaving(placed))

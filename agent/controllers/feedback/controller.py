@@ -18,7 +18,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.feedback import decide as room
 from agent.controllers.feedback.strays import Stray, Strays
-from agent.kube.errors import Conflict, Invalid, NotFound, Unreachable
+from agent.kube.errors import Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.model.homecoming import Homecoming
 from agent.model.podranges import PodRanges
@@ -27,6 +27,8 @@ from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 
+_DOUBTFUL_SECONDS = 2.0
+"""When to ask again for a chaperon that a target says it has and that cannot be seen."""
 _LOSER_SECONDS = 2.0
 """In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
 
@@ -62,6 +64,7 @@ class Feedback(Controller[Key]):
         self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
         deps.chaperons.subscribe(self._chaperon_changed)
+        deps.sending.subscribe(lambda target, pod: self.queue.add(pod) if self._is_ending(pod) else None)
         deps.targets.on_change(self._target_changed)
 
     async def run(self) -> None:
@@ -84,7 +87,7 @@ class Feedback(Controller[Key]):
         versions = self._versions(proxy)
         if versions is not None and versions == self._agreed.get(key):
             return None
-        view, targets = self._gather(key, proxy)
+        view, targets = self._gather(key, proxy, await self._doubtful(proxy))
         self._agreed.pop(key, None)
         for action in room.decide(view):
             if isinstance(action, room.DeleteChaperon) and not _ends(view):
@@ -95,23 +98,35 @@ class Feedback(Controller[Key]):
             versions = versions._replace(proxy=written) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
-        return None
+        return _DOUBTFUL_SECONDS if view.doubtful else None
+
+    async def _doubtful(self, proxy: Object | None) -> frozenset[str]:
+        """The finalizer of the target that may run the delegate of a terminating proxy pod without our seeing it.
+
+        It is asked, unless it is being sent the delegate right now; what it has is seen then.
+        """
+        if proxy is None or not proxy.deleting:
+            return frozenset()
+        target = self._deps.targets.by_node(proxy.node_name or proxy.known.claim)
+        if target is None or not target.ready or target.finalizer not in proxy.finalizers:
+            return frozenset()
+        shown = (each.chaperon for each in self._deps.chaperons.of(proxy.key) if each.target is target)
+        if any(each.labels.get(names.LABEL_PARENT_UID) == proxy.uid for each in shown):
+            return frozenset()
+        free = await self._deps.asking.is_free(target, proxy.namespace, proxy.uid)
+        return frozenset() if free else frozenset((target.finalizer,))
+
+    def _is_ending(self, key: Key) -> bool:
+        proxy = self._proxies.store.get(key)
+        return proxy is not None and proxy.deleting
 
     async def _delete_stray(self, key: Key, uid: str) -> None:
         """Delete it, if it is one by what the API server says of its proxy pod, too: the store may be an old one."""
         view, targets = self._gather(key, self._proxies.store.get(key))
         if _strays(view, uid):
-            view, targets = self._gather(key, await self._live(key))
+            view, targets = self._gather(key, await self._deps.asking.proxy(key))
         for action in _strays(view, uid):
             await self._apply(key, view, targets, action)
-
-    async def _live(self, key: Key) -> Object | None:
-        """The proxy pod as the API server has it now, None when there is none."""
-        try:
-            pod = Object(PODS, await self._client.get_raw(PODS, key[1], key[0]))
-        except NotFound:
-            return None
-        return pod if pod.scheduler_name == names.SCHEDULER_PROXY else None
 
     def _versions(self, proxy: Object | None) -> "_Seen | None":
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
@@ -160,7 +175,9 @@ class Feedback(Controller[Key]):
             for placed in self._deps.chaperons.of(proxy.key)
         )
 
-    def _gather(self, key: Key, proxy: Object | None) -> tuple[room.View, dict[str, Target]]:
+    def _gather(
+        self, key: Key, proxy: Object | None, doubtful: frozenset[str] = frozenset()
+    ) -> tuple[room.View, dict[str, Target]]:
         targets = {target.finalizer: target for target in self._deps.targets}
         home = self._home(proxy)
         delegates = tuple(_delegate(placed) for placed in self._deps.chaperons.of(key) if placed.target.ready)
@@ -174,6 +191,7 @@ class Feedback(Controller[Key]):
             cluster_uid=self._deps.cluster_uid,
             homecoming=self._homecoming,
             last=_delegate(last) if last is not None and ours else None,
+            doubtful=doubtful,
         )
         return view, targets
 
@@ -192,13 +210,13 @@ class Feedback(Controller[Key]):
         match action:
             case room.DeleteChaperon(delegate):
                 if not await self._is_at_home_too(view, targets, delegate):
-                    await chaperons.delete(targets[delegate.finalizer], delegate.chaperon)
+                    await chaperons.delete(targets[delegate.finalizer], delegate.chaperon, as_it_was=delegate.lost)
             case room.PatchProxy():
                 return await self._patch(key, action)
             case room.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
             case room.DeleteProxy(sure) if view.proxy is not None:
-                if sure or await self._really_gone(targets[view.home], view.proxy):
+                if sure or await self._has_gone(targets[view.home], view.proxy):
                     log.info("the delegate is gone, or is being deleted there: deleting its proxy pod")
                     await self._delete_proxy(key, view.proxy)
             case _:
@@ -237,28 +255,14 @@ class Feedback(Controller[Key]):
             return ""
         return self._proxies.absorb(raw).version
 
-    async def _really_gone(self, target: Target, proxy: dict[str, object]) -> bool:
-        """Ask the target itself: a proxy pod is not deleted on the word of a cache."""
+    async def _has_gone(self, target: Target, proxy: dict[str, Any]) -> bool:
         metadata = proxy["metadata"]
-        assert isinstance(metadata, dict)
-        selector = f"{names.LABEL_PARENT_UID}={metadata['uid']}"
-        try:
-            _, found = await target.cluster.client.list_raw(CHAPERONS, metadata["namespace"], labels=selector)
-            if not found and not await target.identity.confirm():
-                # Another cluster does not have it, which says nothing.
-                target.doubt()
-                return False
-            return not found
-        except Unreachable:
-            target.doubt()
-            raise
+        return not await self._deps.asking.has(target, metadata["namespace"], metadata["uid"])
 
-    async def _delete_proxy(self, key: Key, proxy: dict[str, object]) -> None:
-        metadata = proxy["metadata"]
-        assert isinstance(metadata, dict)
+    async def _delete_proxy(self, key: Key, proxy: dict[str, Any]) -> None:
         try:
-            with self._proxies.vanished.noticed(key, metadata["uid"]):
-                await self._client.delete(PODS, key[1], key[0], uid=metadata["uid"], grace=0)
+            with self._proxies.vanished.noticed(key, proxy["metadata"]["uid"]):
+                await self._client.delete(PODS, key[1], key[0], uid=proxy["metadata"]["uid"], grace=0)
         except (NotFound, Conflict):
             return
 

@@ -49,6 +49,13 @@ class Delegate:
         return self._says(names.ANNOTATION_POD_MISSING_SINCE)
 
     @property
+    def may_have_run(self) -> bool:
+        """Whether a pod that must not run twice was made and has had leave to start, by what a target records."""
+        spec = self.chaperon.get("spec") or {}
+        gated = spec.get("schedulerName") == names.SCHEDULER_CANDIDATE and not self._says(names.ANNOTATION_IS_ALLOWED)
+        return self._says(names.ANNOTATION_POD_MADE) and not gated
+
+    @property
     def ending(self) -> bool:
         """Whether the target says that somebody there deletes its pod."""
         return self._says(names.ANNOTATION_POD_ENDING)
@@ -72,6 +79,8 @@ class View:
     homecoming: Homecoming = USUAL
     last: Delegate | None = None
     """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
+    doubtful: frozenset[str] = frozenset()
+    """Finalizers of targets that may have a chaperon of a terminating proxy pod beside `delegates`."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,8 @@ def decide(view: View) -> list[Action]:
         return actions + _let_go(view, proxy, mine)
     if not proxy["spec"].get("nodeName"):
         lost = tuple(delegate for delegate in mine if delegate.lost and not lastwords.is_done(delegate.chaperon))
+        if any(delegate.may_have_run for delegate in lost):
+            return [*actions, DeleteProxy(sure=True)]
         # The scheduler, which goes on waiting for it, makes another.
         actions += _delete(view, lost, certain=True)
         mine = tuple(delegate for delegate in mine if delegate not in lost)
@@ -177,7 +188,7 @@ def _last_words(view: View, proxy: dict[str, Any], here: Delegate | None) -> lis
 
 def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
     """Let a terminating proxy pod go: after its delegate, wherever it may be."""
-    held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy)
+    held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy) | view.doubtful
     if view.home and view.home not in view.settled:
         held.add(view.home)
     finalizers = proxy["metadata"].get("finalizers") or []

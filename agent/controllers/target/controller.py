@@ -25,6 +25,7 @@ from agent.controllers.target import decide, gather
 from agent.controllers.target.adopting import LOOK_SECONDS, is_adopting
 from agent.controllers.target.gather import Problem, Raw, Reference
 from agent.controllers.target.recorded import Recorded
+from agent.controllers.target.remains import Remains
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -55,6 +56,7 @@ class TargetRoom(Controller[Key]):
         self._recorded = Recorded()
         self._written_at: dict[Key, float] = {}
         self._leaving: dict[Key, tuple[str, str]] = {}
+        self._remains = Remains(deps)
         self._pods.store.index("finalizer", lambda pod: pod.finalizers)
         self._pods.store.index("node", lambda pod: (pod.node_name,))
         for informer in self._objects.values():
@@ -63,6 +65,7 @@ class TargetRoom(Controller[Key]):
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.provisions.on_change(lambda target: self.queue.add(target.key))
+        deps.sending.subscribe(lambda target, pod: self.queue.add(target) if target in self._leaving else None)
 
     async def reconcile(self, key: Key) -> float | None:
         """Connect, or disconnect, and say how that went."""
@@ -70,6 +73,7 @@ class TargetRoom(Controller[Key]):
         if obj is None:
             await self._forget(key)
             return None
+        self._deps.sending.close(key, closed=obj.deleting)
         target = obj.decode()
         place = gather.reference(target)
         self._follow(key, place)
@@ -88,6 +92,7 @@ class TargetRoom(Controller[Key]):
         self._recorded.forget(key)
         self._written_at.pop(key, None)
         self._leaving.pop(key, None)
+        self._deps.sending.forget(key)
         await self._deps.targets.disconnect(key)
 
     def _follow(self, key: Key, place: Reference | None) -> None:
@@ -202,7 +207,7 @@ class TargetRoom(Controller[Key]):
             # Whether it still answers decides what becomes of its pods: not to be found out at the next probe only.
             connected.doubt()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
-        view = self._view(obj)
+        view = await self._view(obj)
         bound = self._pods.store.by_index("node", names.virtual_node(*key))
         if view.age < view.release_after and is_adopting(connected, self._deps.chaperons, bound):
             return LOOK_SECONDS
@@ -223,38 +228,48 @@ class TargetRoom(Controller[Key]):
             self._deps.recorder.event(target, "Warning", step.reason, step.message)
         return self._deps.settings.release_after
 
-    def _view(self, obj: Object) -> decide.Leaving:
+    async def _view(self, obj: Object) -> decide.Leaving:
         finalizer, node = self._leaving[obj.key]
         connected = self._deps.targets.get(obj.key)
+        forced = names.annotation(obj.annotations, names.FORCE_REMOVE) == "true"
+        ready = connected is not None and connected.ready
+        asked = connected if ready and not forced else None
         parents = set(self._deps.chaperons.parents(connected)) if connected else set()
         held = self._pods.store.by_index("finalizer", finalizer) + self._pods.store.by_index("node", node)
         pods = {pod.key: pod for pod in held}
         # Another Target may stand for the same cluster: what runs for that one is not ours to wait for.
-        orphans = self._deps.chaperons.made_here(connected) if connected else ()
-        left = [parent for parent in parents if parent in pods]
-        left += [parent for parent in orphans if self._pods.store.get(parent) is None]
+        made_here = self._deps.chaperons.made_here(connected) if connected else ()
+        orphans = [parent for parent in made_here if self._pods.store.get(parent) is None]
+        sent = [pod for pod in held if pod.known.claim == node and pod.key not in parents]
+        doubtful = await self._remains.doubtful(asked, sent) if asked is not None else frozenset()
+        left = bool(parents & pods.keys() or orphans)
+        left = left or (connected is not None and self._deps.provisions.left_in(connected))
+        unsure = bool(orphans) or self._deps.sending.any_to(obj.key)
+        if asked is not None and not pods and not left:
+            unsure = await self._remains.any_in(asked)
         deleted_at = parse(obj.head.metadata.deletion_timestamp or "")
         return decide.Leaving(
             finalizer=finalizer,
-            forced=names.annotation(obj.annotations, names.FORCE_REMOVE) == "true",
-            ready=connected is not None and connected.ready,
+            forced=forced,
+            ready=ready,
             age=(self._deps.clock.now() - deleted_at).total_seconds(),
             release_after=self._deps.settings.release_after,
-            pods=tuple(
-                decide.Pod(
-                    key=pod.key,
-                    uid=pod.uid,
-                    version=pod.version,
-                    finalizers=tuple(pod.finalizers),
-                    here=pod.node_name == node,
-                    claimed=pod.known.claim == node,
-                    chaperon=self._chaperon(pod, obj.key, node) if pod.key in parents else "none",
-                    deleting=pod.deleting,
-                )
-                for pod in pods.values()
-            ),
-            chaperons=bool(left) or (connected is not None and self._deps.provisions.left_in(connected)),
+            pods=tuple(self._pod(pod, obj.key, node, doubtful) for pod in pods.values()),
+            chaperons=left,
+            unsure=unsure,
             elsewhere=connected is not None and connected.record.state is State.WRONG_CLUSTER,
+        )
+
+    def _pod(self, pod: Object, target: Key, node: str, doubtful: frozenset[str]) -> decide.Pod:
+        return decide.Pod(
+            key=pod.key,
+            uid=pod.uid,
+            version=pod.version,
+            finalizers=tuple(pod.finalizers),
+            here=pod.node_name == node,
+            claimed=pod.known.claim == node,
+            chaperon="doubtful" if pod.uid in doubtful else self._chaperon(pod, target, node),
+            deleting=pod.deleting,
         )
 
     def _chaperon(self, pod: Object, target: Key, node: str) -> decide.Chaperon:
@@ -276,8 +291,10 @@ class TargetRoom(Controller[Key]):
         try:
             match action:
                 case decide.DeletePod(pod):
+                    # A binding stays, and a claim may move.
+                    version = None if pod.here else pod.version
                     with self._pods.vanished.noticed(pod.key, pod.uid):
-                        await self._client.delete(PODS, name, namespace, uid=pod.uid)
+                        await self._client.delete(PODS, name, namespace, uid=pod.uid, version=version)
                 case decide.FreePod(pod, finalizers):
                     body = {"metadata": {"resourceVersion": pod.version, "finalizers": list(finalizers) or None}}
                     self._pods.absorb(await self._client.patch_raw(PODS, name, body, namespace))

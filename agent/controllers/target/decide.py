@@ -169,8 +169,10 @@ def only_words_differ(old: Conditions | None, new: Conditions) -> bool:
     ]
 
 
-Chaperon = Literal["none", "candidate", "placed"]
-"""A candidate has no leave to start and no claim: it is only taken away, which the scheduler does."""
+Chaperon = Literal["none", "doubtful", "candidate", "placed"]
+"""A candidate has no leave to start and no claim: it is only taken away, which the scheduler does. Doubtful: one is on
+its way there, or may have arrived without being seen.
+"""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,9 @@ class Leaving:
     release_after: float
     pods: tuple[Pod, ...]
     chaperons: bool
-    """Chaperons of ours are left there."""
+    """Chaperons of ours are left there, or what was brought for them."""
+    unsure: bool = False
+    """Chaperons are on their way there, or were there that belong to no pod, and it cannot be asked for them."""
     elsewhere: bool = False
     """Its kubeconfig leads to another cluster than the one where its pods were sent."""
 
@@ -243,12 +247,12 @@ def drain(view: Leaving) -> Drain:
     if view.forced:
         return Drain(actions, drained=True)
     if view.ready:
-        if not view.pods and not view.chaperons:
+        if not view.pods and not view.chaperons and not view.unsure:
             return Drain(actions, drained=True)
         return Drain(actions, False, "Draining", "waiting until the delegates of this target have stopped")
     # Finalizers go only when the delegate is known to be gone, or else when they are released: before that, no
     # finalizer means no delegate.
-    if not view.pods and view.age < view.release_after:
+    if not view.pods and not view.unsure and view.age < view.release_after:
         return Drain(actions, drained=True)
     return Drain(
         actions,

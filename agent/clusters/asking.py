@@ -1,0 +1,89 @@
+"""What is asked of an API server itself before a pod or a target is let go of, or a chaperon deleted.
+
+A store may be old: the process may have stood still, a watch be late, an answer have been lost. What it does not hold
+proves nothing.
+"""
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.sending import Sending
+from agent.clusters.target import Target
+from agent.kube.client import METADATA_LIST, Client
+from agent.kube.errors import NotFound, Unreachable
+from agent.kube.store import Key, Object
+
+
+class Asking:
+    """Everything raises KubeError: who gets no answer lets nothing go. Targets that are silent are probed at once."""
+
+    def __init__(self, local: Client, cluster_uid: str, chaperons: Chaperons, sending: Sending) -> None:
+        self._local = local
+        self._cluster_uid = cluster_uid
+        self._chaperons = chaperons
+        self._sending = sending
+
+    async def proxy(self, key: Key) -> Object | None:
+        """The proxy pod as the API server of this cluster has it, None when there is none."""
+        try:
+            pod = Object(PODS, await self._local.get_raw(PODS, key[1], key[0]))
+        except NotFound:
+            return None
+        return pod if pod.scheduler_name == names.SCHEDULER_PROXY else None
+
+    async def is_free(self, target: Target, namespace: str, uid: str) -> bool:
+        """Whether a target has no chaperon of a proxy pod, and none is on its way there.
+
+        Nobody is asked where the last one was seen going and none was sent since.
+        """
+        if self._sending.is_under_way(target, uid):
+            return False
+        if self._chaperons.has_gone(target, uid) and not self._sending.is_unknown(target, uid):
+            return True
+        return not await self.has(target, namespace, uid)
+
+    async def has(self, target: Target, namespace: str, uid: str) -> bool:
+        """Whether a target has a chaperon of a proxy pod, which is in the store then."""
+        moment = self._sending.moment
+        try:
+            selector = f"{names.LABEL_PARENT_UID}={uid}"
+            _, found = await target.cluster.client.list_raw(CHAPERONS, namespace, labels=selector)
+            if not found:
+                await self._confirm(target)
+        except Unreachable:
+            target.doubt()
+            raise
+        for raw in found:
+            target.chaperons.absorb(bytes(raw))
+        self._sending.read(target, moment, uid)
+        return bool(found)
+
+    async def left_in(self, target: Target) -> list[Object]:
+        """Chaperons that this cluster has made in a target, without their content."""
+        moment = self._sending.moment
+        try:
+            _, found = await target.cluster.client.list_raw(
+                CHAPERONS,
+                target.namespace or None,
+                labels=f"{names.LABEL_PARENT_CLUSTER_UID}={self._cluster_uid}",
+                accept=METADATA_LIST,
+            )
+            await self._confirm(target)
+        except Unreachable:
+            target.doubt()
+            raise
+        self._sending.read(target, moment)
+        return [Object(CHAPERONS, bytes(raw)) for raw in found]
+
+    async def take(self, target: Target, chaperon: Object) -> None:
+        """Have a chaperon that was found there in the store, if it is still there."""
+        try:
+            raw = await target.cluster.client.get_raw(CHAPERONS, chaperon.name, chaperon.namespace)
+        except NotFound:
+            return
+        target.chaperons.absorb(raw)
+
+    async def _confirm(self, target: Target) -> None:
+        """What another cluster does not have says nothing. Raises Unreachable if one answers in the target's place."""
+        if not await target.identity.confirm():
+            raise Unreachable(f"another cluster answers in place of target {target.title}")

@@ -1,0 +1,39 @@
+"""What a target that is being removed may still have of ours, beside what can be seen of it."""
+
+from collections.abc import Iterable
+
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.store import Object
+
+
+class Remains:
+    """Asks the target itself. Raises KubeError."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    async def doubtful(self, target: Target, pods: Iterable[Object]) -> frozenset[str]:
+        """UIDs of those pods that wait and may have a chaperon there; one that has arrived is seen then."""
+        waiting = [pod for pod in pods if not pod.deleting and not pod.node_name]
+        return frozenset(
+            [pod.uid for pod in waiting if not await self._deps.asking.is_free(target, pod.namespace, pod.uid)]
+        )
+
+    async def any_in(self, target: Target) -> bool:
+        """Whether chaperons are there, or on their way, that nobody would be connected with."""
+        found = [each for each in await self._deps.asking.left_in(target) if not self._is_served(target, each)]
+        for each in found:
+            if target.chaperons.store.get(each.key) is None:
+                await self._deps.asking.take(target, each)
+        return bool(found) or self._deps.sending.any_to(target.key)
+
+    def _is_served(self, target: Target, chaperon: Object) -> bool:
+        """Whether another Target stands for the same cluster and goes on to take care of a chaperon."""
+        for other in self._deps.targets:
+            if other is target or not other.ready or self._deps.sending.is_closed(other):
+                continue
+            shown = other.chaperons.store.get(chaperon.key)
+            if shown is not None and shown.uid == chaperon.uid:
+                return True
+        return False
