@@ -119,11 +119,19 @@ class ClaimBringer(Bringer):
         """Delete a claim that nobody needs, unless it is bound; with it goes the mark on the original."""
         copy = place.copies.store.get(place.item.key)
         original = await self._original(place)
-        if original is not None and (copy is None or (copy.phase in HAS_VOLUME and self._keeps(place, copy, original))):
+        if original is None:
+            await super().remove(place, uid)
+            return
+        if copy is None or (copy.phase in HAS_VOLUME and self._keeps(place, copy, original)):
             await self._unmark(place, copy)
             return
-        await super().remove(place, uid)
-        if original is not None and _volume_in(original) == place.item.node:
+        item, client = place.item, place.target.cluster.client
+        gone = place.copies.vanished.noticed((item.namespace, item.name), uid)
+        with asking(place.title, place.target, item.kind), contextlib.suppress(NotFound), gone:
+            # Not one that has been bound since: a Conflict has it looked at again.
+            await client.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
+        self.forget(item)
+        if _volume_in(original) == item.node:
             await self._mark(place, original, None)
 
     async def _former(self, place: Place, found: Raw, original: Raw) -> Raw | None:
@@ -139,8 +147,10 @@ class ClaimBringer(Bringer):
             why = _FORMER.format(node=place.item.node, hours=left / 3600)
             raise Blocked(not_copied(place.title, place.target, why))
         with asking(place.title, place.target, place.item.kind):
-            item, uid = place.item, found["metadata"]["uid"]
-            await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
+            item, judged = place.item, found["metadata"]
+            await place.target.cluster.client.delete(
+                item.kind, item.name, item.namespace, uid=judged["uid"], version=judged["resourceVersion"]
+            )
         return None
 
     async def _unmark(self, place: Place, copy: Object | None) -> None:
