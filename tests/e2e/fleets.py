@@ -115,7 +115,7 @@ FLEET_OF = {
     "tests/peers/test_takeover.py": "same name",
     "tests/peers/test_target_peer.py": "same name",
 }
-"""The fleet of a file of these folders, empty if it needs none; the usual one where none is named."""
+"""The fleet of a file in one of `FOLDERS`, empty if it needs none; the usual one where none is named."""
 FOLDERS = ("tests/e2e", "tests/e2e/faults", "tests/peers")
 _NEXT = pytest.StashKey[str]()
 """Of the session: the fleet of the test that is next, empty where there is none."""

@@ -1,1 +1,1 @@
-"""Promises under real faults, one file each."""
+"""Promises that hold under real faults, a file for each promise."""
