@@ -56,8 +56,9 @@ class Identity:
         self._told = Told()
         self.uid = ""
         """Of the cluster that the target's stores were read from; empty while that is not known."""
-        self._asked = False
-        self._marks = 0
+        self._doubts = 0
+        self._sure_at: tuple[int, int] | None = None
+        """How many doubts and marks there were when it was last found to be the right one."""
 
     def expect(self, expected: Expected) -> bool:
         """What it has to be from now on. Returns whether that is news."""
@@ -67,11 +68,11 @@ class Identity:
     @property
     def sure(self) -> bool:
         """Whether it was asked since another one may have taken its place."""
-        return self._certain or (self._asked and self._marks == len(self._session.marks))
+        return self._certain or self._sure_at == self._now
 
     def doubt(self) -> None:
         """Another one may take its place: it gave no answer."""
-        self._asked = False
+        self._doubts += 1
 
     def hear(self, summary: Object | None) -> bool:
         """Take note of a ClusterSummary that a watch has shown. Returns whether the cluster has to be asked again."""
@@ -85,12 +86,12 @@ class Identity:
         """Ask the cluster itself. Raises KubeError where it does not answer."""
         if self._certain:
             return
-        marks = len(self._session.marks)
+        begun = self._now
         told = await self._ask()
         if told.uid or told.silent or self._told.silent:
             self._told = told
         self.uid = self.uid or told.uid
-        self._asked, self._marks = self.problem is None, marks
+        self._sure_at = begun if self.problem is None else None
 
     async def confirm(self) -> bool:
         """Whether it is, at this moment, the cluster that its stores were read from. Raises KubeError."""
@@ -108,6 +109,10 @@ class Identity:
         return judge(self._expected, self._told) or (
             (State.CONNECTING, "another cluster answers than before, reading its state") if self.outdated else None
         )
+
+    @property
+    def _now(self) -> tuple[int, int]:
+        return self._doubts, len(self._session.marks)
 
     async def _ask(self) -> Told:
         """Sources may read the ClusterSummary; Admiralty's has no UID, and few may read the namespace itself."""

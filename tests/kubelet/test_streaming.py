@@ -142,10 +142,11 @@ async def unready(deps: Deps, key: tuple[str, str]) -> bool:
 async def test_a_verb_that_the_target_does_not_grant_is_named(scene: Scene, cluster: Cluster) -> None:
     read = {"apiGroups": ["multicluster.admiralty.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-    await restricted(scene, cluster, [read, pods])
-    with pytest.raises(Forbidden, match=r'may not "get" pods/log in namespace .* of target c1: grant it there'):
-        await scene.logs()
-    assert 'may not "create" pods/exec' in await refusal(scene.client, scene.path("exec"))
+    async with summary(scene, "0.1.0"):
+        await restricted(scene, cluster, [read, pods])
+        with pytest.raises(Forbidden, match=r'may not "get" pods/log in namespace .* of target c1: grant it there'):
+            await scene.logs()
+        assert 'may not "create" pods/exec' in await refusal(scene.client, scene.path("exec"))
 
 
 async def test_logs_and_exec_need_no_more_than_admiralty_grants_and_what_does_names_its_role(
@@ -165,9 +166,10 @@ async def test_logs_and_exec_need_no_more_than_admiralty_grants_and_what_does_na
 
 async def test_where_pods_may_not_be_listed_either_the_role_is_named(scene: Scene, cluster: Cluster) -> None:
     without = [rule for rule in SOURCE_RULES if rule["resources"] != ["pods"]]
-    await restricted(scene, cluster, [*without, *VIEWER_RULES])
-    with pytest.raises(Forbidden, match=r'may not "list" pods in namespace .* of target c1: grant it there'):
-        await scene.logs()
+    async with summary(scene, "0.1.0"):
+        await restricted(scene, cluster, [*without, *VIEWER_RULES])
+        with pytest.raises(Forbidden, match=r'may not "list" pods in namespace .* of target c1: grant it there'):
+            await scene.logs()
 
 
 async def _says(scene: Scene, sub: str, words: str) -> bool:
