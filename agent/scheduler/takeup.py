@@ -5,8 +5,9 @@ This is memory of one process: another leader waits anew.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from agent.kube.store import Key, Object
 
@@ -14,12 +15,14 @@ _Scheduler = tuple[str, str]
 """A virtual node, and the name of a scheduler in its target."""
 
 
-class _Waiting(NamedTuple):
+@dataclass(slots=True)
+class _Waiting:
     pod: Key
     chaperon: str
     """Its UID."""
     scheduler: _Scheduler
     since: float
+    woken: float = -math.inf
 
 
 class TakeUp:
@@ -68,12 +71,14 @@ class TakeUp:
         """Wake those that have waited too long, again after the same time if nothing has come of it."""
         self._timer = None
         now = asyncio.get_running_loop().time()
-        later = []
+        soonest = math.inf
         for waiting in list(self._waiting.values()):
-            due = self._due(waiting)
+            due = max(self._due(waiting), waiting.woken + self._seconds)
             if due <= now:
+                waiting.woken = now
+                due = now + self._seconds
                 self._wake(waiting.pod)
-            else:
-                later.append(due - now)
+            soonest = min(soonest, due)
         if self._waiting:
-            self._set_timer(min(later, default=self._seconds))
+            # Those of a burst become due one after the other.
+            self._set_timer(max(soonest - now, self._seconds / 20))
