@@ -43,7 +43,7 @@ async def later_webhook(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Ra
     # API servers ask in the order of names: ours is called multicluster-scheduler.
     name = f"zz-later-{namespace}"
     try:
-        await web.TCPSite(runner, host, 0, ssl_context=_serving(authority, host)).start()
+        await web.TCPSite(runner, host, 0, ssl_context=serving(authority, host)).start()
         url = f"https://{host}:{runner.addresses[0][1]}/mutate"
         await fleet.source.create(MUTATING_WEBHOOKS, _configuration(name, namespace, url, authority))
         await fleet.until("the later webhook is asked", lambda: _is_asked(fleet, namespace, mutate), about=namespace)
@@ -78,7 +78,8 @@ async def _is_asked(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw]) 
     return bool(made["spec"]["containers"] == mutate(made)["spec"]["containers"])
 
 
-def _serving(authority: Authority, host: str) -> ssl.SSLContext:
+def serving(authority: Authority, host: str) -> ssl.SSLContext:
+    """What a webhook of this process serves with."""
     pair = authority.serving([host])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:

@@ -1,34 +1,70 @@
-"""Clusters that answer every read and refuse what is created: for a dead webhook, or for no share of the server."""
+"""Clusters that answer every read and refuse what is created, for other people's webhooks: dead, or too busy."""
 
+import base64
 import contextlib
+import datetime
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agent.api.kinds import CHAPERONS, VALIDATING_WEBHOOKS, Kind
+import msgspec
+from aiohttp import web
+
+from agent.api.kinds import VALIDATING_WEBHOOKS, Kind
 from agent.api.names import LABEL_PARENT_UID
 from agent.kube.client import Client, encode
 from agent.kube.errors import NotFound, ServerError, StatusError, TooManyRequests
+from agent.sandbox import Cluster
+from agent.sandbox.certificates import Authority
+from tests.e2e.laterwebhook import serving
 from tests.waiting import until
+from tests.webhook.replica import host_facing
 
 Raw = dict[str, Any]
 
-FLOW_SCHEMAS = Kind("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
-PRIORITY_LEVELS = Kind(
-    "flowcontrol.apiserver.k8s.io",
-    "v1",
-    "prioritylevelconfigurations",
-    "PriorityLevelConfiguration",
-    namespaced=False,
-)
-_NOWHERE = "https://127.0.0.1:1/validate"
+_NOWHERE = {"url": "https://127.0.0.1:1/validate"}
 """Nobody listens there."""
 
 
 @contextlib.asynccontextmanager
 async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncIterator[str]:
-    """In force for what is created in a namespace, with its name; pods of users are let be, delegates are not."""
-    name = f"dead-{secrets.token_hex(3)}"
+    """One that nobody answers for, in force for what is created in a namespace; its name."""
+    async with _registered(client, kind, namespace, _NOWHERE, ServerError) as name:
+        yield name
+
+
+@contextlib.asynccontextmanager
+async def busy_webhook(cluster: Cluster, client: Client, kind: Kind, namespace: str) -> AsyncIterator[str]:
+    """One that has too much to do, served by this process, so that the API server answers 429; its words."""
+    words = "the policies of this cluster are busy"
+    host = host_facing(cluster)
+    authority = Authority("busy", datetime.datetime.now(datetime.UTC))
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read())
+        status = {"code": 429, "reason": "TooManyRequests", "message": words}
+        response = {"uid": asked["request"]["uid"], "allowed": False, "status": status}
+        return web.json_response({"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response})
+
+    app = web.Application()
+    app.router.add_post("/validate", answer)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, 0, ssl_context=serving(authority, host)).start()
+        bundle = base64.b64encode(authority.pair.certificate).decode()
+        place = {"url": f"https://{host}:{runner.addresses[0][1]}/validate", "caBundle": bundle}
+        async with _registered(client, kind, namespace, place, TooManyRequests):
+            yield words
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _registered(
+    client: Client, kind: Kind, namespace: str, place: Raw, error: type[StatusError]
+) -> AsyncIterator[str]:
+    name = f"busy-{secrets.token_hex(3)}"
     rule = {
         "apiGroups": [kind.group],
         "apiVersions": [kind.version],
@@ -38,7 +74,7 @@ async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncItera
     webhook = {
         "name": f"{name}.flotilla.test",
         "rules": [rule],
-        "clientConfig": {"url": _NOWHERE},
+        "clientConfig": place,
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -47,7 +83,7 @@ async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncItera
     }
     await client.create(VALIDATING_WEBHOOKS, {"metadata": {"name": name}, "webhooks": [webhook]})
     try:
-        await in_force(client, kind, namespace, ServerError)
+        await in_force(client, kind, namespace, error)
         yield name
     finally:
         with contextlib.suppress(NotFound):
@@ -55,46 +91,16 @@ async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncItera
         await in_force(client, kind, namespace, None)
 
 
-@contextlib.asynccontextmanager
-async def no_share(client: Client, peer: Client, account: str, namespace: str) -> AsyncIterator[None]:
-    """The server answers 429 to PodChaperons that a service account creates, whose client `peer` is."""
-    name = f"none-{secrets.token_hex(3)}"
-    limited = {
-        "nominalConcurrencyShares": 0,
-        "lendablePercent": 0,
-        "borrowingLimitPercent": 0,
-        "limitResponse": {"type": "Reject"},
-    }
-    await client.create(PRIORITY_LEVELS, {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}})
-    rule = {"verbs": ["create"], "apiGroups": [CHAPERONS.group], "resources": [CHAPERONS.plural], "namespaces": ["*"]}
-    subject = {"kind": "ServiceAccount", "serviceAccount": {"name": account, "namespace": namespace}}
-    schema = {
-        "priorityLevelConfiguration": {"name": name},
-        "matchingPrecedence": 2,
-        "rules": [{"subjects": [subject], "resourceRules": [rule]}],
-    }
-    try:
-        await client.create(FLOW_SCHEMAS, {"metadata": {"name": name}, "spec": schema})
-        await in_force(peer, CHAPERONS, namespace, TooManyRequests)
-        yield
-    finally:
-        for kind in (FLOW_SCHEMAS, PRIORITY_LEVELS):
-            with contextlib.suppress(NotFound):
-                await client.delete(kind, name)
-        await in_force(peer, CHAPERONS, namespace, None)
-
-
 async def in_force(client: Client, kind: Kind, namespace: str, error: type[StatusError] | None) -> None:
     """Wait until the creation of something is refused so, or is not; API servers take a moment to know."""
-    spec = {"containers": [{"name": "main", "image": "busybox"}]}
     tried: Raw = {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": {"name": "tried", "namespace": namespace, "labels": {LABEL_PARENT_UID: "none"}},
-        "spec": spec,
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
     }
 
-    async def refused() -> bool:
+    async def is_so() -> bool:
         path = kind.path(namespace)
         try:
             await client.session.request("POST", path, params={"dryRun": "All"}, body=encode(tried))
@@ -102,4 +108,4 @@ async def in_force(client: Client, kind: Kind, namespace: str, error: type[Statu
             return error is not None and isinstance(found, error)
         return error is None
 
-    await until(refused, what=f"{kind.plural} are refused: {error.__name__ if error else 'no'}")
+    await until(is_so, what=f"{kind.plural} are refused: {error.__name__ if error else 'no'}")

@@ -9,13 +9,10 @@ import pytest
 
 from agent.api.kinds import CHAPERONS, EVENTS, PODS, TARGETS
 from agent.api.names import virtual_node
-from agent.kube.client import Client
-from agent.kube.config import parse
-from agent.kube.session import Session
 from agent.sandbox import faults
 from tests.e2e import manifests
 from tests.e2e.faults.byhand import scheduler_by_hand
-from tests.e2e.faults.refusals import dead_webhook, in_force, no_share
+from tests.e2e.faults.refusals import busy_webhook, dead_webhook, in_force
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.waiting import until
@@ -53,10 +50,9 @@ async def no_space(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def too_many_requests(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """The API server has no share left for the source."""
-    connection = parse((await fleet.kubeconfig(namespace, "us")).encode())
-    async with Session(connection) as session, no_share(fleet.clients["us"], Client(session), "cd", namespace):
-        yield "too many requests"
+    """Somebody's webhook has too much to do: 429."""
+    async with busy_webhook(fleet.sandbox["us"], fleet.clients["us"], CHAPERONS, namespace) as words:
+        yield words
 
 
 @pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, too_many_requests])
