@@ -14,6 +14,7 @@ from agent.kube.informer import IDLE_SECONDS, Informer
 from agent.kube.reading import Reduce
 from agent.runtime.silence import SILENCE
 from agent.runtime.supervisor import Kept, Supervisor
+from agent.runtime.watchdog import late
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ class Informers:
     async def _watch_over(self) -> None:
         """A watch in which nothing happens is ended, and so begins anew."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            if await late(_LOOK_SECONDS):
+                continue
             now = asyncio.get_running_loop().time()
             for informer, kept in self._running.values():
                 attempt = kept.attempt

@@ -130,7 +130,9 @@ class Watchdog:
             roster.add(self)
         try:
             while True:
-                await asyncio.sleep(LOOK_SECONDS)
+                lost = await late(LOOK_SECONDS)
+                for attempt in self.running:
+                    attempt.due += lost
                 self.look()
         finally:
             if roster is not None:
@@ -157,6 +159,14 @@ class Watchdog:
         if self._waiting() and now - self.moved > STILL_SECONDS and not at_length:
             return f"{self._name}: {self._waiting()} keys wait, and none has been done for {now - self.moved:.0f} s"
         return ""
+
+
+async def late(seconds: float) -> float:
+    """Sleep; returns by how many seconds that was too long, 0 for few: then the process itself stood still."""
+    due = _now() + seconds
+    await asyncio.sleep(seconds)
+    lost = _now() - due
+    return lost if lost > seconds else 0.0
 
 
 def _now() -> float:

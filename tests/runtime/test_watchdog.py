@@ -152,6 +152,24 @@ async def test_a_room_in_which_keys_wait_and_none_is_done_stands_still() -> None
 
 
 @pytest.mark.looptime
+async def test_what_stood_still_with_the_whole_process_is_given_its_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stood_still = 0.0
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("agent.runtime.watchdog._now", lambda: loop.time() + stood_still)
+    room = Room()
+    room.queue.add("once a")
+    task = asyncio.create_task(room.run())
+    await asyncio.sleep(1)
+    stood_still = 100.0
+    await asyncio.sleep(SLACK_SECONDS - 10)
+    assert len(room.begun) == 1
+    await asyncio.sleep(30)
+    assert len(room.begun) == 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.looptime
 async def test_a_room_that_is_stopped_ends_at_once_whatever_it_was_told_before() -> None:
     room = Room()
     room.queue.add("once a")
