@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.api.kinds import PODS
-from agent.api.names import ENABLED_VALUE, LABEL_ENABLED, chaperon
+from agent.api.names import ENABLED_VALUE, LABEL_ENABLED, SCHEDULER_PROXY, chaperon
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
@@ -18,10 +18,12 @@ from agent.sandbox.progress import Progress
 from hack.benchmarks import counters, stats
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.burst import takes_pods
+from hack.benchmarks.errors import BenchError
 from hack.benchmarks.joining import join
 from hack.benchmarks.lab import Lab, lab_in, new_directory, until
 from hack.benchmarks.latency import CONDITION, conditions
 from hack.benchmarks.manifests import APP, DEPLOYMENTS, deployment
+from hack.benchmarks.run import STALL_SECONDS
 from hack.soaking.figures import Figures, thirds
 from hack.soaking.plan import CLUSTERS
 from hack.soaking.workload import Note
@@ -38,8 +40,7 @@ _PROBE_PAUSE_SECONDS = 0.5
 _PROBE_SECONDS = 30.0
 _QUEUE_PAUSE_SECONDS = 5.0
 _SETTLE_SECONDS = 15.0
-_PER_POD_SECONDS = 0.2
-_LEAST_SECONDS = 120.0
+_LOOK_SECONDS = 1.0
 _QUEUE = "flotilla_queue_depth"
 
 
@@ -117,11 +118,14 @@ class _Load:
                 manifest = deployment(f"web-{number}", name, each, elected=True)
                 await self._lab.source.create(DEPLOYMENTS, manifest)
         wanted = each * TARGET_COUNT * _APPS
-
-        async def all_run() -> bool:
-            return sum(pod.phase == "Running" for pod in self._informer.store) >= wanted
-
-        await until(f"{wanted} pods run", all_run, max(_LEAST_SECONDS, wanted * _PER_POD_SECONDS))
+        running, moved = 0, began
+        while running < wanted:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = sum(pod.phase == "Running" and pod.scheduler_name == SCHEDULER_PROXY for pod in self._informer.store)
+            if now != running:
+                running, moved = now, time.monotonic()
+            elif time.monotonic() - moved > STALL_SECONDS:
+                raise BenchError(f"{running} of {wanted} pods run, and nothing has moved for {STALL_SECONDS:.0f} s")
         self._found.filled = time.monotonic() - began
         self._note(f"{wanted} pods run after {self._found.filled:.0f} s")
 

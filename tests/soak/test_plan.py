@@ -2,15 +2,22 @@
 
 import itertools
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hack.soaking.errors import SoakError
 from hack.soaking.plan import AT_ONCE, LONGEST_SECONDS, Fault, Head, Plan, Step, claims, make, parse, wanted
 
-seeds = given(st.integers(0, 1 << 32), st.sampled_from([0.5, 1.0, 5.0]), st.sampled_from([20, 60, 500]))
+Test = Callable[..., None]
+
+
+def seeds(test: Test) -> Test:
+    """Tries a test with plans of all sorts, however busy the machine is."""
+    given_all = given(st.integers(0, 1 << 32), st.sampled_from([0.5, 1.0, 5.0]), st.sampled_from([20, 60, 500]))
+    return settings(deadline=None)(given_all(test))
 
 
 def step(verb: str, name: str, pods: int, **more: object) -> Step:
