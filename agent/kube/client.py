@@ -8,6 +8,7 @@ import msgspec
 from agent.api.kinds import Kind
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
 from agent.kube.incoming import PAGE_LIMIT
+from agent.kube.rollback import History
 from agent.kube.session import Session
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class Client:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.history = History()
 
     @property
     def name(self) -> str:

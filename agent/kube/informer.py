@@ -131,32 +131,30 @@ class Informer:
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        while True:
-            self.hearing.turned()
-            backoff: Backoff | None = self._backoff
-            try:
-                if self._progress.lists_next:
-                    await self._list()
-                await self._follow()
-                self.error = None
-                backoff = None
-            except TimeoutError:
-                self._restarted("interrupted")
-                backoff = None
-            except (Gone, Outdated) as error:
-                log.info("listing %s of cluster %s again: %s", self.kind, self.client.name or "local", error)
-                self._restarted("expired" if isinstance(error, Gone) else error.reason)
-                backoff = self._start_over()
-            except Unreadable as error:
-                self._failed(error, "unreadable")
-                backoff = self._start_over()
-            except StatusError as error:
-                self._failed(error, str(error.status))
-            except KubeError as error:
-                self._failed(error, "unreachable")
-            await self._pause(backoff)
+        with self.client.history.joined(self._lost):
+            while True:
+                self.hearing.turned()
+                await self._pause(await self._round())
 
-    def _start_over(self) -> Backoff:
+    async def _round(self) -> Backoff | None:
+        """List where that is needed, and watch until that ends; returns what to wait for before the next round."""
+        try:
+            if self._progress.lists_next:
+                await self._list()
+            await self._follow()
+            self.error = None
+            return None
+        except TimeoutError:
+            self._restarted("interrupted")
+            return None
+        except (Gone, Outdated) as error:
+            log.info("listing %s of cluster %s again: %s", self.kind, self.client.name or "local", error)
+            self._restarted("expired" if isinstance(error, Gone) else error.reason)
+        except Unreadable as error:
+            self._failed(error, "unreadable")
+        except KubeError as error:
+            self._failed(error, str(error.status) if isinstance(error, StatusError) else "unreachable")
+            return self._backoff
         self._progress.starts_over()
         return self._relisting
 
@@ -196,6 +194,11 @@ class Informer:
         finally:
             self._progress.ended()
             self._watching = None
+
+    def _lost(self) -> None:
+        if self.synced.is_set():
+            self._progress.roll_back()
+            self.interrupt()
 
     async def _watch(self) -> None:
         params = selectors(**self.selectors) | {

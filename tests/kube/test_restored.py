@@ -59,7 +59,8 @@ async def test_what_a_restored_api_server_has_is_known_within_seconds_and_withou
         await until(lambda: b'"after"' in maps.store.get((namespace, "changes")).raw)  # type: ignore[union-attr]
         await client.create(EVENTS, event("later", namespace))
         await until(lambda: events.store.get((namespace, "later")))
-        await client.create(CHAPERONS, {"metadata": {"name": "later"}, "spec": {"containers": []}}, namespace)
+        head = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}
+        await client.create(CHAPERONS, {**head, "metadata": {"name": "later"}, "spec": {"containers": []}}, namespace)
         await until(lambda: empty.store.get((namespace, "later")))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.api.kinds import CONFIGMAPS
 from agent.kube import rollback
 from agent.kube.errors import Outdated
 from agent.kube.informer import Informer
@@ -136,3 +137,20 @@ async def test_nothing_is_asked_while_there_was_no_watch_yet_or_it_is_open() -> 
         progress.opened()
         await progress.check(server.client, KIND, None, "")
         assert not progress.rolled_back
+
+
+async def test_what_one_informer_finds_counts_for_all_of_its_cluster() -> None:
+    """Versions may have passed those of a collection that changes seldom before it is asked for."""
+    async with Pretender.started() as server:
+        server.items = [chaperon("is-forgotten", 60)]
+        server.version = "60"
+        seldom, often = Informer(server.client, KIND), Informer(server.client, CONFIGMAPS)
+        async with (
+            running(seldom, Follower(seldom, rolls_back=True)),
+            running(often, Follower(often, rolls_back=True)),
+        ):
+            await until(lambda: len(server.watches) == 2)
+            often._progress.told("90")
+            server.restore([chaperon("stays", 1)], 70)
+            await until(lambda: told(seldom).keys() == told(often).keys() == {"stays"})
+            assert (seldom.rollbacks, often.rollbacks) == (1, 1)
