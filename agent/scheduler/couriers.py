@@ -113,7 +113,7 @@ class Couriers(Controller[Send | Drop]):
         pod = self._scene.proxies.store.get(key.pod)
         wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
         wanted = wanted and not self._scene.closed(key.pod[0])
-        if target is None or pod is None or not wanted or not target.ready:
+        if target is None or pod is None or not wanted or not target.ready or self._deps.sending.is_closed(target):
             self._done(key)
             return None
         if self._sending[key.node_name] >= self._writes.most(key.node_name):

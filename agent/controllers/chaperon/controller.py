@@ -196,12 +196,16 @@ class Chaperon(Controller[Key]):
         self._pods.absorb(raw)
 
     async def _is_there(self, view: room.View) -> bool:
-        """Whether the API server has the pod, which is in the store then."""
+        """Whether the API server has the pod, and not another's of that name; it is in the store then."""
         metadata = view.chaperon["metadata"]
         try:
-            self._pods.absorb(await self._client.get_raw(PODS, metadata["name"], metadata["namespace"]))
+            raw = await self._client.get_raw(PODS, metadata["name"], metadata["namespace"])
         except NotFound:
             return False
+        controller = Object(PODS, raw).controller
+        if controller is None or controller.uid != metadata["uid"]:
+            return False
+        self._pods.absorb(raw)
         return True
 
     async def _create(self, view: room.View, *, once: bool) -> float | None:
