@@ -1,0 +1,113 @@
+"""Promise: a cluster that is restored from a backup under a live fleet loses nothing but what it forgot."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import PODS, TARGETS
+from agent.api.names import DELETE_ORPHANS, LABEL_PARENT_UID, SHORT_PREFIX
+from agent.sandbox.backup import back_up, restore
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS
+
+BEFORE, AFTER = 4, 16
+LEASE_SECONDS = 5.0
+STILL_SECONDS = 10.0
+
+pytestmark = pytest.mark.usefixtures("processes_only")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace whose pods run in us."""
+    async with fleet.namespace(("us",)) as name:
+        yield name
+
+
+def agents(fleet: Fleet) -> list[int | None]:
+    """Process ids of all agents."""
+    return [cluster.pid("agent") for cluster in fleet.sandbox.clusters]
+
+
+async def annotate(fleet: Fleet, namespace: str, name: str) -> None:
+    """Change a delegate in its target, and wait until that has come home."""
+    metadata = {"annotations": {"seen": "after"}}
+    delegates = await fleet.delegates(namespace)
+    proxy = next(pod for pod in await fleet.pods(namespace, name) if pod["metadata"]["uid"] in delegates)
+    cluster, delegate = delegates[proxy["metadata"]["uid"]]
+    await fleet.clients[cluster].patch(PODS, delegate["metadata"]["name"], {"metadata": metadata}, namespace)
+
+    async def home() -> bool:
+        found = await fleet.source.get(PODS, proxy["metadata"]["name"], namespace)
+        return found["metadata"]["annotations"].get("seen") == "after"
+
+    await fleet.until("the annotation is home", home, about=namespace)
+
+
+async def test_delegates_of_a_target_that_was_restored_are_seen_again_without_a_restart(
+    fleet: Fleet, namespace: str
+) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BEFORE), namespace)
+    pods = await fleet.running(namespace, "web", BEFORE)
+    backup = await back_up(fleet.sandbox, "us")
+    # What the backup does not know, and what it still has.
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("later", AFTER), namespace)
+    await fleet.running(namespace, "later", AFTER)
+    await fleet.source.delete(PODS, pods[0]["metadata"]["name"], namespace)
+    pods = await fleet.running(namespace, "web", BEFORE)
+    running = agents(fleet)
+    await restore(fleet.sandbox, "us", backup)
+    await fleet.running(namespace, "later", AFTER, seconds=120)
+    await fleet.running(namespace, "web", BEFORE, seconds=120)
+    await fleet.agree(namespace)
+    for name in ("web", "later"):
+        await annotate(fleet, namespace, name)
+    assert agents(fleet) == running
+
+
+async def test_a_source_that_was_restored_deletes_nothing_that_it_has_forgotten(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BEFORE), namespace)
+    known = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", BEFORE)}
+    backup = await back_up(fleet.sandbox, "cd")
+    await asyncio.sleep(2 * LEASE_SECONDS)
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("later", AFTER), namespace)
+    forgotten = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "later", AFTER)}
+    await restore(fleet.sandbox, "cd", backup)
+
+    async def held() -> str:
+        target = await fleet.source.get(TARGETS, "us", namespace)
+        found = condition(target, "OrphansDeleted")
+        return str(found["message"]) if found.get("status") == "False" else ""
+
+    message = await fleet.until("orphans are held", held, about=namespace)
+    assert message.startswith(f"{AFTER} of ")
+    assert await living(fleet, namespace) == known | forgotten
+    # Nor does another agent, which has seen none of it.
+    await fleet.sandbox.restart("cd", "agent")
+    await annotate(fleet, namespace, "web")
+    await asyncio.sleep(STILL_SECONDS)
+    assert await living(fleet, namespace) == known | forgotten
+    fleet.census.check(namespace, at_most=BEFORE + AFTER)
+    token = (await fleet.until("orphans are held", held, about=namespace)).rpartition("=")[2]
+    annotations = {SHORT_PREFIX + DELETE_ORPHANS: token}
+    await fleet.source.patch(TARGETS, "us", {"metadata": {"annotations": annotations}}, namespace)
+    await fleet.until("what was held is gone", lambda: only(fleet, namespace, known), about=namespace)
+    await fleet.agree(namespace)
+
+
+async def living(fleet: Fleet, namespace: str) -> set[str]:
+    """UIDs of the proxy pods whose delegates run in us and are not being deleted."""
+    pods = await fleet.clients["us"].list(PODS, namespace, labels=LABEL_PARENT_UID)
+    return {
+        pod["metadata"]["labels"][LABEL_PARENT_UID]
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Running"
+    }
+
+
+async def only(fleet: Fleet, namespace: str, uids: set[str]) -> bool:
+    """Whether those are all that live."""
+    return await living(fleet, namespace) == uids
