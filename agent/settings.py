@@ -51,6 +51,7 @@ class Settings:
     probe_timeout: float = _setting(3.0, "how long a probe waits for its answer")
     probe_failures: int = _setting(2, "failed probes in a row that make a ready target unreachable")
     agent_interval: float = _setting(15.0, "pause between looks whether a target's own agent is alive")
+    sign_interval: float = _setting(60.0, "pause between signs of life that this cluster leaves in its targets")
     slow_target: float = _setting(
         0.5, "a target whose answers take longer than this gets no pods that can go elsewhere, until it is prompt again"
     )

@@ -208,6 +208,8 @@ CLIENT_CA_CONFIGMAP = "extension-apiserver-authentication"
 """Where API servers publish the CA of their clients."""
 
 LEASE_CONTROLLERS = "admiralty-controller-manager"
+LEASE_SOURCES = "multicluster-sources"
+"""On which sources say that they live, in the namespace of a target's agent."""
 LEASE_CANDIDATES = "admiralty-candidate-scheduler"
 """Of the candidate schedulers of a cluster, of which one works."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
@@ -281,6 +283,11 @@ def mirror(slice_name: str, origin: str, part: int = 0) -> str:
     digest = hashlib.sha256(origin.encode()).hexdigest()[:_HASH_LENGTH]
     base = slice_name[: LONG_LIMIT - _HASH_LENGTH - 6].rstrip("-.")
     return f"{base}-{digest}" + (f"-{part}" if part else "")
+
+
+def sign(cluster_uid: str) -> str:
+    """Annotation by which a source says that it lives, on the Lease of sources."""
+    return f"{SHORT_PREFIX}source-{cluster_uid}"
 
 
 def source_binding(name: str) -> str:

@@ -49,6 +49,7 @@ from agent.api.names import (
     KUBELET_SIGNER,
     LEASE_CANDIDATES,
     LEASE_CONTROLLERS,
+    LEASE_SOURCES,
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
 )
@@ -229,7 +230,7 @@ UNINSTALL = Account(
         HOME: (
             *grants(DEPLOYMENTS, "list", STOP),
             *grants(DEPLOYMENTS, "patch", STOP, sub="scale"),
-            *grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES)),
+            *grants(LEASES, "delete", CLEAN, names=(LEASE_CONTROLLERS, LEASE_CANDIDATES, LEASE_SOURCES)),
             *grants(SECRETS, "delete", CLEAN, names=(WEBHOOK_SECRET,)),
         ),
     },

@@ -31,7 +31,7 @@ from agent.api.kinds import (
     SOURCES,
     Kind,
 )
-from agent.api.names import LEASE_CONTROLLERS
+from agent.api.names import LEASE_CONTROLLERS, LEASE_SOURCES
 
 SOURCE_ROLE = "multicluster-scheduler-source"
 ADMIRALTY_SOURCE_ROLE = "admiralty-source"
@@ -80,6 +80,7 @@ WARN_OF_MISSING = "warnings about what a target does not have"
 SUMMARY = "capacity of virtual nodes"
 QUOTAS = "no pods beyond a target's resource quotas"
 AGENT_HEALTH = "health of the target's agent"
+SIGNS = "signs of life of the source"
 RENEW = "its token is renewed before it ends"
 
 
@@ -170,6 +171,7 @@ CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
     Grant(CLUSTER_SUMMARIES, "list", SUMMARY),
     Grant(CLUSTER_SUMMARIES, "watch", SUMMARY),
     Grant(LEASES, "list", AGENT_HEALTH, names=(LEASE_CONTROLLERS,)),
+    *(Grant(LEASES, verb, SIGNS, names=(LEASE_SOURCES,)) for verb in ("get", "patch")),
 )
 
 

@@ -193,6 +193,7 @@ class Uninstaller:
             (CLUSTER_SUMMARIES, names.SUMMARY_NAME, None),
             (LEASES, names.LEASE_CONTROLLERS, self._namespace),
             (LEASES, names.LEASE_CANDIDATES, self._namespace),
+            (LEASES, names.LEASE_SOURCES, self._namespace),
             (SECRETS, WEBHOOK_SECRET, self._namespace),
         ):
             with contextlib.suppress(NotFound):

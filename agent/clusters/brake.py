@@ -58,6 +58,7 @@ class Brake:
         self._lease = lease
         self._ended = Recent(_REMEMBERED)
         self._judged: dict[Target, _Judged] = {}
+        self._doubted: dict[Target, float] = {}
         self._listeners: list[Callable[[Target], None]] = []
         self._proxies.subscribe(self._pod_changed)
         targets.on_detach(self._detached)
@@ -91,6 +92,11 @@ class Brake:
                 self._tell(target, old.hold, judged.hold)
         return judged.wait
 
+    def doubt(self, target: Target, seconds: float) -> None:
+        """For so long, all orphans there are held: they may be those of another cluster with our UID."""
+        self._doubted[target] = time.monotonic() + seconds
+        self._judged[target] = self._judged.get(target, _NEVER)._replace(at=0.0)
+
     def made_at(self, target: Target, created: str) -> datetime:
         """When something in a target was made, by our clock, as its creationTimestamp says."""
         try:
@@ -103,6 +109,8 @@ class Brake:
         if self._proxies.relisting:
             return before._replace(at=now, wait=_SOON_SECONDS)
         census = self._census(target)
+        if census.orphans and self._doubted.get(target, 0.0) > now:
+            return _Judged(now, 0.0, LOOK_SECONDS, Hold(len(census.orphans), census.chaperons, ""))
         if not census.many:
             return _Judged(now, 0.0, 0.0, None)
         since = before.many_since or now
@@ -149,3 +157,4 @@ class Brake:
 
     def _detached(self, target: Target) -> None:
         self._judged.pop(target, None)
+        self._doubted.pop(target, None)

@@ -40,7 +40,7 @@ class Hold(NamedTuple):
     orphans: int
     chaperons: int
     token: str
-    """What the annotation has to say: from when on this cluster has forgotten them."""
+    """What the annotation has to say: from when on this cluster has forgotten them; empty where none helps."""
 
 
 def hold(census: Census, absences: Iterable[Absence], released: str) -> Hold | None:

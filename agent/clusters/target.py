@@ -94,6 +94,8 @@ class Target:
         """What it tells that cannot be used and is left out, in words."""
         self.agent: AgentRecord | None = OWN if is_self else None
         """None until it is known for the first time: until then what was said of it last stays."""
+        self.homes: tuple[str, ...] = ()
+        """Namespaces there that have a lease of an agent."""
         self._connected = asyncio.Event()
         self._pulse = Pulse(probing.agent_interval / 3)
         self._pulse_record = self.agent
@@ -215,6 +217,7 @@ class Target:
             log.debug("lease of the agent of target %s: %s", self.title, error)
             return
         else:
+            self.homes = tuple(lease.metadata.namespace for lease in leases)
             self._pulse_record = self._pulse.read(leases, asyncio.get_running_loop().time()) or self._pulse_record
         self._judge_agent()
 

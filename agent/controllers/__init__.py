@@ -21,6 +21,7 @@ from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.orphans import OrphansRoom
+from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
 from agent.controllers.summary.controller import SummaryRoom
@@ -46,6 +47,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         # Where others' pods run: what a target offers and makes.
         SummaryRoom(deps),
         Chaperon(deps),
+        SignsPlaceRoom(deps),
         # Where pods come from: which of them, the clusters they may go to, and what comes home.
         ElectionRoom(deps),
         TargetRoom(deps),
@@ -57,6 +59,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         Feedback(deps),
         OrphansRoom(deps),
         AdoptionRoom(deps),
+        SignsRoom(deps),
         LiveChanges(deps),
         DelegateEvents(deps),
         FollowRoom(deps),

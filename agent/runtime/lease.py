@@ -54,6 +54,7 @@ class LeaderLease:
         self, client: Client, clock: Clock, namespace: str, name: str, identity: str, times: LeaseTimes
     ) -> None:
         self.identity = identity
+        self.namespace = namespace
         self.leading = False
         self.contact = False
         """Whether the API server has answered about the lease."""
@@ -61,7 +62,6 @@ class LeaderLease:
         """When nobody led, as the lease said it last."""
         self._client = client
         self._clock = clock
-        self._namespace = namespace
         self._name = name
         self._times = times
         self._complaint = ""
@@ -94,7 +94,7 @@ class LeaderLease:
         """
         while True:
             await self._acquire()
-            log.info("leading: %s holds lease %s/%s", self.identity, self._namespace, self._name)
+            log.info("leading: %s holds lease %s/%s", self.identity, self.namespace, self._name)
             self._leads(True)
             try:
                 lost = await self._lead(lead)
@@ -113,7 +113,7 @@ class LeaderLease:
                 await asyncio.wait((work, hold), return_when=asyncio.FIRST_COMPLETED)
                 lost = hold.done()
                 if lost:
-                    log.warning("lease %s/%s lost", self._namespace, self._name)
+                    log.warning("lease %s/%s lost", self.namespace, self._name)
             finally:
                 # A cancelled task may lose that; who waits for it here would never lead again.
                 cancel_until_done(work)
@@ -175,7 +175,7 @@ class LeaderLease:
     def _complain(self, text: str) -> None:
         """Once per reason: tries come every few seconds."""
         if text != self._complaint:
-            log.warning("lease %s/%s cannot be read or written: %s", self._namespace, self._name, text)
+            log.warning("lease %s/%s cannot be read or written: %s", self.namespace, self._name, text)
         self._complaint = text
 
     async def _take(self) -> bool | None:
@@ -186,12 +186,12 @@ class LeaderLease:
             "renewTime": now,
         }
         try:
-            lease = await self._client.get(LEASES, self._name, self._namespace)
+            lease = await self._client.get(LEASES, self._name, self.namespace)
         except NotFound:
             fresh = {
                 "apiVersion": LEASES.api_version,
                 "kind": LEASES.name,
-                "metadata": {"name": self._name, "namespace": self._namespace},
+                "metadata": {"name": self._name, "namespace": self.namespace},
                 "spec": spec | {"acquireTime": now, "leaseTransitions": 0},
             }
             try:
@@ -220,7 +220,7 @@ class LeaderLease:
         renewed, now = str(found.get("renewTime") or ""), self._clock.now()
         self.absences = absences.noted(known, renewed, self._times.duration, now)
         if self.absences != known:
-            log.info("nobody has led from %s to now, as lease %s/%s says", renewed, self._namespace, self._name)
+            log.info("nobody has led from %s to now, as lease %s/%s says", renewed, self.namespace, self._name)
             metadata["annotations"] = (metadata.get("annotations") or {}) | {
                 names.ANNOTATION_ABSENCES: absences.write(self.absences)
             }
@@ -235,9 +235,9 @@ class LeaderLease:
         """Let the next leader start at once, if that can be done before it may anyway."""
         try:
             async with asyncio.timeout(self._times.duration):
-                lease = await self._client.get(LEASES, self._name, self._namespace)
+                lease = await self._client.get(LEASES, self._name, self.namespace)
                 if lease["spec"].get("holderIdentity") == self.identity:
                     lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._client.update(LEASES, lease)
         except Exception as error:
-            log.info("lease %s/%s not released: %s", self._namespace, self._name, str(error) or "no answer")
+            log.info("lease %s/%s not released: %s", self.namespace, self._name, str(error) or "no answer")

@@ -104,11 +104,14 @@ def test_no_verb_is_granted_twice() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_a_viewer_reads_cluster_summaries_and_the_agents_lease_and_nothing_else() -> None:
+def test_a_viewer_reads_cluster_summaries_and_the_agents_lease_and_gives_signs_of_life_and_nothing_else() -> None:
     read = {"get", "list", "watch"}
-    assert granted(cluster_summary_viewer_role()) == {"clustersummaries": read, "leases": {"list"}}
-    (lease,) = (rule for rule in cluster_summary_viewer_role()["rules"] if rule["resources"] == ["leases"])
-    assert lease["resourceNames"] == ["admiralty-controller-manager"]
+    summaries, *leases = cluster_summary_viewer_role()["rules"]
+    assert (summaries["resources"], set(summaries["verbs"])) == (["clustersummaries"], read)
+    assert [(rule["resources"], rule["resourceNames"], set(rule["verbs"])) for rule in leases] == [
+        (["leases"], ["admiralty-controller-manager"], {"list"}),
+        (["leases"], ["multicluster-sources"], {"get", "patch"}),
+    ]
 
 
 def test_the_roles_have_the_names_that_sources_are_bound_to() -> None:

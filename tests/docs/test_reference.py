@@ -15,8 +15,8 @@ REFERENCE = DOCS / "reference.md"
 NO_KEYS = {
     "GROUP", "VERSION", "PREFIX", "SHORT_PREFIX", "ENABLED_VALUE", "PROVIDER_VALUE", "SCHEDULER_PROXY",
     "SCHEDULER_CANDIDATE", "SUMMARY_NAME", "SERVICE_ACCOUNT_MOUNT", "KUBELET_SIGNER", "CLIENT_CA_NAMESPACE",
-    "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "LEASE_CANDIDATES", "NODE_LEASE_NAMESPACE", "SLICE_MANAGER",
-    "INJECTED_FOLLOW", "RESTART",
+    "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "LEASE_CANDIDATES", "LEASE_SOURCES", "NODE_LEASE_NAMESPACE",
+    "SLICE_MANAGER", "INJECTED_FOLLOW", "RESTART",
 }  # fmt: skip
 """Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
 
@@ -52,14 +52,15 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     text = section(REFERENCE, "What we write")
     *keys, named = tables(text)
     shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
-    finalizer = names.PREFIX + "NAMESPACE-NAME"
-    assert shown - {finalizer} == KEYS - {names.LABEL_ENABLED} - OF_KUBERNETES
+    formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID")}
+    assert shown - formed == KEYS - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,
         names.SCHEDULER_CANDIDATE,
         names.LEASE_CONTROLLERS,
         names.LEASE_CANDIDATES,
+        names.LEASE_SOURCES,
         names.SUMMARY_NAME,
         "system:node:admiralty",
     }

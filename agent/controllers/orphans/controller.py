@@ -6,17 +6,15 @@ Absent target: what was said last stays.
 """
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
 from agent.clusters.brake import LOOK_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.orphans import Hold
+from agent.clusters.saying import Saying, Words
 from agent.kube.store import Key
-from agent.model.diff import same
 from agent.runtime.controller import Controller
 
 CONDITION = "OrphansDeleted"
-REASON = "OrphansHeld"
+_NOTHING = Words("True", "NothingHeld", "no pod chaperons of this cluster are held there")
 
 
 class OrphansRoom(Controller[Key]):
@@ -27,47 +25,39 @@ class OrphansRoom(Controller[Key]):
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
-        self._deps = deps
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
-        for informer in self._objects.values():
+        self._targets = deps.targets
+        self._brake = deps.brake
+        self._saying = Saying(deps, CONDITION)
+        for informer in self._saying.objects.values():
             self.watch(informer, lambda target: (target.key,))
         deps.brake.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Say what is held in one target."""
-        kind = TARGETS if key[0] else CLUSTER_TARGETS
-        obj, target = self._objects[kind].store.get(key), self._deps.targets.get(key)
+        obj, target = self._saying.of(key), self._targets.get(key)
         if obj is None or target is None or not target.ready:
             return None
-        manifest = obj.decode()
-        old = (manifest.get("status") or {}).get("conditions")
-        told = find_condition(old, CONDITION)
-        held = self._deps.brake.held(target)
-        if held is not None or (told is not None and told["status"] == "False"):
+        held = self._brake.held(target)
+        if held is not None or self._saying.status(obj) == "False":
             # Nobody else may ask: after a restart, or when somebody has deleted them by hand.
-            wait, held = self._deps.brake.wait(target), self._deps.brake.held(target)
+            wait, held = self._brake.wait(target), self._brake.held(target)
             if held is None and wait > 0:
                 return wait
-        if held is None and told is None:
-            return None
-        words, metadata = _words(held), manifest["metadata"]
-        new = set_condition(old, CONDITION, *words, self._deps.clock.now(), metadata.get("generation"))
-        if not same(old, new):
-            body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-            raw = await self._deps.local.client.patch_raw(kind, obj.name, body, obj.namespace, sub="status")
-            self._objects[kind].absorb(raw)
-        if held is not None and (told is None or told["status"] != "False"):
-            self._deps.recorder.event(manifest, "Warning", REASON, words[2])
+        await self._saying.say(obj, _words(held) if held is not None else _NOTHING)
         return LOOK_SECONDS if held is not None else None
 
 
-def _words(held: Hold | None) -> tuple[Status, str, str]:
-    if held is None:
-        return ("True", "NothingHeld", "no pod chaperons of this cluster are held there")
-    message = (
+def _words(held: Hold) -> Words:
+    unknown = (
         f"{held.orphans} of {held.chaperons} pod chaperons of this cluster there are for pods that it does not know."
-        f" Some were made after {held.token}, when no agent led as far as is known here: etcd seems to be restored from"
-        " a backup. Their pods run on, and what these need stays; `flotilla orphans` shows it in that cluster. To have"
-        f" it deleted, annotate this target with {names.SHORT_PREFIX}{names.DELETE_ORPHANS}={held.token}"
     )
-    return ("False", REASON, message)
+    kept = "Their pods run on, and what these need stays; `flotilla orphans` shows it in that cluster."
+    if not held.token:
+        message = f"{unknown} Another cluster with the UID of this one seems to have made them. {kept}"
+        return Words("False", "TwinSource", message)
+    message = (
+        f"{unknown} Some were made after {held.token}, when no agent led as far as is known here: etcd seems to be"
+        f" restored from a backup. {kept} To have it deleted, annotate this target with"
+        f" {names.SHORT_PREFIX}{names.DELETE_ORPHANS}={held.token}"
+    )
+    return Words("False", "OrphansHeld", message)
