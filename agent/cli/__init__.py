@@ -34,6 +34,7 @@ def _run() -> None:
         export,
         join,
         leave,
+        orphans,
         pods,
         sandbox,
         targets,
@@ -56,6 +57,7 @@ def _run() -> None:
         doctor.doctor,
         drain.drain,
         drain.undrain,
+        orphans.orphans,
         version.version,
     ):
         app.command()(verb)

@@ -1,0 +1,106 @@
+"""Sources of a cluster by UID: when they gave a sign of life last, and what they have there. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from agent.cli.fleet.words import NOTHING, since
+from agent.cli.output import Table
+from agent.model.signs import Sign
+
+SILENT = timedelta(minutes=15)
+"""Sources give a sign once a minute; what is more than clocks differ by, and an agent's restart takes."""
+
+
+class State(StrEnum):
+    """What is known of a source."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    """It has given signs, and gives none any more."""
+    NO_SIGN = "no sign"
+    """It never gave any: its agent, or the one here, is too old for that, or the source is gone."""
+    HERE = "this cluster"
+
+
+@dataclass(frozen=True)
+class Owned:
+    """One object that a source has made."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    """UID of the source."""
+    source_name: str
+    created: datetime | None
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """One source, as `flotilla orphans` shows it."""
+
+    uid: str
+    name: str
+    state: State
+    last_sign: datetime | None
+    pods: int
+    copies: int
+    claims: int
+    oldest: datetime | None
+    namespaces: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """How it is called in sentences."""
+        return f"{self.uid} ({self.name})" if self.name else self.uid
+
+
+def source_lines(
+    owned: Iterable[Owned], signs: Mapping[str, Sign], own_uid: str, now: datetime, *, claims: str, chaperons: str
+) -> list[SourceLine]:
+    """All sources that have anything here, those without a sign first.
+
+    :param claims: the kind of volume claims; `chaperons` that of PodChaperons: every other one is a copy
+    """
+    found: dict[str, list[Owned]] = {}
+    for each in owned:
+        found.setdefault(each.source, []).append(each)
+    lines = [
+        SourceLine(
+            uid=uid,
+            name=signs[uid].name if uid in signs else next((each.source_name for each in theirs), ""),
+            state=_state(uid, signs.get(uid), own_uid, now),
+            last_sign=signs[uid].seen if uid in signs else None,
+            pods=sum(each.kind == chaperons for each in theirs),
+            copies=sum(each.kind not in (chaperons, claims) for each in theirs),
+            claims=sum(each.kind == claims for each in theirs),
+            oldest=min((each.created for each in theirs if each.created is not None), default=None),
+            namespaces=sorted({each.namespace for each in theirs}),
+        )
+        for uid, theirs in found.items()
+    ]
+    return sorted(lines, key=lambda line: (line.state in (State.ALIVE, State.HERE), line.name, line.uid))
+
+
+def _state(uid: str, sign: Sign | None, own_uid: str, now: datetime) -> State:
+    if uid == own_uid:
+        return State.HERE
+    if sign is None:
+        return State.NO_SIGN
+    return State.ALIVE if now - sign.seen < SILENT else State.SILENT
+
+
+def table(lines: Iterable[SourceLine], now: datetime, *, wide: bool) -> Table:
+    """For people."""
+    heads = ["SOURCE", "UID", "STATE", "LAST SIGN", "PODS", "COPIES", "CLAIMS", "OLDEST"]
+    rows, found = [], list(lines)
+    for line in found:
+        sign = f"{since(line.last_sign, now)} ago" if line.last_sign is not None else NOTHING
+        counts = [str(line.pods), str(line.copies), str(line.claims)]
+        rows.append([line.name or NOTHING, line.uid, line.state, sign, *counts, since(line.oldest, now)])
+    if wide:
+        heads.append("NAMESPACES")
+        rows = [[*row, ",".join(line.namespaces)] for row, line in zip(rows, found, strict=True)]
+    return heads, rows

@@ -1,0 +1,182 @@
+"""What sources that are gone have left in a cluster: told apart without one, and taken away on a real one."""
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CONFIGMAPS, LEASES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SECRETS, Kind
+from agent.cli.options import Failed
+from agent.cli.orphaned.lines import Owned, SourceLine, State, source_lines, table
+from agent.cli.orphans import check, chosen
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.model import signs
+from agent.model.signs import Sign
+from agent.sandbox import Cluster
+from tests.cli.command import flotilla
+from tests.waiting import gone
+
+Raw = dict[str, Any]
+
+NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
+KINDS = {"claims": "PersistentVolumeClaim", "chaperons": "PodChaperon"}
+
+
+def owned(source: str, kind: str = "PodChaperon", minutes: float = 10, namespace: str = "a") -> Owned:
+    return Owned(kind, namespace, "x", source, f"name of {source}", NOW - timedelta(minutes=minutes))
+
+
+def sign(minutes: float) -> Sign:
+    return Sign(NOW - timedelta(minutes=minutes), "holder", "told")
+
+
+def found(*each: Owned, given: dict[str, Sign] | None = None) -> dict[str, SourceLine]:
+    return {line.uid: line for line in source_lines(each, given or {}, "here", NOW, **KINDS)}
+
+
+def test_a_source_lives_while_it_gives_signs() -> None:
+    lines = found(
+        *map(owned, ("lives", "silent", "never", "here")),
+        given={"lives": sign(2), "silent": sign(20), "other": sign(1)},
+    )
+    states = {uid: line.state for uid, line in lines.items()}
+    assert states == {
+        "never": State.NO_SIGN,
+        "silent": State.SILENT,
+        "here": State.HERE,
+        "lives": State.ALIVE,
+    }
+    assert [line.name for line in lines.values()] == ["name of never", "told", "name of here", "told"]
+    assert list(states)[:2] == ["never", "silent"], "what may be orphans comes first"
+
+
+def test_what_it_has_is_counted_by_what_becomes_of_it() -> None:
+    line = found(
+        owned("u", minutes=5),
+        owned("u", minutes=90, namespace="b"),
+        owned("u", "Secret"),
+        owned("u", "Service"),
+        owned("u", "PersistentVolumeClaim"),
+    )["u"]
+    assert (line.pods, line.copies, line.claims) == (2, 2, 1)
+    assert line.namespaces == ["a", "b"]
+    heads, (row,) = table([line], NOW, wide=True)
+    assert dict(zip(heads, row, strict=True)) == {
+        "SOURCE": "name of u",
+        "UID": "u",
+        "STATE": "no sign",
+        "LAST SIGN": "-",
+        "PODS": "2",
+        "COPIES": "2",
+        "CLAIMS": "1",
+        "OLDEST": "90m",
+        "NAMESPACES": "a,b",
+    }
+
+
+def test_only_sources_that_are_named_and_give_no_sign_are_cleaned() -> None:
+    lines = found(owned("lives"), owned("gone-1"), owned("gone-2"), owned("here"), given={"lives": sign(1)})
+    everything = list(lines.values())
+    assert chosen(everything, "gone-1").uid == "gone-1"
+    for uid, why in (("gone", "several sources begin"), ("other", "no source begins")):
+        with pytest.raises(Failed, match=why):
+            chosen(everything, uid)
+    for uid, why in (("lives", "is alive"), ("here", "this cluster itself")):
+        with pytest.raises(Failed, match=why):
+            check([lines[uid]], [uid])
+    with pytest.raises(Failed, match="which sources"):
+        check(everything, [])
+    check([lines["gone-1"]], ["gone-1"])
+
+
+def test_signs_that_cannot_be_read_are_none() -> None:
+    annotations = {
+        names.sign("good"): '{"seen":"2026-11-23T12:00:00Z","holder":"h","name":"cd"}',
+        names.sign("no-zone"): '{"seen":"2026-11-23T12:00:00"}',
+        names.sign("other"): "x",
+        "unrelated": '{"seen":"2026-11-23T12:00:00Z"}',
+    }
+    assert signs.read(annotations) == {"good": Sign(NOW, "h", "cd")}
+    assert signs.read(None) == {}
+    body: Any = signs.patch("good", Sign(NOW, "h", "cd"), "7")
+    assert signs.read(body["metadata"]["annotations"]) == {"good": Sign(NOW, "h", "cd")}
+    assert signs.patch("good", None, "7")["metadata"] == {
+        "resourceVersion": "7",
+        "annotations": {names.sign("good"): None},
+    }
+
+
+async def make(client: Client, namespace: str, kind: Kind, source: str, **more: Any) -> None:
+    """Something that a source has made."""
+    labels = {names.LABEL_PARENT_CLUSTER_UID: source, names.LABEL_PARENT_CLUSTER_NAME: "old"}
+    head = {"apiVersion": kind.api_version, "kind": kind.name}
+    metadata = {"name": f"{kind.plural}-{source[:8]}", "labels": labels}
+    await client.create(kind, {**head, "metadata": metadata, **more}, namespace)
+
+
+@pytest.mark.cluster
+async def test_what_a_source_that_is_gone_has_left_is_shown_and_deleted(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    here = (await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    dead, alive = (f"{secrets.token_hex(4)}-{word}" for word in ("dead", "alive"))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "no"}
+    for source in (dead, alive, here):
+        await make(client, namespace, CHAPERONS, source, spec={"containers": []})
+        await make(client, namespace, CONFIGMAPS, source)
+        await make(client, namespace, PERSISTENT_VOLUME_CLAIMS, source, spec=claim)
+    labels = {names.LABEL_TOKEN_OF: dead}
+    await client.create(SECRETS, {"metadata": {"name": "token", "labels": labels}}, namespace)
+    now = datetime.now(UTC)
+    given = {alive: Sign(now, "h", "living"), dead: Sign(now - timedelta(hours=3), "h", "old")}
+    texts = {
+        key: text
+        for uid, each in given.items()
+        for key, text in signs.patch(uid, each, "")["metadata"]["annotations"].items()  # type: ignore[index]
+    }
+    await client.create(LEASES, {"metadata": {"name": names.LEASE_SOURCES, "annotations": texts}}, namespace)
+    options = ("--kubeconfig", str(cluster.kubeconfig))
+
+    status, shown, errors = await flotilla("orphans", *options)
+    assert (status, errors) == (0, "")
+    heads, *rows = shown.splitlines()
+    assert heads.split()[:2] == ["SOURCE", "UID"]
+    (row,) = [row for row in rows if dead in row]
+    assert row.split()[:6] == ["old", dead, "silent", "3h", "ago", "1"]
+    assert not [row for row in rows if alive in row or here in row]
+    _, shown, _ = await flotilla("orphans", "--all", *options)
+    assert any(alive in row and " alive " in row for row in shown.splitlines())
+    assert any(here in row and " this cluster " in row for row in shown.splitlines())
+
+    for words, why in (
+        (("--delete",), "which sources?"),
+        (("--delete", alive), "is alive"),
+        (("--delete", here), "is this cluster itself"),
+        (("--delete", dead), "say --yes"),
+    ):
+        status, _, errors = await flotilla("orphans", *words, *options)
+        assert status == 1
+        assert why in errors
+    status, said, errors = await flotilla("orphans", dead[:10], "--delete", "--yes", *options)
+    assert (status, errors) == (0, "")
+    assert "but 1 volume claims" in said
+    await client.get(PERSISTENT_VOLUME_CLAIMS, f"persistentvolumeclaims-{dead[:8]}", namespace)
+    for kind, name in (
+        (CHAPERONS, f"podchaperons-{dead[:8]}"),
+        (CONFIGMAPS, f"configmaps-{dead[:8]}"),
+        (SECRETS, "token"),
+    ):
+        with pytest.raises(NotFound):
+            await client.get(kind, name, namespace)
+    lease = await client.get(LEASES, names.LEASE_SOURCES, namespace)
+    assert signs.read(lease["metadata"]["annotations"]).keys() == {alive}
+    status, _, _ = await flotilla("orphans", dead, "--delete", "--yes", "--volumes", *options)
+    assert status == 0
+    await gone(lambda: client.get(PERSISTENT_VOLUME_CLAIMS, f"persistentvolumeclaims-{dead[:8]}", namespace))
+    for source in (alive, here):
+        await client.get(CHAPERONS, f"podchaperons-{source[:8]}", namespace)
+        await client.get(CONFIGMAPS, f"configmaps-{source[:8]}", namespace)
+        await client.delete(CHAPERONS, f"podchaperons-{source[:8]}", namespace)
