@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import PODS, TARGETS
-from agent.api.names import DELETE_ORPHANS, LABEL_PARENT_UID, SHORT_PREFIX
+from agent.api.kinds import LEASES, NAMESPACES, PODS, TARGETS
+from agent.api.names import DELETE_ORPHANS, LABEL_PARENT_UID, LEASE_SOURCES, SHORT_PREFIX
+from agent.model import signs
+from agent.model.signs import Sign
 from agent.sandbox.backup import back_up, restore
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
@@ -66,6 +68,18 @@ async def test_delegates_of_a_target_that_was_restored_are_seen_again_without_a_
     for name in ("web", "later"):
         await annotate(fleet, namespace, name)
     assert agents(fleet) == running
+
+
+async def test_a_source_gives_signs_of_life_with_the_rights_that_it_has(fleet: Fleet, namespace: str) -> None:
+    uid = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+
+    async def sign() -> Sign | None:
+        lease = await fleet.clients["us"].get(LEASES, LEASE_SOURCES, fleet.home)
+        return signs.read(lease["metadata"].get("annotations")).get(uid)
+
+    found = await fleet.until("there is a sign", sign, about=namespace)
+    assert found is not None
+    assert found.name == "cd"
 
 
 async def test_a_source_that_was_restored_deletes_nothing_that_it_has_forgotten(fleet: Fleet, namespace: str) -> None:
