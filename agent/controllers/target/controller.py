@@ -209,7 +209,8 @@ class TargetRoom(Controller[Key]):
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
         view = await self._view(obj)
         bound = self._pods.store.by_index("node", names.virtual_node(*key))
-        if view.age < view.release_after and is_adopting(connected, self._deps.chaperons, bound):
+        waits = not view.forced and view.age < view.release_after
+        if waits and is_adopting(key, connected, self._deps.chaperons, bound):
             return LOOK_SECONDS
         step = decide.drain(view)
         for action in step.actions:
