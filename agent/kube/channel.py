@@ -108,7 +108,8 @@ class Channel(asyncio.BufferedProtocol):
         """Send, and wait while the other side is slow to take it. Raises ChannelClosed."""
         self.send(data)
         await self._until(lambda: not self._blocked)
-        if self._lost:
+        # A transport that is closing takes everything without a pause: who writes on and on would let nobody else run.
+        if self._lost or self._transport is None or self._transport.is_closing():
             raise ChannelClosed("the connection is lost")
 
     async def gone(self) -> None:

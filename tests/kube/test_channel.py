@@ -162,6 +162,22 @@ async def test_channels_that_are_silent_for_too_long_are_closed() -> None:
         assert middle.ended == 1
 
 
+@BOTH
+async def test_who_writes_on_and_on_learns_at_once_that_the_connection_is_lost(secure: bool) -> None:
+    """Before the event loop has told anybody, which it cannot while nobody lets it run."""
+    server, client = contexts(secure)
+    async with listening(echo, server) as port:
+        channel = await dialled(port, client)
+
+        async def flood() -> None:
+            for _ in range(1000):
+                await channel.write(b"x" * 1000)
+
+        channel.abort()
+        with pytest.raises(ChannelClosed):
+            await flood()
+
+
 async def test_a_slow_reader_holds_back_the_sender_and_costs_no_memory() -> None:
     sent = 0
     block = bytes(65_536)
