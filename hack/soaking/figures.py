@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,13 +17,16 @@ _KIB_PER_MIB = 1024
 
 
 class Figures:
-    """`memory`: by CLUSTER/PROCESS, pairs of seconds and MiB; `cpu`: CPU seconds by program, of all its processes."""
+    """`memory`: by CLUSTER/PROCESS, pairs of seconds and MiB; `cpu`: CPU seconds by program, of all its processes;
+    `strangers`: the part of the machine that whatever else runs has taken since the first look."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.memory: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._sandbox = sandbox
         self._cpu: dict[tuple[str, int], float] = {}
         self._began = time.monotonic()
+        self._first = (0.0, 0.0, 0.0)
+        self.strangers = 0.0
 
     @property
     def cpu(self) -> dict[str, float]:
@@ -49,6 +53,16 @@ class Figures:
                 self._cpu[line.process.removesuffix("-2"), line.pid] = usage.cpu
                 if line.process in WATCHED:
                     self.memory[f"{line.cluster}/{line.process}"].append((now, usage.rss / _KIB_PER_MIB))
+        self._compare()
+
+    def _compare(self) -> None:
+        """What of the machine's work was neither the sandbox's nor this process's own."""
+        now = (time.monotonic(), procfs.machine(), sum(self._cpu.values()) + time.process_time())
+        if not self._first[0]:
+            self._first = now
+            return
+        seconds, machine, ours = (after - before for after, before in zip(now, self._first, strict=True))
+        self.strangers = max(0.0, machine - ours) / (seconds * (os.cpu_count() or 1))
 
 
 def thirds(series: Sequence[tuple[float, float]]) -> dict[str, float]:

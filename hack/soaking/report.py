@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from hack.benchmarks.budgets import Budget
-from hack.benchmarks.report import budget_lines, table
+from hack.benchmarks.report import DISTURBED, budget_lines, table
 from hack.benchmarks.stats import Spread, percentile
 from hack.soaking.figures import Figures, thirds
 from hack.soaking.judge import Violation, leading
@@ -114,13 +114,16 @@ def _pods(result: Result) -> Iterator[str]:
 
 
 def memory(found: Figures) -> Iterator[str]:
-    """What agents and webhooks took of it."""
+    """What agents and webhooks took of it, and what others took of the machine."""
     rows = [["memory, MiB", "first", "middle", "last", "most"]]
     for name, series in sorted(found.memory.items()):
         span = thirds(series)
         rows.append([name, *(f"{span[key]:.0f}" for key in ("first", "middle", "last", "most"))])
     yield ""
     yield from table(rows)
+    if found.strangers >= DISTURBED:
+        yield ""
+        yield f"other programs took {found.strangers * 100:.0f} % of this machine: what takes time took longer"
 
 
 def _verdict(violations: Sequence[Violation]) -> Iterator[str]:
