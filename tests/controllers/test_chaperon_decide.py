@@ -262,8 +262,9 @@ def test_how_a_pod_ended_that_is_started_again_is_not_worth_a_write_when_it_goes
     going = chaperon(RUNNING)
     going["metadata"]["deletionTimestamp"] = stamp(NOW)
     assert outcome(going, over) == []
-    lost = PatchChaperon({"metadata": {"annotations": {SINCE: stamp(NOW)}}})
-    assert decide(View(chaperon(RUNNING), None, 60.0, last=over), NOW) == [lost]
+    (lost,) = decide(View(chaperon(RUNNING), None, 60.0, last=over), NOW)
+    assert isinstance(lost, PatchChaperon)
+    assert lost.patch["metadata"]["annotations"] == {SINCE: stamp(NOW)}
 
 
 JUST_BOUND = {"phase": "Pending", "conditions": [SCHEDULED]}

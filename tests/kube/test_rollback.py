@@ -31,7 +31,7 @@ async def test_what_a_restored_server_has_replaces_what_is_known_whatever_the_ve
             await until(lambda: told(informer).keys() == {"stays", "goes-back", "comes-back"})
             assert versions(informer) == follower.known
             assert told(informer)["goes-back"] == ("40", "")
-            assert server.watches == ["100", "50"]
+            await until(lambda: server.watches == ["100", "50"])
             assert informer.rollbacks == 1
             server.tell("MODIFIED", chaperon("goes-back", 51, LATER))
             await until(lambda: told(informer)["goes-back"] == ("51", "Running"))
