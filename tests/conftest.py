@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from agent.kube.client import Client
@@ -19,9 +19,10 @@ from tests.waiting import until
 
 pytest_plugins = ["tests.e2e.fleets", "tests.e2e.verdict", "tests.workers", "tests.costs", "tests.second_look"]
 
-settings.register_profile("some", derandomize=True, max_examples=EXAMPLES // 5)
-settings.register_profile("all", derandomize=True, max_examples=EXAMPLES)
-settings.register_profile("search", max_examples=EXAMPLES, print_blob=True)
+_AS_SLOW_AS_THE_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("some", _AS_SLOW_AS_THE_MACHINE, derandomize=True, max_examples=EXAMPLES // 5)
+settings.register_profile("all", _AS_SLOW_AS_THE_MACHINE, derandomize=True, max_examples=EXAMPLES)
+settings.register_profile("search", _AS_SLOW_AS_THE_MACHINE, max_examples=EXAMPLES, print_blob=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
