@@ -20,6 +20,13 @@ Away = Callable[[Fleet, str], AbstractAsyncContextManager[None]]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
+async def namespace(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace whose pods run in us."""
+    async with fleet.namespace(("us",)) as name:
+        yield name
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def node(fleet: Fleet) -> AsyncIterator[str]:
     """A node of us whose kubelet is the test."""
     async with node_by_hand(fleet) as name:
