@@ -34,7 +34,7 @@ AGENT_FLAGS = (
     "--endpoints-grace=5",
     "--share-linger=3",
     "--agent-interval=2",
-    "--take-up=20",
+    "--take-up=45",
 )
 RESERVING_NODES, RESERVING_CPU = 3, 4
 MISSING_SECONDS = 3

@@ -9,6 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, PODS
 from agent.kube.errors import KubeError
+from agent.model.status import ENDED
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, JOBS
@@ -231,10 +232,11 @@ async def starting_again(fleet: Fleet, namespace: str) -> set[str]:
 
 
 async def restarted(fleet: Fleet, namespace: str, before: set[str]) -> set[str]:
-    """Wait until none of these pods has a delegate and three others run; returns the UIDs of those."""
+    """Wait until no delegate of these pods is at work and three others run; returns the UIDs of those."""
 
     async def gone() -> bool:
-        return not before & (await fleet.delegates(namespace)).keys()
+        found = await fleet.delegates(namespace)
+        return all(found[uid][1]["status"].get("phase") in ENDED for uid in before & found.keys())
 
     await fleet.until("the whole group has gone", gone, about=namespace)
     for pod in await fleet.source.list(PODS, namespace):

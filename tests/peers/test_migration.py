@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from agent.api.kinds import (
@@ -89,6 +90,7 @@ async def admiralty(fleet: Fleet, namespace: str, directory: Path) -> AsyncItera
             yield
 
 
+@pytest.mark.seldom
 async def test_a_source_is_swapped_without_touching_its_delegates_and_goes_back(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """A target that lives and refuses: its pods run elsewhere within a minute, and it takes pods again once it is well."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -115,12 +116,22 @@ async def test_pods_that_no_target_takes_say_why_and_run_when_one_does(fleet: Fl
 async def test_an_agent_that_dies_after_chaperons_were_sent_loses_them_to_another_target(
     fleet: Fleet, namespace: str
 ) -> None:
-    # Nothing has told cd yet that the agent is dead when it sends the chaperons.
+    gated = manifests.spread_out("web", 8, schedulingGates=[{"name": "test/agent-lives"}])
+    await fleet.source.create(DEPLOYMENTS, gated, namespace)
+
+    async def waiting() -> list[Raw]:
+        pods = await fleet.pods(namespace, "web")
+        return pods if len(pods) == 8 else []
+
+    pods = await fleet.until("all wait at their gate", waiting, about=namespace)
+    # Nothing has told cd yet that the agent is dead when it sends the chaperons, a moment later.
     await fleet.sandbox.kill("us", "agent")
     try:
-        await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 8), namespace)
+        opened: Raw = {"spec": {"schedulingGates": None}}
+        names = [pod["metadata"]["name"] for pod in pods]
+        await asyncio.gather(*(fleet.source.patch(PODS, name, opened, namespace) for name in names))
         await fleet.until("us is sent pods", lambda: fleet.clients["us"].list(CHAPERONS, namespace), about=namespace)
-        pods = await fleet.running(namespace, "web", 8, seconds=90)
+        pods = await fleet.running(namespace, "web", 8, seconds=150)
         assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, "eu")}
         events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
         assert any("us: nobody there has done anything about its PodChaperon" in event["message"] for event in events)
@@ -134,5 +145,5 @@ async def test_pods_whose_scheduler_is_in_one_target_only_get_there(fleet: Fleet
     async with scheduler_by_hand(fleet.clients["eu"], namespace, "odd"):
         made = manifests.deployment("web", 6, schedulerName="odd")
         await fleet.source.create(DEPLOYMENTS, made, namespace)
-        pods = await fleet.running(namespace, "web", 6, seconds=90)
+        pods = await fleet.running(namespace, "web", 6, seconds=150)
     assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, "eu")}
