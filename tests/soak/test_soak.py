@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="cutting links takes root"),
 ]
-PATIENCE = Patience(well=120.0, leaderless=60.0)
+PATIENCE = Patience(well=90.0, leaderless=60.0)
 """On a busy machine all takes longer; `hack/soak` keeps to what is promised."""
 
 
@@ -34,6 +34,6 @@ async def test_a_minute_of_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.seldom
-@pytest.mark.timeout(1200)
-async def test_five_minutes_of_faults(tmp_path: Path) -> None:
-    await nothing_is_lost(plan.make(1818, 5, 200), tmp_path)
+@pytest.mark.timeout(470)
+async def test_three_minutes_of_faults(tmp_path: Path) -> None:
+    await nothing_is_lost(plan.make(2, 3, 150), tmp_path)
