@@ -32,6 +32,8 @@ AUDIT = Path(__file__).with_name("audit.yaml")
 _NODES = 5
 _SPARE = 1.5
 _LOOK_SECONDS = 1.0
+_LATE_SECONDS = 180.0
+"""How much later than planned all may be done, and deletions may be answered."""
 _KEPT = ("audit*.log", "agent*.log", "webhook.log")
 Note = Callable[[str], None]
 
@@ -112,19 +114,26 @@ class _Soak:
         self._began = time.monotonic()
         beside = [asyncio.ensure_future(self._saboteur.keep_alive()), asyncio.ensure_future(self._figures.run())]
         try:
-            began = asyncio.get_running_loop().time()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._saboteur.run(self._plan, began))
-                group.create_task(self._users.run(self._plan, began))
+            async with asyncio.timeout(self._plan.seconds + _LATE_SECONDS):
+                await self._do_plan()
             well = await self._wait("not well", wanted(self._plan.steps))
-            await self._users.wipe(self._plan)
+            async with asyncio.timeout(_LATE_SECONDS):
+                await self._users.wipe(self._plan)
             empty = await self._wait("something is left", {})
             living = await self._living()
+        except TimeoutError:
+            raise SoakError(f"API servers do not answer users, or do not start, {_LATE_SECONDS:.0f} s late") from None
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
         return self._judged(well, empty, living)
+
+    async def _do_plan(self) -> None:
+        began = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._saboteur.run(self._plan, began))
+            group.create_task(self._users.run(self._plan, began))
 
     async def _wait(self, rule: str, steps: Mapping[str, Step]) -> float:
         """Seconds until all is as it should be; what never comes to be so is a violation."""
@@ -177,6 +186,8 @@ class _Soak:
 
 
 async def _prepare(lab: Lab, plan: Plan) -> None:
+    if not lab.sandbox.plan.bridge:
+        raise SoakError("links can only be cut where clusters have network namespaces: run it as root")
     await lab.sandbox.join()
     await asyncio.gather(*(workload.prepare(target, plan) for target in lab.targets))
     ready: Sequence[tuple[str, Callable[[], Awaitable[bool]]]] = (
