@@ -47,7 +47,8 @@ _NEVER = _Judged(0.0, 0.0, 0.0, None)
 class Brake:
     """Orphans in a target are held together, or none are: `orphans` says when. Without a lease none are.
 
-    A pod that was seen to be deleted is gone for sure, and what is left of it goes. A pod that is missing from a list
+    A pod that was seen to be deleted is gone for sure, and what is left of it goes; so does what was made for an
+    earlier pod of a name that there is again: of a StatefulSet there must not be two. A pod that is missing from a list
     may have been forgotten.
     """
 
@@ -133,8 +134,7 @@ class Brake:
     def _is_orphan(self, chaperon: Object) -> bool:
         uid = chaperon.labels.get(names.LABEL_PARENT_UID, "")
         namespace, _, name = parent_of(chaperon)[0].partition("/")
-        proxy = self._proxies.store.get((namespace, name))
-        return (proxy is None or proxy.uid != uid) and uid not in self._ended
+        return self._proxies.store.get((namespace, name)) is None and uid not in self._ended
 
     def _released(self, target: Target) -> str:
         obj = self._objects[TARGETS if target.key[0] else CLUSTER_TARGETS].store.get(target.key)

@@ -1,10 +1,10 @@
 """Whether what looks like orphans in a target may be deleted, or is what this cluster has forgotten. Pure.
 
-An orphan is a PodChaperon that this cluster made for a pod which it does not know. Pods are not forgotten in the
-ordinary course: they carry finalizers, so that a pod that was deleted while no agent ran is still there, terminating,
-however many were deleted with it. Few orphans come about by faults: a finalizer taken off by hand, a target that was
-given up and is back. Many, made while this cluster knew of no leader, mean that its etcd was restored from a backup:
-they are the pods that were made since, and run for somebody.
+An orphan is a PodChaperon that this cluster made for a pod of a name that it does not know. Pods are not forgotten in
+the ordinary course: they carry finalizers, so that a pod that was deleted while no agent ran is still there,
+terminating, however many were deleted with it. Few orphans come about by faults: a finalizer taken off by hand, a
+target that was given up and is back. Many, made while this cluster knew of no leader, mean that its etcd was restored
+from a backup: they are the pods that were made since, and run for somebody.
 """
 
 from collections.abc import Iterable

@@ -71,6 +71,14 @@ async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_
         await pair.here.delete(PODS, "later", pair.namespace)
         await gone(lambda: pair.here.get(PODS, "later", pair.namespace))
         assert await parents(pair) == {"known", *forgotten}
+        # What has its name again takes its place, as a pod of a StatefulSet.
+        await pair.pod("forgotten-0")
+        forgotten.remove("forgotten-0")
+
+        async def replaced() -> bool:
+            return await parents(pair) == {"known", *forgotten}
+
+        await until(replaced)
     async with leading(pair, "two") as lease, running(pair.clusters[0], *ROOMS, lease=lease):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await asyncio.sleep(STILL_SECONDS)

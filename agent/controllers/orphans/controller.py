@@ -51,7 +51,7 @@ def _words(held: Hold) -> Words:
     unknown = (
         f"{held.orphans} of {held.chaperons} pod chaperons of this cluster there are for pods that it does not know."
     )
-    kept = "Their pods run on, and what these need stays; `flotilla orphans` shows it in that cluster."
+    kept = "Their pods run on, and what these need stays."
     if not held.token:
         message = f"{unknown} Another cluster with the UID of this one seems to have made them. {kept}"
         return Words("False", "TwinSource", message)
