@@ -32,6 +32,8 @@ class Pretender:
         self._versions: dict[bytes, int] = {}
         self.wait = 0.0
         """Seconds for which a watch stays open when there is nothing to say; 0: as long as the client wants."""
+        self.date = ""
+        """What it says of its clock, if anything, when it is asked for a version."""
         self._restored = 0
         self._lists = asyncio.Event()
         self._lists.set()
@@ -87,7 +89,8 @@ class Pretender:
             return await self._watched(request)
         if request.query.get("resourceVersion") == "":
             latest = max(int(self.version), *self._versions.values(), 0)
-            return web.json_response({"metadata": {"resourceVersion": str(latest)}, "items": []})
+            headers = {"Date": self.date} if self.date else None
+            return web.json_response({"metadata": {"resourceVersion": str(latest)}, "items": []}, headers=headers)
         await self._lists.wait()
         self.listed_at.append(asyncio.get_running_loop().time())
         self.lists.append(request.query.get("limit", ""))
