@@ -50,10 +50,10 @@ def deployment(name: str, replicas: int, **spec: Any) -> Raw:
     return workload(DEPLOYMENTS, name, spec, replicas=replicas)
 
 
-def spread_out(name: str, replicas: int, **spec: Any) -> Raw:
+def spread_out(name: str, replicas: int) -> Raw:
     """A Deployment with pods in every target, also in one that other tests' pods have not left yet."""
     constraint = spread(name, "kubernetes.io/hostname", "ScheduleAnyway")
-    return deployment(name, replicas, topologySpreadConstraints=[constraint], **spec)
+    return deployment(name, replicas, topologySpreadConstraints=[constraint])
 
 
 def in_every_target(name: str, replicas: int) -> Raw:

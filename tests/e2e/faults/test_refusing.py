@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent.api.kinds import CHAPERONS, EVENTS, PODS, TARGETS
-from agent.api.names import virtual_node
+from agent.api.kinds import CHAPERONS, EVENTS, LEASES, PODS, TARGETS
+from agent.api.names import LEASE_CONTROLLERS, virtual_node
+from agent.base.clock import SystemClock, micro_stamp
 from agent.sandbox import faults
+from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e import manifests
 from tests.e2e.faults.byhand import scheduler_by_hand
 from tests.e2e.faults.refusals import busy_webhook, dead_webhook, in_force
@@ -113,25 +115,33 @@ async def test_pods_that_no_target_takes_say_why_and_run_when_one_does(fleet: Fl
     await fleet.running(namespace, "web", 6)
 
 
-async def test_an_agent_that_dies_after_chaperons_were_sent_loses_them_to_another_target(
-    fleet: Fleet, namespace: str
-) -> None:
-    gated = manifests.spread_out("web", 8, schedulingGates=[{"name": "test/agent-lives"}])
-    await fleet.source.create(DEPLOYMENTS, gated, namespace)
+@contextlib.asynccontextmanager
+async def lease_renewed(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
+    """An agent that is dead and seems to live: its lease is renewed by hand."""
 
-    async def waiting() -> list[Raw]:
-        pods = await fleet.pods(namespace, "web")
-        return pods if len(pods) == 8 else []
+    async def renew() -> None:
+        while True:
+            body = {"spec": {"renewTime": micro_stamp(SystemClock().now())}}
+            await fleet.clients[cluster].patch(LEASES, LEASE_CONTROLLERS, body, AGENT_NAMESPACE)
+            await asyncio.sleep(0.5)
 
-    pods = await fleet.until("all wait at their gate", waiting, about=namespace)
-    # Nothing has told cd yet that the agent is dead when it sends the chaperons, a moment later.
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+
+
+async def test_chaperons_that_no_agent_takes_up_go_to_another_target(fleet: Fleet, namespace: str) -> None:
     await fleet.sandbox.kill("us", "agent")
     try:
-        opened: Raw = {"spec": {"schedulingGates": None}}
-        names = [pod["metadata"]["name"] for pod in pods]
-        await asyncio.gather(*(fleet.source.patch(PODS, name, opened, namespace) for name in names))
-        await fleet.until("us is sent pods", lambda: fleet.clients["us"].list(CHAPERONS, namespace), about=namespace)
-        pods = await fleet.running(namespace, "web", 8, seconds=150)
+        async with lease_renewed(fleet, "us"):
+            await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 8), namespace)
+            await fleet.until(
+                "us is sent pods", lambda: fleet.clients["us"].list(CHAPERONS, namespace), about=namespace
+            )
+            pods = await fleet.running(namespace, "web", 8, seconds=150)
         assert {pod["spec"]["nodeName"] for pod in pods} == {virtual_node(namespace, "eu")}
         events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
         assert any("us: nobody there has done anything about its PodChaperon" in event["message"] for event in events)
