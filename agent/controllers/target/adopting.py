@@ -9,6 +9,8 @@ from agent.kube.store import Key, Object
 
 LOOK_SECONDS = 0.2
 """Pause between looks."""
+ADOPTION_SECONDS = 10.0
+"""How long they are waited for from when the agent sees the Target going, which may be long after its deletion."""
 
 
 def is_adopting(key: Key, target: Target | None, chaperons: Chaperons, pods: Iterable[Object]) -> bool:

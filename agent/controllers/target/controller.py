@@ -22,7 +22,7 @@ from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.controllers.target import decide, gather
-from agent.controllers.target.adopting import LOOK_SECONDS, is_adopting
+from agent.controllers.target.adopting import ADOPTION_SECONDS, LOOK_SECONDS, is_adopting
 from agent.controllers.target.gather import Problem, Raw, Reference
 from agent.controllers.target.recorded import Recorded
 from agent.controllers.target.remains import Remains
@@ -56,6 +56,7 @@ class TargetRoom(Controller[Key]):
         self._recorded = Recorded()
         self._written_at: dict[Key, float] = {}
         self._leaving: dict[Key, tuple[str, str]] = {}
+        self._leaving_since: dict[Key, float] = {}
         self._remains = Remains(deps)
         self._pods.store.index("finalizer", lambda pod: pod.finalizers)
         self._pods.store.index("node", lambda pod: (pod.node_name,))
@@ -92,6 +93,7 @@ class TargetRoom(Controller[Key]):
         self._recorded.forget(key)
         self._written_at.pop(key, None)
         self._leaving.pop(key, None)
+        self._leaving_since.pop(key, None)
         self._deps.sending.forget(key)
         await self._deps.targets.disconnect(key)
 
@@ -209,7 +211,8 @@ class TargetRoom(Controller[Key]):
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
         view = await self._view(obj)
         bound = self._pods.store.by_index("node", names.virtual_node(*key))
-        waits = not view.forced and view.age < view.release_after
+        since = self._leaving_since.setdefault(key, time.monotonic())
+        waits = not view.forced and time.monotonic() - since < ADOPTION_SECONDS
         if waits and is_adopting(key, connected, self._deps.chaperons, bound):
             return LOOK_SECONDS
         step = decide.drain(view)
