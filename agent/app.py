@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _SYSTEM_NAMESPACE = "kube-system"
 _LOOK_SECONDS = 5.0
 _ELECTION_SECONDS = 90.0
-"""A replica that has not looked for its lease for so long hangs: in ending what it did as a leader, for example."""
+"""A replica that looks for its lease so much later than it should hangs, as in ending what it did as a leader."""
 _STAND_BY_PATIENCE = 5
 """Times as long as for what the leader does: there is nobody who could do it instead."""
 
@@ -97,11 +97,12 @@ class App:
         lease, now = self._lease, time.monotonic()
         if lease is None:
             return None
-        if now - lease.turned > _ELECTION_SECONDS:
+        settings = self._settings
+        if now - lease.turned > settings.lease_renew + settings.lease_retry + _ELECTION_SECONDS:
             return f"the election of a leader stands still since {now - lease.turned:.0f} s"
-        if now - lease.heard > self._settings.lease_duration:
+        if now - lease.heard > settings.lease_duration:
             return None
-        patience = _STAND_BY_PATIENCE * self._settings.unwell_after
+        patience = _STAND_BY_PATIENCE * settings.unwell_after
         others = self._standing_by.trouble(patience) if self._standing_by is not None else ""
         return self._judgement.hopeless or others or None
 

@@ -160,11 +160,11 @@ class Session:
         if self._http.closed:
             raise Unsent(_CLOSED)
         fence.check(method)
-        headers = await self._headers(content_type if body is not None else None, accept)
         connector.begin()
         ticket = self.pace.begin()
         expect(limits.timeout)
         try:
+            headers = await self._headers(content_type if body is not None else None, accept)
             # Not aiohttp's own limit: at the same moment as a cancellation it takes that back.
             with cancelled_only_if_told():
                 async with (
