@@ -9,13 +9,21 @@ import pytest
 
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NODES, PODS, TARGETS
-from agent.api.names import virtual_node
+from agent.api.names import (
+    ANNOTATION_APPLIED_LABELS,
+    LABEL_TARGET_NAME,
+    LABEL_TARGET_NAMESPACE,
+    PROVIDER_KEY,
+    PROVIDER_VALUE,
+    virtual_node,
+)
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, VirtualNodeRoom
+from agent.controllers.virtualnode import controller as virtualnode
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
@@ -189,6 +197,29 @@ async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, clien
     async with running(cluster, *ROOMS, CleanupRoom):
         await gone(lambda: client.get(PODS, "stray", namespace))
         await gone(lambda: client.get(NODES, name))
+
+
+async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_target_is_applied_again(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, ours = (virtual_node(namespace, name) for name in ("c1", "c2"))
+    for node, target, annotations in ((theirs, "c1", {}), (ours, "c2", {ANNOTATION_APPLIED_LABELS: "{}"})):
+        labels = {PROVIDER_KEY: PROVIDER_VALUE, LABEL_TARGET_NAMESPACE: namespace, LABEL_TARGET_NAME: target}
+        await client.create(NODES, {"metadata": {"name": node, "labels": labels, "annotations": annotations}})
+        await client.create(PODS, pod(target, node, schedulerName="other"), namespace)
+    async with running(cluster, *ROOMS, CleanupRoom):
+        await gone(lambda: client.get(NODES, ours))
+        assert "deletionTimestamp" not in (await client.get(PODS, "c1", namespace))["metadata"]
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, theirs, usable)
+        assert "deletionTimestamp" not in (await client.get(PODS, "c1", namespace))["metadata"]
+    await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
+    await client.delete(TARGETS, "c1", namespace)
+    await client.patch(NODES, theirs, {"metadata": {"annotations": {ANNOTATION_APPLIED_LABELS: None}}})
+    monkeypatch.setattr(virtualnode, "ANOTHERS_SECONDS", 1.0)
+    async with running(cluster, *ROOMS, CleanupRoom):
+        await gone(lambda: client.get(PODS, "c1", namespace))
+        await gone(lambda: client.get(NODES, theirs))
 
 
 async def test_a_terminating_pod_that_is_no_proxy_is_ended(cluster: Cluster, client: Client, namespace: str) -> None:

@@ -4,7 +4,8 @@ Watches  Targets, ClusterTargets, all nodes, states of targets, the ClusterSumma
 Writes   the Node: labels, our taints, status. Users' labels, taints, annotations and cordon survive.
 Absent target: Ready stays true, the condition TargetReachable and a NoSchedule taint say that it is away.
 A target whose agent does not work gets no new pods: a taint of its own says so. What runs there stays.
-A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first.
+A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first. One that another
+agent has made, such as Admiralty's, whose uninstallation takes its Targets along, waits for a Target for a while.
 """
 
 import contextlib
@@ -37,6 +38,8 @@ _SEVERAL = "several"
 FREE_SECONDS = 10.0
 """Shortest time between two writes about room in a target."""
 _RETIRE_SECONDS = 1.0
+ANOTHERS_SECONDS = 300.0
+"""For so long a node that another agent has made may be without a Target: who swaps agents applies it again."""
 _VERSION_LIMIT = 100
 _UNSYNCED_SECONDS = 0.1
 
@@ -57,6 +60,8 @@ class VirtualNodeRoom(Controller[Key]):
         self._address = deps.settings.announced_address
         self._versions: dict[Key, str] = {}
         self._missing_since: dict[Key, datetime] = {}
+        self._anothers_since: dict[Key, float] = {}
+        """Targets that are not there, and whose node another agent has made, since when."""
         self._summaries: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self._real = deps.local.informer(NODES, labels=REAL)
@@ -82,7 +87,9 @@ class VirtualNodeRoom(Controller[Key]):
         if target is None:
             self._missing_since.pop(key, None)
             self._free.pop(key, None)
-            return await self._retire(key, node) if node is not None else None
+            left = self._kept_for(key, node) if node is not None else 0.0
+            return left or (await self._retire(key, node) if node is not None else None)
+        self._anothers_since.pop(key, None)
         connected = self._deps.targets.get(key)
         if connected is not None and connected.ready and key not in self._versions:
             await self._ask_version(connected)
@@ -173,6 +180,13 @@ class VirtualNodeRoom(Controller[Key]):
                 action = decide(replace(view, node=await self._client.get(NODES, name)))
         if action is not None and not isinstance(action, Create):
             self._nodes.absorb(await self._client.patch_raw(NODES, name, action.body, sub=action.sub))
+
+    def _kept_for(self, key: Key, node: Object) -> float:
+        """In how many seconds a node without a Target may go."""
+        if names.ANNOTATION_APPLIED_LABELS in node.annotations:
+            return 0.0
+        now = time.monotonic()
+        return max(0.0, self._anothers_since.setdefault(key, now) + ANOTHERS_SECONDS - now)
 
     async def _retire(self, key: Key, node: Object) -> float | None:
         """Delete the pods of a node whose Target is gone, then the node."""
