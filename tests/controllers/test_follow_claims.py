@@ -21,6 +21,7 @@ from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig
 from tests.controllers.test_follow import STILL_SECONDS, told
+from tests.kube.relay import Relay
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
@@ -106,6 +107,26 @@ async def test_a_claim_without_a_volume_goes_with_its_last_pod(pair: Pair) -> No
         await pair.end("web")
         await pair.gone(CLAIMS, "data")
         await marked(pair, None)
+
+
+async def test_a_claim_that_was_bound_without_our_seeing_it_keeps_its_volume(pair: Pair) -> None:
+    await pair.create(CLAIMS, "data", spec=SPEC)
+    async with Relay.started(pair.connection) as relay, pair.at_work(FollowRoom, connection=relay.connection):
+        await pair.pod("web", volumes=DATA)
+        await pair.copy(CLAIMS, "data")
+        await marked(pair, "eu")
+        relay.mute_watches()
+        await bind(pair)
+        await pair.end("web")
+        await until(lambda: any(method == "DELETE" for method, _ in relay.requests))
+        relay.speak()
+        await asyncio.sleep(STILL_SECONDS)
+        assert "deletionTimestamp" not in (await pair.copy(CLAIMS, "data"))["metadata"]
+        await marked(pair, "eu")
+        await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)
+        await pair.here.delete(CLAIMS, "data", pair.namespace)
+        await pair.gone(CLAIMS, "data")
+    await pair.there.delete(VOLUMES, pair.namespace)
 
 
 async def made_again(pair: Pair) -> str:
