@@ -1,11 +1,16 @@
 """Ways to lose things of a source `cd` and its target `us`, and a pod to see what becomes of it."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agent.api.kinds import NODES, PODS, TARGETS
-from agent.kube.errors import NotFound
+from agent.api.kinds import LEASES, NODES, PODS, TARGETS
+from agent.api.names import NODE_LEASE_NAMESPACE
+from agent.base.clock import SystemClock, micro_stamp
+from agent.kube.client import Client
+from agent.kube.errors import KubeError, NotFound
+from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 
@@ -44,14 +49,28 @@ async def node_by_hand(fleet: Fleet) -> AsyncIterator[str]:
     us, name = fleet.clients["us"], "us-manual"
     manifest = manifests.manual_node(name, "us")
     await us.create(NODES, manifest)
+    beating = asyncio.create_task(_heartbeats(us, name))
     try:
         await us.patch(NODES, name, {"status": manifest["status"]}, sub="status")
         yield name
     finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
         for pod in await us.list(PODS, fields=f"spec.nodeName={name}"):
             with contextlib.suppress(NotFound):
                 await us.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)
         await us.delete(NODES, name)
+
+
+async def _heartbeats(client: Client, node: str) -> None:
+    """A node whose kubelet is silent for 50 s is not ready."""
+    head = {"apiVersion": LEASES.api_version, "kind": LEASES.name}
+    while True:
+        spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micro_stamp(SystemClock().now())}
+        with contextlib.suppress(KubeError):
+            lease = {**head, "metadata": {"name": node, "namespace": NODE_LEASE_NAMESPACE}, "spec": spec}
+            await apply(client, LEASES, lease)
+        await asyncio.sleep(5)
 
 
 async def run(fleet: Fleet, namespace: str, **spec: Any) -> tuple[Raw, Raw]:

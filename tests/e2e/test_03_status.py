@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest_asyncio
 
-from agent.api.kinds import NODES, PODS
+from agent.api.kinds import PODS
 from agent.kube.client import Client
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition, told
+from tests.e2e.losses import node_by_hand
 from tests.e2e.manifests import DEPLOYMENTS, JOBS, REPLICASETS
 
 Raw = dict[str, Any]
@@ -18,13 +19,8 @@ NOW = "2026-01-02T03:04:05Z"
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(fleet: Fleet) -> AsyncIterator[str]:
     """A node of us on which nothing happens but what the test says."""
-    manifest = manifests.manual_node("us-manual", "us")
-    await fleet.clients["us"].create(NODES, manifest)
-    await fleet.clients["us"].patch(NODES, "us-manual", {"status": manifest["status"]}, sub="status")
-    yield "us-manual"
-    for pod in await fleet.clients["us"].list(PODS, fields="spec.nodeName=us-manual"):
-        await fleet.clients["us"].delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)
-    await fleet.clients["us"].delete(NODES, "us-manual")
+    async with node_by_hand(fleet) as name:
+        yield name
 
 
 async def started(fleet: Fleet, namespace: str, name: str, **spec: Any) -> Raw:
