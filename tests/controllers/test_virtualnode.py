@@ -71,7 +71,7 @@ def taints(node: Node) -> set[str]:
 
 
 def reachable(node: Node) -> str:
-    return str((find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("status"))
+    return str((find_condition(node["status"].get("conditions"), "TargetReachable") or {}).get("status"))
 
 
 def usable(node: Node) -> bool:
@@ -149,7 +149,7 @@ async def test_a_lost_target_taints_its_node_until_it_is_back(cluster: Cluster, 
 
 
 def reason(node: Node) -> str:
-    return str((find_condition(node["status"]["conditions"], "TargetReachable") or {}).get("reason"))
+    return str((find_condition(node["status"].get("conditions"), "TargetReachable") or {}).get("reason"))
 
 
 async def test_a_restarted_agent_leaves_nodes_alone(cluster: Cluster, client: Client, namespace: str) -> None:
