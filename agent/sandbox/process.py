@@ -20,8 +20,9 @@ LAST_LINES = 8
 
 _LISTEN = "0A"
 _KERNEL_THREAD = 0x00200000
-_EXEC_TRIES = 50
-_EXEC_SECONDS = 0.002
+_EXEC_SECONDS = 5.0
+_ENOUGH = 10
+_POLL_SECONDS = 0.002
 _DROPPED = ("ETCD_", "KUBE", "FLOTILLA_")
 
 
@@ -198,18 +199,24 @@ def _is_below(found: str, mark: str) -> bool:
 
 
 def _environ(pid: int) -> bytes:
-    """A process's environment; none for one that has ended, is somebody else's, or belongs to the kernel."""
-    content = b""
-    for _ in range(_EXEC_TRIES):
+    """A process's environment; none for one that has ended, is somebody else's, has none, or belongs to the kernel.
+
+    In the middle of exec a process shows neither environment nor arguments (seen for over 0.1 s on a busy machine): it
+    may be one of ours. One that goes on showing arguments only was given no environment.
+    """
+    deadline = time.monotonic() + _EXEC_SECONDS
+    with_arguments = 0
+    while True:
         try:
             content = Path(f"/proc/{pid}/environ").read_bytes()
+            with_arguments += bool(Path(f"/proc/{pid}/cmdline").read_bytes())
         except OSError:
             return b""
-        if content or not is_alive(pid) or _is_kernel_thread(pid):
-            break
-        # In the middle of exec a process shows no environment (seen): it is one of ours all the same.
-        time.sleep(_EXEC_SECONDS)
-    return content
+        if content or with_arguments == _ENOUGH or time.monotonic() > deadline:
+            return content
+        if not is_alive(pid) or _is_kernel_thread(pid):
+            return b""
+        time.sleep(_POLL_SECONDS)
 
 
 def _is_kernel_thread(pid: int) -> bool:

@@ -81,6 +81,13 @@ async def test_a_process_that_ignores_the_request_is_killed(start: Starter) -> N
     assert not process.is_alive(pid)
 
 
+def test_a_process_is_found_from_its_start_while_one_program_gives_way_to_the_next(start: Starter) -> None:
+    for _ in range(8):
+        pid = start(["/usr/bin/env", "sh", "-c", f"exec {sys.executable} -c 'import time; time.sleep(600)'"])
+        assert all(process.find(start.pid_file, MARK) == pid for _ in range(200))
+        process.send(pid, MARK, signal.SIGKILL)
+
+
 async def test_a_process_that_has_ended_counts_as_gone_though_nobody_reaped_it(start: Starter) -> None:
     pid = start([sys.executable, "-c", "pass"])
     assert await process.wait_gone([pid], 30) == []
