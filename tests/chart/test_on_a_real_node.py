@@ -263,6 +263,7 @@ async def test_the_charts_own_test_says_that_it_works_and_leaves_nothing(fleet: 
     await no_rights_of_the_test(fleet)
 
 
+@pytest.mark.seldom
 async def test_the_charts_own_test_fails_and_tells_why_where_api_servers_do_not_reach_the_webhook(fleet: Fleet) -> None:
     # To its port of metrics, which speaks no TLS; connections to the right one would live on behind the Service.
     await reach(fleet, 8080)

@@ -95,7 +95,7 @@ async def over(fleet: Fleet, namespace: str, kind: str) -> Raw:
     ("away", "removed"),
     [
         pytest.param(target_away, "delegates", id="the link, and the delegates go"),
-        pytest.param(target_away, "chaperons", id="the link, and the chaperons go"),
+        pytest.param(target_away, "chaperons", id="the link, and the chaperons go", marks=pytest.mark.seldom),
         pytest.param(agent_away, "delegates", id="the agent, and the delegates go"),
     ],
 )

@@ -133,6 +133,7 @@ async def lease_renewed(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
         await asyncio.gather(renewing, return_exceptions=True)
 
 
+@pytest.mark.seldom
 async def test_chaperons_that_no_agent_takes_up_go_to_another_target(fleet: Fleet, namespace: str) -> None:
     await fleet.sandbox.kill("us", "agent")
     try:
@@ -151,6 +152,7 @@ async def test_chaperons_that_no_agent_takes_up_go_to_another_target(fleet: Flee
     await fleet.agree(namespace)
 
 
+@pytest.mark.seldom
 async def test_pods_whose_scheduler_is_in_one_target_only_get_there(fleet: Fleet, namespace: str) -> None:
     async with scheduler_by_hand(fleet.clients["eu"], namespace, "odd"):
         made = manifests.deployment("web", 6, schedulerName="odd")

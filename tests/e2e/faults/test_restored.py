@@ -82,6 +82,7 @@ async def test_a_source_gives_signs_of_life_with_the_rights_that_it_has(fleet: F
     assert found.name == "cd"
 
 
+@pytest.mark.seldom
 async def test_a_source_that_was_restored_deletes_nothing_that_it_has_forgotten(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BEFORE), namespace)
     known = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", BEFORE)}
