@@ -124,6 +124,11 @@ class Settings:
     summary_viewer_role: str = _setting(
         "multicluster-scheduler-cluster-summary-viewer", "ClusterRole that lets Sources read the ClusterSummary"
     )
+    answer_daemon_sets: bool = _setting(
+        True,
+        "pods of DaemonSets on virtual nodes count as ready, though none of their containers runs, so that rollouts"
+        " end; off: they stay pending",
+    )
     summary_detail: str = _setting(
         "full",
         "what Sources are told of this cluster's nodes: full (sums, common labels, node shapes and what is free),"

@@ -86,6 +86,9 @@ class Pods:
             proxy = await self._read(pod)
         if proxy is None or proxy.node_name != node or (uid and proxy.uid != uid):
             raise Unacceptable(404, f'pod "{"/".join(pod)}" does not run on node {node}')
+        if proxy.scheduler_name != names.SCHEDULER_PROXY:
+            message = f"no container of pod {proxy.name} runs: node {node} stands for another cluster, where only"
+            raise Unacceptable(400, f"{message} elected pods go")
         target = self.target(node)
         placed = list(self._placed(proxy, target))
         if len(placed) == 1:

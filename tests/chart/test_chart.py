@@ -57,6 +57,7 @@ MATRIX = (
         "agent.clusterProperties.example\\.com/tier=gold",
         "agent.logJson=true",
         "agent.targetPlugins=true",
+        "agent.answerDaemonSets=false",
         "webhook.settings.certificate-lifetime=30d",
         "commonLabels.team=platform",
         "commonAnnotations.note=x",

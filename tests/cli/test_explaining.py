@@ -244,7 +244,9 @@ def test_a_manifest_that_is_unusable_is_said_to_be() -> None:
         explained(Object(PODS, msgspec.json.encode(raw)), seen("eu"))
 
 
-def pod(labels: dict[str, str] | None = None, owner: str = "", elected: bool = False) -> Object:
+def pod(
+    labels: dict[str, str] | None = None, owner: str = "", elected: bool = False, status: Raw | None = None
+) -> Object:
     metadata: Raw = {"name": "web", "namespace": "default", "labels": labels or {}}
     if owner:
         api = f"{names.GROUP}/{names.VERSION}" if owner == "PodChaperon" else "apps/v1"
@@ -253,7 +255,8 @@ def pod(labels: dict[str, str] | None = None, owner: str = "", elected: bool = F
         ]
     if elected:
         metadata["annotations"] = {names.PREFIX + names.ELECT: ""}
-    return Object(PODS, msgspec.json.encode({"metadata": metadata, "spec": {"schedulerName": "default-scheduler"}}))
+    spec = {"schedulerName": "default-scheduler", **({"nodeName": US} if status else {})}
+    return Object(PODS, msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status or {}}))
 
 
 def namespace(**labels: str) -> Object:
@@ -276,9 +279,15 @@ ENABLED = namespace(multicluster_scheduler="enabled")
             None,
             "is a delegate, made by PodChaperon web-1: explain the proxy pod that it stands for, in cluster cd",
         ),
+        (
+            pod(owner="DaemonSet", status={"reason": "VirtualNode"}),
+            ENABLED,
+            f"is a DaemonSet's: no container of this pod runs: node {US} stands for another cluster",
+        ),
+        (pod(owner="DaemonSet"), ENABLED, "was not elected, so it runs in this cluster"),
         (proxy(), None, ""),
     ],
-    ids=["plain", "plain, enabled", "too early", "no webhook", "delegate", "ours"],
+    ids=["plain", "plain, enabled", "too early", "no webhook", "delegate", "stand-in", "DaemonSet", "ours"],
 )
 def test_pods_of_others_get_the_remedy(stranger: Object, where: Object | None, want: str) -> None:
     told = remedy(stranger, where)

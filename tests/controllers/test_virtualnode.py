@@ -29,6 +29,7 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, kubeconfig, rewrite, tear_away
+from tests.e2e.manifests import DAEMONSETS, workload
 from tests.waiting import gone, until
 
 
@@ -233,6 +234,31 @@ async def test_a_terminating_pod_that_is_no_proxy_is_ended(cluster: Cluster, cli
             await client.delete(PODS, scheduler, namespace)
         await gone(lambda: client.get(PODS, "default-scheduler", namespace))
         assert await client.get(PODS, "admiralty-proxy", namespace)
+
+
+@pytest.mark.parametrize(("answers", "phase"), [(True, "Running"), (False, "Pending")], ids=["answered for", "not"])
+async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for(
+    cluster: Cluster, client: Client, namespace: str, answers: bool, phase: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, SummaryRoom, answer_daemon_sets=answers):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
+        spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
+        await client.create(DAEMONSETS, workload(DAEMONSETS, "log", spec), namespace)
+        await client.create(PODS, pod("bare", name), namespace)
+
+        async def told() -> bool:
+            found = await client.list(PODS, namespace, labels="app=log")
+            return [(each["spec"].get("nodeName"), each["status"]["phase"]) for each in found] == [(name, phase)]
+
+        await until(told)
+        # One room ends pods and answers for them, in the order in which they come.
+        await client.create(PODS, pod("last", name), namespace)
+        await client.delete(PODS, "last", namespace)
+        await gone(lambda: client.get(PODS, "last", namespace))
+        assert await told()
+        assert (await client.get(PODS, "bare", namespace))["status"]["phase"] == "Pending"
 
 
 async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(

@@ -125,6 +125,13 @@ async def test_what_keeps_a_request_from_its_pod_is_told(scene: Scene) -> None:
         await scene.logs()
 
 
+async def test_of_a_pod_that_was_not_elected_it_is_told_that_nothing_runs(scene: Scene) -> None:
+    spec = {"nodeName": scene.node, "containers": [{"name": "main", "image": "busybox"}]}
+    await scene.client.create(PODS, {"metadata": {"name": "log"}, "spec": spec}, scene.namespace)
+    with pytest.raises(BadRequest, match=f"no container of pod log runs: node {scene.node} stands for another cluster"):
+        await scene.client.session.request("GET", PODS.path(scene.namespace, "log", "log"))
+
+
 async def test_a_target_that_does_not_answer_is_named(scene: Scene, cluster: Cluster) -> None:
     closed = kubeconfig(cluster, server="https://127.0.0.1:1")
     await rewrite(scene.client, scene.namespace, "c1", closed)

@@ -3,7 +3,8 @@
 from agent.api import names
 from agent.kube.store import Object
 from agent.model.namespaces import command, is_enabled
-from agent.model.proxypod import is_delegate, is_elected
+from agent.model.proxypod import is_controlled_by, is_delegate, is_elected
+from agent.model.standin import REASON, message
 
 
 def remedy(pod: Object, namespace: Object | None) -> str:
@@ -18,6 +19,8 @@ def remedy(pod: Object, namespace: Object | None) -> str:
             f"{what} is a delegate, made by PodChaperon {pod.controller.name if pod.controller else ''}:"
             f" explain the proxy pod that it stands for, {where}"
         )
+    if is_controlled_by(pod.decode(), "DaemonSet", "apps") and _reason(pod) == REASON:
+        return f"{what} is a DaemonSet's: {message(pod.node_name)}"
     enabled = namespace is not None and is_enabled(namespace.labels)
     label = command(pod.namespace)
     if is_elected(pod.decode()):
@@ -27,3 +30,7 @@ def remedy(pod: Object, namespace: Object | None) -> str:
     steps = [] if enabled else [f"run `{label}`"]
     steps.append(f"annotate it {names.PREFIX}{names.ELECT}, and create it again")
     return f"{what} was not elected, so it runs in this cluster (scheduler {pod.scheduler_name}); {', '.join(steps)}"
+
+
+def _reason(pod: Object) -> str:
+    return str((pod.decode().get("status") or {}).get("reason") or "")

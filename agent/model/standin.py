@@ -1,0 +1,43 @@
+"""Pods of DaemonSets on virtual nodes: what is said of them where no kubelet is. Pure.
+
+They are Running and Ready, so that the rollout of their DaemonSet ends, and have neither an address, so that no Service
+leads to them, nor containers, of which none runs.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from agent.api.conditions import set_condition
+from agent.model.diff import merge_patch
+
+Raw = dict[str, Any]
+
+REASON = "VirtualNode"
+"""What `kubectl get pods` shows as STATUS of such a pod."""
+_CONDITIONS = ("Initialized", "ContainersReady", "Ready")
+_ENDED = ("Succeeded", "Failed")
+
+
+def message(node: str) -> str:
+    """What the pod says of itself."""
+    return (
+        f"no container of this pod runs: node {node} stands for another cluster, and pods of DaemonSets here do not go"
+        " there; it counts as ready so that the DaemonSet's rollout ends"
+    )
+
+
+def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
+    """Merge patch for the status of a DaemonSet's pod on a virtual node, {} when it says all; what has ended stays."""
+    old: Raw = pod.get("status") or {}
+    if old.get("phase") in _ENDED:
+        return {}
+    text = message(pod["spec"]["nodeName"])
+    conditions = old.get("conditions")
+    for kind in _CONDITIONS:
+        conditions = set_condition(conditions, kind, "True", REASON, text, now)
+    wanted = {**old, "phase": "Running", "reason": REASON, "message": text, "conditions": conditions}
+    changed = merge_patch(old, wanted)
+    metadata = pod["metadata"]
+    guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {"metadata": guard, "status": changed} if changed else {}

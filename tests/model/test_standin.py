@@ -1,0 +1,54 @@
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.model.standin import patch
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+STAMP = "2026-01-01T12:00:00Z"
+SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": STAMP}
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    metadata = {"name": "agent-x", "uid": "u1", "resourceVersion": "7"}
+    return {"metadata": metadata, "spec": {"nodeName": "admiralty-default-us"}, "status": status}
+
+
+def after(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "status": {**found["status"], **patch(found, NOON)["status"]}}
+
+
+def test_a_pod_that_is_pending_becomes_running_and_ready_and_says_what_it_is() -> None:
+    told = after(pod(phase="Pending", conditions=[SCHEDULED]))["status"]
+    assert (told["phase"], told["reason"]) == ("Running", "VirtualNode")
+    assert told["message"].startswith("no container of this pod runs: node admiralty-default-us stands for another")
+    ready = find_condition(told["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"], ready["message"]) == ("True", "VirtualNode", told["message"])
+    assert find_condition(told["conditions"], "PodScheduled") == SCHEDULED
+
+
+def test_it_has_neither_address_nor_containers() -> None:
+    assert patch(pod(phase="Pending"), NOON)["status"].keys() == {"phase", "reason", "message", "conditions"}
+
+
+def test_only_the_pod_that_was_seen_is_written_to() -> None:
+    assert patch(pod(), NOON)["metadata"] == {"uid": "u1", "resourceVersion": "7"}
+
+
+def test_what_says_all_is_left_alone() -> None:
+    assert patch(after(pod(phase="Pending")), NOON + timedelta(hours=1)) == {}
+
+
+def test_what_node_lifecycle_has_changed_is_told_again() -> None:
+    changed = copy.deepcopy(after(pod(phase="Pending")))
+    for condition in changed["status"]["conditions"]:
+        condition["status"] = "False" if condition["type"] == "Ready" else condition["status"]
+    ready = find_condition(after(changed)["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert ready["status"] == "True"
+
+
+def test_what_has_ended_stays_so() -> None:
+    assert patch(pod(phase="Failed", reason="Evicted"), NOON) == {}
