@@ -40,15 +40,17 @@ class Weights:
     """Scores of others, by the name of their setting; a negative weight prefers low scores."""
     strategy: Strategy = "least"
 
+    def of(self, score: str) -> float:
+        """How much a score counts, by its name."""
+        return self.extra[score] if score in self.extra else float(getattr(self, score))
+
 
 def own_scores(wants: Wants, standing: Standing, weights: Weights) -> dict[str, float]:
     """The scores that depend on this one target and not on what the others have."""
     place, holding = standing.place, standing.holding
-    scores = {"capacity": _capacity(wants, standing, weights)}
+    scores = {"capacity": _capacity(wants, standing, weights), "target_weight": _middle(place.weight)}
     if wants.images and holding.images:
         scores["images"] = _images(wants, holding.images)
-    if place.weight:
-        scores["target_weight"] = _middle(place.weight)
     for name in weights.extra:
         # Missing and expired scores are neither good nor bad.
         extra = place.extra.get(name)

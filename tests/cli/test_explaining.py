@@ -295,6 +295,16 @@ def test_pods_of_others_get_the_remedy(stranger: Object, where: Object | None, w
     assert bool(told) == bool(want)
 
 
+def test_the_total_is_the_sum_of_the_scores_that_are_told_by_the_weights_that_are_told() -> None:
+    extra = Settings(extra_score=("0.5:scores.v1.example.com:green:power",))
+    for settings in (Settings(), extra, Settings(score_target_weight=0.0, placement_strategy="most")):
+        pod = proxy()
+        found = account(Facts(pod, None, (pod,), (seen("eu"), seen("us", weight=50))), settings, NOW)
+        assert found.targets
+        for line in found.targets:
+            assert line.total == pytest.approx(sum(score * found.weights[name] for name, score in line.scores.items()))
+
+
 def test_the_three_formats_say_the_same() -> None:
     attempts = {US: {"reason": "0/5 nodes", "at": "2026-01-01T11:30:00Z"}}
     found = explained(proxy("8", attempts=json.dumps(attempts)), seen("eu"), seen("us", cpu="16", weight=50))
@@ -304,5 +314,6 @@ def test_the_three_formats_say_the_same() -> None:
     for text in (plain, drawn):
         for word in ("Pod default/web", "WEIGHT", "insufficient", "yes", "Attempts:"):
             assert word in text
+    assert "CAPACITY x1  TARGET WEIGHT x10  TOTAL" in plain
     assert "\x1b" not in plain
     assert plain.splitlines()[-1].endswith("2026-01-01T11:30:00Z  0/5 nodes")

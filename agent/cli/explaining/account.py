@@ -78,6 +78,8 @@ class Account:
     bound: Bound | None = None
     targets: tuple[Line, ...] = ()
     """In the order in which they are tried, or would be now, then those that it may not go to."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How often each of their scores counts in the total."""
     attempts: tuple[Tried, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -106,13 +108,11 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     demand, ranking = _ranking(facts, settings, now)
     candidates = {seen.place.node_name: _candidate(seen, pod) for seen in facts.targets}
     common["targets"] = tuple(_line(row, candidates) for row in table(ranking, demand))
+    common["weights"] = {name: settings.weights.of(name) for line in common["targets"] for name in line.scores}
     if pod.node_name:
         return Account(**common, bound=_bound(facts, titles))
-    return Account(
-        **common,
-        told=scheduled.get("message") or "",
-        waits_for=_waits_for(facts, proxy, ranking, settings, now),
-    )
+    told = scheduled.get("message") or ""
+    return Account(**common, told=told, waits_for=_waits_for(facts, proxy, ranking, settings, now))
 
 
 def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[Demand, Ranking]:

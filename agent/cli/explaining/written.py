@@ -45,7 +45,8 @@ def _bound(bound: Bound) -> str:
 def _tables(account: Account) -> Iterator[tuple[str, Table]]:
     if account.targets:
         scores = sorted({name for line in account.targets for name in line.scores})
-        heads = ["TARGET", "MAY TAKE IT", *(name.upper().replace("_", " ") for name in scores), "TOTAL", "CANDIDATE"]
+        weighed = (f"{name.upper().replace('_', ' ')} x{account.weights[name]:g}" for name in scores)
+        heads = ["TARGET", "MAY TAKE IT", *weighed, "TOTAL", "CANDIDATE"]
         rows = [
             [
                 line.target,
@@ -57,7 +58,8 @@ def _tables(account: Account) -> Iterator[tuple[str, Table]]:
             for line in account.targets
         ]
         tried = "would be tried now" if account.bound else "are tried"
-        yield f"Targets, as they {tried}, scores from 0 to 100:", (heads, rows)
+        told = "each score is from 0 to 100, and the total their sum, each times its weight (x)"
+        yield f"Targets, as they {tried}; {told}:", (heads, rows)
     if account.attempts:
         rows = [[tried.target, str(tried.count), tried.at or "?", tried.reason] for tried in account.attempts]
         yield "Attempts:", (["TARGET", "TIMES", "LAST", "REASON"], rows)
