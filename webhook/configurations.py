@@ -1,7 +1,8 @@
 """What API servers are told about this webhook: which objects to send, where to, and what if there is no answer. Pure.
 
 Pods are mutated at two paths, each by an entry of its own, so that as few pods as possible depend on us: those that ask
-for it themselves, and those of namespaces that elect by default. Our own kinds are validated at a third.
+for it themselves, and those of namespaces that elect by default. A third is for changes of proxy pods, where no answer
+leaves a change as it is. Our own kinds are validated at a fourth.
 """
 
 import base64
@@ -30,6 +31,7 @@ from agent.api.names import (
     SHORT_PREFIX,
     VERSION,
 )
+from agent.model.manifest import TAKEN
 
 LABEL_NAME = "app.kubernetes.io/name"
 OWN_NAME = "flotilla"
@@ -38,6 +40,7 @@ OWN_NAME = "flotilla"
 PATH = "/mutate--v1-pod"
 PATH_V010 = "/mutate-v1-pod"
 PATH_BY_DEFAULT = "/mutate-by-default--v1-pod"
+PATH_CHANGED = "/mutate-changed--v1-pod"
 PATH_VALIDATE = "/validate-multicluster-admiralty-io-v1alpha1"
 
 TIMEOUT_SECONDS = 10
@@ -76,6 +79,20 @@ NOT_OF_A_DAEMONSET = not_controlled_by("DaemonSet", "apps")
 """CEL: the pods of a DaemonSet belong to the nodes here."""
 
 
+WAS_A_PROXY = f"has(oldObject.spec.schedulerName) && oldObject.spec.schedulerName == '{SCHEDULER_PROXY}'"
+
+
+def _differs(field: str) -> str:
+    """CEL: the pod has another value, or none any more, or one now."""
+    before, after = f"oldObject.spec.{field}", f"object.spec.{field}"
+    return f"(has({before}) != has({after}) || (has({after}) && {before} != {after}))"
+
+
+TAKEN_CHANGES = " || ".join(map(_differs, TAKEN))
+"""CEL: of what the webhook has changed something changes, as when a user applies the manifest again; no write of the
+agent does that."""
+
+
 def _not_our_own(namespace: str) -> str:
     """CEL: agent and webhook never need a webhook to start, whatever their namespace is labelled with."""
     return (
@@ -112,12 +129,14 @@ def by_service(service: Service) -> Reach:
 def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "Never") -> Raw:
     """The MutatingWebhookConfiguration (specs, section 3, with the design's repairs). `ca_bundle` is PEM."""
 
-    def webhook(entry: str, path: str, labels: Mapping[str, str], conditions: Mapping[str, str]) -> Raw:
+    def webhook(
+        entry: str, path: str, labels: Mapping[str, str], conditions: Mapping[str, str], operation: str = "CREATE"
+    ) -> Raw:
         return {
-            **_entry(entry, reach(path), ca_bundle, _rule("", "v1", ("pods",), ("CREATE",)), TIMEOUT_SECONDS),
+            **_entry(entry, reach(path), ca_bundle, _rule("", "v1", ("pods",), (operation,)), TIMEOUT_SECONDS),
             "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
             "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
-            "failurePolicy": "Fail",
+            "failurePolicy": "Fail" if operation == "CREATE" else "Ignore",
             "reinvocationPolicy": reinvocation,
         }
 
@@ -128,6 +147,7 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
         "not-of-a-daemonset": NOT_OF_A_DAEMONSET,
         "not-placed": NOT_PLACED,
     }
+    changed = {"was-a-proxy-pod": WAS_A_PROXY, "what-the-webhook-writes-changes": TAKEN_CHANGES}
     if service := reach(PATH_BY_DEFAULT).get("service"):
         by_default["not-our-own"] = _not_our_own(service["namespace"])
     return _configuration(
@@ -136,6 +156,7 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
         [
             webhook(f"{name}.{GROUP}", PATH, {}, asked),
             webhook(f"by-default.{name}.{GROUP}", PATH_BY_DEFAULT, {LABEL_ELECT_BY_DEFAULT: "true"}, by_default),
+            webhook(f"changed.{name}.{GROUP}", PATH_CHANGED, {}, changed, "UPDATE"),
         ],
     )
 

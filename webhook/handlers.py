@@ -10,8 +10,8 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
-from webhook import pods, review
-from webhook.configurations import PATH, PATH_BY_DEFAULT, PATH_V010, PATH_VALIDATE
+from webhook import changes, pods, review
+from webhook.configurations import PATH, PATH_BY_DEFAULT, PATH_CHANGED, PATH_V010, PATH_VALIDATE
 from webhook.review import Answer, Malformed, Outcome, Request
 from webhook.targets import Targets
 from webhook.validator import Validator
@@ -48,6 +48,13 @@ class Handlers:
         """A pod of a namespace that elects its pods."""
         return await self._pod(request, by_default=True)
 
+    async def changed(self, request: Request) -> Answer:
+        """A proxy pod whose scheduling constraints, or the like, somebody changes."""
+        if not changes.takes_long(request):
+            return changes.answer(request)
+        async with self._long:
+            return await asyncio.to_thread(changes.answer, request)
+
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
         return await self._validator.answer(request)
@@ -71,6 +78,7 @@ def application(targets: Targets, validator: Validator, body_limit: int, agent: 
         (PATH, handlers.elected),
         (PATH_V010, handlers.elected),
         (PATH_BY_DEFAULT, handlers.by_default),
+        (PATH_CHANGED, handlers.changed),
         (PATH_VALIDATE, handlers.validated),
     ):
         app.router.add_post(path, _served(answer))

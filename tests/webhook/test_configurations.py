@@ -1,6 +1,7 @@
 import base64
 
 from agent.api.kinds import MUTATING_WEBHOOKS
+from agent.model.manifest import TAKEN
 from webhook.configurations import Service, by_service, by_url, mutating, trust_patch, validating
 
 CA = b"-----BEGIN CERTIFICATE-----\n"
@@ -49,16 +50,18 @@ def test_only_the_trust_of_a_configuration_is_patched() -> None:
         "webhooks": [
             {"name": "flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
             {"name": "by-default.flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
+            {"name": "changed.flotilla.multicluster.admiralty.io", "clientConfig": {"caBundle": want}},
         ]
     }
     made["webhooks"][0]["clientConfig"]["caBundle"] = want
     assert [each["name"] for each in trust_patch(made, b"new")["webhooks"]] == [
-        "by-default.flotilla.multicluster.admiralty.io"
+        "by-default.flotilla.multicluster.admiralty.io",
+        "changed.flotilla.multicluster.admiralty.io",
     ]
 
 
 def test_pods_of_namespaces_that_elect_by_default_have_an_entry_of_their_own() -> None:
-    asked, by_default = mutating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"]
+    asked, by_default, _ = mutating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"]
     assert by_default["clientConfig"]["service"]["path"] == "/mutate-by-default--v1-pod"
     assert by_default["namespaceSelector"] == {
         "matchLabels": {"multicluster-scheduler": "enabled", "multicluster/elect-by-default": "true"}
@@ -72,6 +75,17 @@ def test_pods_of_namespaces_that_elect_by_default_have_an_entry_of_their_own() -
     ]
     alike = asked.keys() - {"name", "clientConfig", "namespaceSelector", "matchConditions"}
     assert {key: by_default[key] for key in alike} == {key: asked[key] for key in alike}
+
+
+def test_changes_of_proxy_pods_never_wait_for_us() -> None:
+    changed = mutating("flotilla", by_url("https://h:1"), CA)["webhooks"][2]
+    assert changed["clientConfig"]["url"] == "https://h:1/mutate-changed--v1-pod"
+    (rule,) = changed["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["UPDATE"])
+    assert changed["failurePolicy"] == "Ignore"
+    proxy, taken = (condition["expression"] for condition in changed["matchConditions"])
+    assert "oldObject.spec.schedulerName == 'admiralty-proxy'" in proxy
+    assert all(f"object.spec.{field}" in taken for field in TAKEN)
 
 
 def test_outside_a_cluster_no_pod_is_our_own() -> None:
