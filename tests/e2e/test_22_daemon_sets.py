@@ -31,7 +31,7 @@ async def rolled_out(fleet: Fleet, namespace: str) -> None:
     await fleet.kubectl("cd", "rollout", "status", f"daemonset/{APP}", f"--namespace={namespace}", "--timeout=90s")
 
 
-async def standins(fleet: Fleet, namespace: str) -> dict[str, Raw]:
+async def answered(fleet: Fleet, namespace: str) -> dict[str, Raw]:
     """Its pods on the virtual nodes of the namespace, by node."""
     pods = {pod["spec"].get("nodeName", ""): pod for pod in await fleet.pods(namespace, APP)}
     return {node: pods[node] for node in (virtual_node(namespace, "us"), virtual_node(namespace, "eu"))}
@@ -40,7 +40,7 @@ async def standins(fleet: Fleet, namespace: str) -> dict[str, Raw]:
 async def test_a_stock_node_agent_rolls_out_and_is_updated(fleet: Fleet, namespace: str) -> None:
     await fleet.source.create(DAEMONSETS, node_agent(), namespace)
     await rolled_out(fleet, namespace)
-    first = await standins(fleet, namespace)
+    first = await answered(fleet, namespace)
     for node, pod in first.items():
         status = pod["status"]
         assert (status["phase"], status["reason"]) == ("Running", "VirtualNode")
@@ -55,7 +55,7 @@ async def test_a_stock_node_agent_rolls_out_and_is_updated(fleet: Fleet, namespa
     image = {"spec": {"template": {"spec": {"containers": [container]}}}}
     await fleet.source.patch(DAEMONSETS, APP, image, namespace, style="strategic")
     await rolled_out(fleet, namespace)
-    second = await standins(fleet, namespace)
+    second = await answered(fleet, namespace)
     assert all(pod["spec"]["containers"][0]["image"] == "busybox:2" for pod in second.values())
     assert not {each["metadata"]["uid"] for each in second.values()} & {
         each["metadata"]["uid"] for each in first.values()
@@ -64,7 +64,7 @@ async def test_a_stock_node_agent_rolls_out_and_is_updated(fleet: Fleet, namespa
     node, pod = next(iter(second.items()))
     await fleet.kubectl("cd", "delete", "pod", pod["metadata"]["name"], f"--namespace={namespace}", "--timeout=30s")
     await rolled_out(fleet, namespace)
-    assert (await standins(fleet, namespace))[node]["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert (await answered(fleet, namespace))[node]["metadata"]["uid"] != pod["metadata"]["uid"]
 
 
 async def test_no_service_leads_to_pods_that_do_not_run(fleet: Fleet, namespace: str) -> None:

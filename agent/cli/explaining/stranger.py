@@ -2,9 +2,9 @@
 
 from agent.api import names
 from agent.kube.store import Object
+from agent.model.daemonpod import REASON, message
 from agent.model.namespaces import command, is_enabled
 from agent.model.proxypod import is_controlled_by, is_delegate, is_elected
-from agent.model.standin import REASON, message
 
 
 def remedy(pod: Object, namespace: Object | None) -> str:

@@ -15,7 +15,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object
-from agent.model import standin
+from agent.model import daemonpod
 from agent.model.proxypod import is_controlled_by
 from agent.runtime.controller import Controller
 
@@ -60,7 +60,7 @@ class StrayPodRoom(Controller[tuple[str, Key]]):
         manifest = pod.decode()
         if not is_controlled_by(manifest, "DaemonSet", "apps"):
             return
-        patch = standin.patch(manifest, self._clock.now())
+        patch = daemonpod.patch(manifest, self._clock.now())
         if patch:
             with contextlib.suppress(NotFound):
                 await self._local.client.patch_raw(PODS, pod.name, patch, pod.namespace, sub="status")

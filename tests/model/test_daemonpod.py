@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.model.standin import patch
+from agent.model.daemonpod import patch
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STAMP = "2026-01-01T12:00:00Z"
