@@ -1,0 +1,53 @@
+"""Promise 60: manifests as people write them come out alike, plain and where they are elected by default."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from hack.corpora import report
+from hack.corpora.expected import EXPECTED
+from hack.corpora.files import OWN, File, read
+from hack.corpora.ground import Ground, ground_of
+from hack.corpora.run import run
+from tests.e2e.fleet import Fleet
+
+COVER_MOST = (
+    "daemon-set.yaml",
+    "downward-api.yaml",
+    "job-failure-policy.yaml",
+    "kustomized.yaml",
+    "operator-with-crd.yaml",
+    "pod-bare.yaml",
+    "service-account.yaml",
+    "several-namespaces.yaml",
+    "sidecars.yaml",
+    "three-tiers.yaml",
+)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ground(fleet: Fleet) -> AsyncIterator[Ground]:
+    """The source and a target of this fleet; its other cluster is the plain one."""
+    clusters = {"source": "cd", "targets": ("us",), "plain": "eu"}
+    async with ground_of(fleet.sandbox, fleet.clients, **clusters, home=fleet.home) as ground:
+        yield ground
+
+
+async def compared(ground: Ground, files: list[File]) -> None:
+    """Apply manifests, several side by side, and see what differs of which nobody has said why."""
+    results = await run(
+        ground, files, lambda result: print(report.line(result, EXPECTED)), side_by_side=len(files[:10])
+    )
+    assert report.unexpected(results, EXPECTED) == [], "\n".join(report.table(results, EXPECTED))
+
+
+async def test_the_ten_that_cover_most_come_out_alike(ground: Ground) -> None:
+    files = {file.name: file for file in read(OWN)}
+    await compared(ground, [files[name] for name in COVER_MOST])
+
+
+@pytest.mark.seldom
+@pytest.mark.timeout(900)
+async def test_all_come_out_alike(ground: Ground) -> None:
+    await compared(ground, read(OWN))
