@@ -19,9 +19,9 @@ def differences(plain: View, elected: View) -> list[str]:
     for key in sorted({*plain.objects, *elected.objects}):
         here, there = plain.objects.get(key, ()), elected.objects.get(key, ())
         if len(here) != len(there):
-            found.append(f"{key}: {len(there)} of them, {len(here)} on a plain cluster")
+            found.append(f"{key}, how many: {len(there)} (plain: {len(here)})")
         elif unlike := _unlike(here, there):
-            found.append(f"{key}: {unlike}")
+            found.append(f"{key}, {unlike}")
     return found
 
 
@@ -29,7 +29,7 @@ def uneven(what: str, plain: Sequence[str], elected: Sequence[str]) -> list[str]
     """In what two lists of lines differ, whatever their order."""
     here, there = Counter(plain), Counter(elected)
     more = [f"{what}: {line}" for line in sorted((there - here).elements())]
-    return more + [f"{what}: {line}, on a plain cluster only" for line in sorted((here - there).elements())]
+    return more + [f"{what}: {line} (only plain)" for line in sorted((here - there).elements())]
 
 
 def _unlike(plain: Sequence[Raw], elected: Sequence[Raw]) -> str:
@@ -55,11 +55,11 @@ def _leaves(path: str, plain: Any, elected: Any) -> Iterator[str]:
         for number, (one, other) in enumerate(zip(plain, elected, strict=True)):
             yield from _leaves(f"{path}[{number}]", one, other)
     elif plain != elected:
-        yield f"{path} is {_short(elected)}, on a plain cluster {_short(plain)}"
+        yield f"{path}: {_short(elected)} (plain: {_short(plain)})"
 
 
 def _short(value: Any) -> str:
     if value is None:
-        return "not there"
+        return "nothing"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"

@@ -15,6 +15,7 @@ _OF_CLUSTERS = (
     "deprecated.daemonset.template.generation",
     "endpoints.kubernetes.io/",
     "kubectl.kubernetes.io/",
+    "kubernetes.io/service-account.uid",
     "kwok.x-k8s.io/",
     "pv.kubernetes.io/",
     "volume.kubernetes.io/",
@@ -31,6 +32,7 @@ _OF_SCHEDULING = (
     "priority",
     "schedulerName",
     "schedulingGates",
+    "terminationGracePeriodSeconds",
     "tolerations",
     "topologySpreadConstraints",
 )

@@ -15,7 +15,7 @@ from hack.corpora.files import File
 _UNKNOWN_KIND = "no matches for kind"
 _TRIES = 20
 _PAUSE = 0.5
-_NOISE = ("Warning: ", "# ")
+_NOISE = "Warning: "
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class Kubectl:
         )
         out, err = await process.communicate()
         lines = tuple(line for line in out.decode().splitlines() if line)
-        told = [line for line in err.decode().splitlines() if line and not line.startswith(_NOISE)]
+        # What follows an error is a difference in YAML, indented.
+        told = [line for line in err.decode().splitlines() if line[:1].isalpha() and not line.startswith(_NOISE)]
         return Said(lines, tuple(told) if process.returncode else ())
 
     def _config(self, namespace: str) -> Path:

@@ -1,5 +1,6 @@
 """What a cluster has of one manifest: its objects by names that do not change from run to run. Pure."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,13 +36,14 @@ def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) ->
     """What there is in some namespaces. Pods of DaemonSets on virtual nodes are no plain cluster's."""
     kept = [obj for obj in objects if not _is_unseen(obj)]
     by_uid = {obj["metadata"]["uid"]: obj for obj in kept}
+    made_up = _made_up(kept)
     found: dict[str, list[Raw]] = {}
     waits = []
     for obj in kept:
         if _is_of_a_schedule(obj, by_uid) or _is_managed_slice(obj) or _is_extra(obj, virtual_nodes):
             continue
-        key = key_of(obj, by_uid)
-        what = facts(obj)
+        key = _without(made_up, key_of(obj, by_uid))
+        what = json.loads(_without(made_up, json.dumps(facts(obj))))
         if obj["kind"] == SERVICES.name:
             what["endpoints"] = _endpoints(obj, kept)
         found.setdefault(key, []).append(what)
@@ -50,11 +52,27 @@ def view(objects: Iterable[Raw], virtual_nodes: frozenset[str] = frozenset()) ->
     return View(found, sorted(waits))
 
 
+def _made_up(objects: Sequence[Raw]) -> dict[str, str]:
+    """Names that the cluster made up for what the user left without one: labels and other names are made of them."""
+    return {
+        obj["metadata"]["name"]: f"{obj['metadata']['generateName']}*"
+        for obj in objects
+        if obj["metadata"].get("generateName") and not obj["metadata"].get("ownerReferences")
+    }
+
+
+def _without(made_up: Mapping[str, str], text: str) -> str:
+    for name, known in made_up.items():
+        text = text.replace(name, known)
+    return text
+
+
 def left(objects: Iterable[Raw]) -> list[str]:
     """Names of what there is, for what should not be."""
     kept = [obj for obj in objects if not _is_unseen(obj) and not _is_managed_slice(obj)]
     by_uid = {obj["metadata"]["uid"]: obj for obj in kept}
-    return sorted(key_of(obj, by_uid) for obj in kept)
+    made_up = _made_up(kept)
+    return sorted(_without(made_up, key_of(obj, by_uid)) for obj in kept)
 
 
 def key_of(obj: Raw, by_uid: Mapping[str, Raw]) -> str:

@@ -38,22 +38,22 @@ def test_pods_elsewhere_under_other_names_are_alike() -> None:
 
 def test_a_pod_that_is_missing_or_in_another_phase_is_not() -> None:
     here, there = deployed("a"), deployed("b")
-    assert unlike(here, there[:-1]) == ["Pod shop/web-5d4f-*: 1 of them, 2 on a plain cluster"]
+    assert unlike(here, there[:-1]) == ["Pod shop/web-5d4f-*, how many: 1 (plain: 2)"]
     there[-1]["status"]["phase"] = "Pending"
     (line,) = unlike(here, there)
-    assert line.startswith("Pod shop/web-5d4f-*: ")
-    assert "status.phase is Pending, on a plain cluster Running" in line
+    assert line.startswith("Pod shop/web-5d4f-*, ")
+    assert "status.phase: Pending (plain: Running)" in line
 
 
 def test_containers_volumes_and_labels_of_a_pod_count() -> None:
     changed = pod("one", volumes=[{"name": "data", "emptyDir": {}}])
     (line,) = unlike([pod("one")], [changed])
-    assert 'volumes is [{"emptyDir": {}, "name": "data"}], on a plain cluster []' in line
+    assert 'volumes: [{"emptyDir": {}, "name": "data"}] (plain: [])' in line
     token = pod("one", volumes=[{"name": "kube-api-access-x7", "projected": {}}])
     assert unlike([pod("one")], [token]) == []
     labelled = pod("one")
     labelled["metadata"]["labels"] = {"app": "one", names.LABEL_HAS_FINALIZER: "true"}
-    assert unlike([pod("one")], [labelled]) == ['Pod shop/one: labels is {"app": "one"}, on a plain cluster not there']
+    assert unlike([pod("one")], [labelled]) == ['Pod shop/one, labels: {"app": "one"} (plain: nothing)']
 
 
 def test_a_service_that_leads_to_delegates_is_alike_with_as_many_endpoints() -> None:
@@ -66,12 +66,12 @@ def test_a_service_that_leads_to_delegates_is_alike_with_as_many_endpoints() -> 
     elsewhere = [slice_of("web", 1, managed=names.SLICE_MANAGER) for _ in range(2)]
     assert unlike(plain, [service, slice_of("web", 0), *elsewhere]) == []
     (line,) = unlike(plain, [service, slice_of("web", 0), elsewhere[0]])
-    assert "endpoints.http:80 ready is 1, on a plain cluster 2" in line
+    assert "endpoints.http:80 ready: 1 (plain: 2)" in line
 
 
 def test_a_slice_by_hand_is_an_object_like_any() -> None:
     by_hand = slice_of("web", 2, managed="somebody")
-    assert unlike([by_hand], []) == ["EndpointSlice shop/web-ody-2: 0 of them, 1 on a plain cluster"]
+    assert unlike([by_hand], []) == ["EndpointSlice shop/web-ody-2, how many: 0 (plain: 1)"]
     assert unlike([slice_of("web", 2)], []) == []
 
 
@@ -84,8 +84,8 @@ def test_a_claim_is_alike_once_it_is_bound_whatever_its_volume() -> None:
     bound = claim("Bound", volumeName="pvc-1")
     assert unlike([bound], [claim("Bound", volumeName="pvc-2")]) == []
     (line,) = unlike([bound], [claim("Pending")])
-    assert "status.phase is Pending, on a plain cluster Bound" in line
-    assert "rollout is it is Pending" in line
+    assert "status.phase: Pending (plain: Bound)" in line
+    assert "rollout: it is Pending" in line
 
 
 def test_a_daemon_set_may_have_more_nodes_but_has_to_roll_out() -> None:
@@ -103,7 +103,7 @@ def test_a_daemon_set_may_have_more_nodes_but_has_to_roll_out() -> None:
     plain, elected = daemons(["one", "two"], 2), ["one", "two", "admiralty-us"]
     assert unlike(plain, daemons(elected, 3), virtual) == []
     (line,) = unlike(plain, daemons(elected, 2), virtual)
-    assert "rollout is 2 of 3 pods are available" in line
+    assert "rollout: 2 of 3 pods are available" in line
 
 
 def test_what_a_schedule_has_made_by_now_does_not_count() -> None:
@@ -120,10 +120,20 @@ def test_what_of_an_ephemeral_volume_is_named_after_its_pod_is_known_by_its_owne
     assert unlike(with_claim("a"), with_claim("b")) == []
 
 
+def test_names_that_the_cluster_makes_up_are_alike_wherever_they_stand() -> None:
+    def generated(random: str) -> list[Raw]:
+        labels = {"labels": {"job-name": f"report-{random}"}}
+        job = obj("Job", f"report-{random}", generate="report-", metadata=labels, spec={})
+        return [job, pod(f"report-{random}-x", job, generate=f"report-{random}-")]
+
+    assert unlike(generated("a1b2"), generated("c3d4")) == []
+    assert left(generated("a1b2")) == left(generated("c3d4"))
+
+
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
 def test_contents_count(kind: str) -> None:
     (line,) = unlike([obj(kind, "one", data={"a": "1"})], [obj(kind, "one", data={"a": "2"})])
-    assert line == f"{kind} shop/one: data.a is 2, on a plain cluster 1"
+    assert line == f"{kind} shop/one, data.a: 2 (plain: 1)"
 
 
 def test_what_every_namespace_has_is_nothing_that_is_left() -> None:
@@ -133,7 +143,7 @@ def test_what_every_namespace_has_is_nothing_that_is_left() -> None:
 
 def test_lines_are_compared_whatever_their_order() -> None:
     assert uneven("applied", ["a", "b"], ["b", "a"]) == []
-    assert uneven("applied", ["a", "b"], ["b", "b"]) == ["applied: b", "applied: a, on a plain cluster only"]
+    assert uneven("applied", ["a", "b"], ["b", "b"]) == ["applied: b", "applied: a (only plain)"]
 
 
 def test_a_view_is_ready_when_nothing_waits() -> None:

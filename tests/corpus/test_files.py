@@ -64,7 +64,7 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_manifests_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="has no manifests: files ending in .yaml"):
+    with pytest.raises(CorpusError, match="has no manifests: files ending in"):
         read(tmp_path)
     with pytest.raises(CorpusError, match="is no directory"):
         read(tmp_path / "missing")

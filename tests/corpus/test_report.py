@@ -18,7 +18,7 @@ def result(name: str, *unlike: str, waits: tuple[str, ...] = (), rewritten: int 
 
 RESULTS = [
     result("a.yaml", rewritten=2),
-    result("longer.yaml", "Pod shop/web-*: 1 of them, 2 on a plain cluster"),
+    result("longer.yaml", "Pod shop/web-*, how many: 1 (plain: 2)"),
     result("c.yaml", waits=("Pod shop/dreamer: it is Pending",)),
 ]
 
@@ -27,12 +27,15 @@ def test_a_table_has_a_line_for_each_and_what_differs_below() -> None:
     assert report.table(RESULTS, {}) == [
         "a.yaml       alike",
         "longer.yaml  differs",
-        "    Pod shop/web-*: 1 of them, 2 on a plain cluster",
+        "    Pod shop/web-*, how many: 1 (plain: 2)",
         "c.yaml       alike; not ready on a plain cluster either: Pod shop/dreamer: it is Pending",
         "",
-        "2 of 3 alike; 1 of them not ready on a plain cluster either; a second apply says `configured` of 2 Services,"
-        " whose selectors lead to delegates",
+        report.summary(RESULTS, {}),
     ]
+    assert report.summary(RESULTS, {}) == (
+        "2 of 3 alike; 1 of them not ready on a plain cluster either; a second apply says `configured` of 2 Services,"
+        " whose selectors lead to delegates"
+    )
     assert report.unexpected(RESULTS, {}) == ["longer.yaml"]
 
 

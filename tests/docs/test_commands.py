@@ -8,6 +8,7 @@ import pytest
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from hack.benchmarks.__main__ import main as bench
+from hack.corpora.__main__ import parse as parse_corpus
 from hack.soaking.__main__ import parse as parse_soak
 from tests.docs.pages import CHART_README, DOCS, PAGES, README, Block, blocks
 from webhook.settings import parse as parse_webhook
@@ -20,6 +21,7 @@ ELSEWHERE = {
     "bench": "below: its arguments",
     "hand": "below: its arguments",
     "soak": "below: its arguments",
+    "corpus": "below: its arguments",
 }
 """Marks of blocks that test_on_the_sandbox.py does not run, and what stands for that."""
 
@@ -52,8 +54,8 @@ def test_the_charts_own_page_has_the_commands_of_the_documentation() -> None:
 
 
 def test_programs_of_the_repository_are_there() -> None:
-    found = {words[0] for mark in ("demo", "bench", "soak") for words in marked(mark)}
-    assert {"hack/demo", "hack/test", "hack/check", "hack/bench", "hack/soak"} <= found
+    found = {words[0] for mark in ("demo", "bench", "soak", "corpus") for words in marked(mark)}
+    assert {"hack/demo", "hack/test", "hack/check", "hack/bench", "hack/soak", "hack/corpus"} <= found
     for program in found:
         assert (REPOSITORY / program).stat().st_mode & 0o111
 
@@ -69,6 +71,11 @@ def test_benchmarks_are_called_as_they_want(capsys: pytest.CaptureFixture[str]) 
 def test_soaks_are_called_as_they_want() -> None:
     for words in marked("soak"):
         assert parse_soak(words[1:]).seed is not None
+
+
+def test_the_corpus_is_called_as_it_wants() -> None:
+    for words in marked("corpus"):
+        assert parse_corpus(words[1:]).patience
 
 
 def test_what_the_chart_proposes_after_its_installation_is_what_the_first_steps_do() -> None:

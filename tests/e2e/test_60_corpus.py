@@ -10,8 +10,10 @@ from hack.corpora.expected import EXPECTED
 from hack.corpora.files import OWN, File, read
 from hack.corpora.ground import Ground, ground_of
 from hack.corpora.run import run
+from hack.corpora.trial import Result
 from tests.e2e.fleet import Fleet
 
+SIDE_BY_SIDE = 10
 COVER_MOST = (
     "daemon-set.yaml",
     "downward-api.yaml",
@@ -34,11 +36,13 @@ async def ground(fleet: Fleet) -> AsyncIterator[Ground]:
         yield ground
 
 
+def told(result: Result) -> None:
+    print(report.line(result, EXPECTED))
+
+
 async def compared(ground: Ground, files: list[File]) -> None:
     """Apply manifests, several side by side, and see what differs of which nobody has said why."""
-    results = await run(
-        ground, files, lambda result: print(report.line(result, EXPECTED)), side_by_side=len(files[:10])
-    )
+    results = await run(ground, files, told, side_by_side=SIDE_BY_SIDE)
     assert report.unexpected(results, EXPECTED) == [], "\n".join(report.table(results, EXPECTED))
 
 

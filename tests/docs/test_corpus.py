@@ -1,0 +1,17 @@
+"""The page on the corpus says which manifests come out otherwise, and why."""
+
+from hack.corpora.expected import EXPECTED
+from hack.corpora.files import OWN, read
+from tests.docs.pages import DOCS, tables
+
+PAGE = DOCS / "corpus.md"
+
+
+def test_what_comes_out_otherwise_is_documented_with_its_reason() -> None:
+    (rows,) = (table[1:] for table in tables(PAGE.read_text()) if table[0][0] == "manifest")
+    assert {row[0].strip("`"): row[1] for row in rows} == EXPECTED
+
+
+def test_how_many_are_alike_is_what_remains() -> None:
+    files = read(OWN)
+    assert f"**{len(files) - len(EXPECTED)} of {len(files)} are alike**" in PAGE.read_text()
