@@ -10,6 +10,10 @@ _OF_THE_BINDING = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.ku
 """Prefixes of annotations by which the controllers of one cluster talk about its volume."""
 
 
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotation of claims and volumes that counts before storageClassName."""
+
+
 class InvalidMapping(ValueError):
     """Storage classes that cannot be read; the message says which part."""
 
@@ -28,6 +32,11 @@ def storage_classes(text: str | None) -> dict[str, str]:
     return classes
 
 
+def storage_class(obj: Mapping[str, Any]) -> str:
+    """The storage class of a claim or a volume, empty for none."""
+    return str(_annotated_class(obj) or obj["spec"].get("storageClassName") or "")
+
+
 def claim_of(original: Mapping[str, Any], classes: Mapping[str, str], *, cluster_name: str, cluster_uid: str) -> Raw:
     """The claim to create in a target: same spec without the volume, its storage class by the mapping."""
     claim = copy_of(PERSISTENT_VOLUME_CLAIMS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
@@ -36,11 +45,18 @@ def claim_of(original: Mapping[str, Any], classes: Mapping[str, str], *, cluster
         key: value for key, value in metadata["annotations"].items() if not key.startswith(_OF_THE_BINDING)
     }
     spec = {field: value for field, value in original["spec"].items() if field != "volumeName"}
+    if (annotated := _annotated_class(original)) is not None:
+        spec["storageClassName"] = annotated
     if spec.get("storageClassName") in classes:
         spec["storageClassName"] = classes[spec["storageClassName"]]
         if not spec["storageClassName"]:
             del spec["storageClassName"]
     return {**claim, "spec": spec}
+
+
+def _annotated_class(obj: Mapping[str, Any]) -> str | None:
+    found: str | None = (obj["metadata"].get("annotations") or {}).get(_CLASS)
+    return found
 
 
 def growth(original: Mapping[str, Any], copy: Mapping[str, Any]) -> Raw:

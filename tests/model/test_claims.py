@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.model.claims import InvalidMapping, claim_of, growth, storage_classes
+from agent.model.claims import InvalidMapping, claim_of, growth, storage_class, storage_classes
 
 Raw = dict[str, Any]
 
@@ -43,6 +43,17 @@ def test_storage_classes_are_mapped_where_the_target_says_so() -> None:
     assert there(claim(storageClassName="slow"), fast="gp3")["spec"]["storageClassName"] == "slow"
     assert "storageClassName" not in there(claim(storageClassName="fast"), fast="")["spec"]
     assert there(claim(storageClassName=""), fast="gp3")["spec"]["storageClassName"] == ""
+
+
+def test_a_class_that_an_annotation_names_counts_as_one_of_the_spec() -> None:
+    annotated = claim()
+    annotated["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"] = "fast"
+    assert storage_class(annotated) == "fast"
+    assert there(annotated, fast="gp3")["spec"]["storageClassName"] == "gp3"
+    assert there(annotated)["spec"]["storageClassName"] == "fast"
+    assert "storageClassName" not in there(annotated, fast="")["spec"]
+    assert storage_class(claim(storageClassName="slow")) == "slow"
+    assert storage_class(claim()) == ""
 
 
 def test_a_mapping_is_read_or_refused_with_the_part_that_is_wrong() -> None:
