@@ -74,6 +74,11 @@ class Settings:
         86400.0,
         "how long a volume claim stays in a target that this cluster no longer has and the agent has not seen going",
     )
+    stand_in_volumes: bool = _setting(
+        True,
+        "claims whose volume is in a target are Bound here, too, by a volume that stands for it and that nothing can"
+        " mount; off: they stay Pending",
+    )
     source_api: str = _setting(
         "", "HOST:PORT at which pods in targets reach this cluster's API server; empty: their annotation has no effect"
     )

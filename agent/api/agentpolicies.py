@@ -13,6 +13,7 @@ Raw = dict[str, Any]
 NODES = "multicluster-scheduler-agent-nodes"
 NAMESPACES = "multicluster-scheduler-agent-namespaces"
 SECRETS = "multicluster-scheduler-agent-secrets"
+VOLUMES = "multicluster-scheduler-agent-volumes"
 
 _IDENTITY = (names.LABEL_TARGET_NAME, names.LABEL_CLUSTER_TARGET_NAME)
 """What is left of a virtual node whose provider somebody has taken away: the agent puts it back."""
@@ -25,7 +26,12 @@ _BYTES_OF_BASE64 = 3
 
 def specs(agent: str) -> dict[str, Raw]:
     """The policies by name. `agent` is the name of the agent's user."""
-    return {NODES: _nodes(agent), NAMESPACES: _namespaces(agent), SECRETS: _secrets(agent)}
+    return {
+        NODES: _nodes(agent),
+        NAMESPACES: _namespaces(agent),
+        SECRETS: _secrets(agent),
+        VOLUMES: _volumes(agent),
+    }
 
 
 def _nodes(agent: str) -> Raw:
@@ -109,6 +115,27 @@ def _secrets(agent: str) -> Raw:
     }
 
 
+def _volumes(agent: str) -> Raw:
+    """The agent makes, changes and deletes volumes that nothing can mount, and no others."""
+    driver, field = names.STAND_IN_DRIVER, "'spec.csi.driver of volume ' + request.name + '"
+    ours = "variables.driver{} == '" + driver + "'"
+    return {
+        **_about(agent, ["CREATE", "UPDATE", "DELETE"], ["persistentvolumes"]),
+        "variables": [_driver("Before", "oldObject"), _driver("After", "object")],
+        "validations": [
+            _refuse(
+                f"oldObject == null || {ours.format('Before')}",
+                f"{field}: the agent of Flotilla writes volumes of driver {driver} only: leave this one to those whose"
+                " it is'",
+            ),
+            _refuse(
+                f"object == null || {ours.format('After')}",
+                f"{field}: the agent of Flotilla makes volumes of driver {driver} only: have that value there'",
+            ),
+        ],
+    }
+
+
 def _content(whose: str) -> list[Raw]:
     """Of data only a kubeconfig becomes another one, in a Secret that has been marked before."""
     changed, mark = "variables.changedData", names.LABEL_TARGET_SECRET
@@ -147,6 +174,12 @@ def _of(name: str, obj: str, field: str, empty: str, within: str = "metadata.") 
     """A variable: a field of an object, which may not be there, nor the object."""
     path = f"{obj}.{within}{field}"
     return {"name": name, "expression": f"{obj} != null && has({path}) ? {path} : {empty}"}
+
+
+def _driver(when: str, obj: str) -> Raw:
+    """A variable: the CSI driver of a volume, empty for none."""
+    has = f"{obj} != null && has({obj}.spec.csi) && has({obj}.spec.csi.driver)"
+    return {"name": f"driver{when}", "expression": f"{has} ? {obj}.spec.csi.driver : ''"}
 
 
 def _both(field: str, empty: str) -> list[Raw]:

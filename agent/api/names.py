@@ -138,6 +138,12 @@ ANNOTATION_VOLUME_IN = SHORT_PREFIX + "volume-in"
 """On claims: virtual node of the target that has the volume."""
 ANNOTATION_ORPHANED_SINCE = SHORT_PREFIX + "orphaned-since"
 """On claims in targets that have a volume: since when the source, which has not seen it deleted, knows none."""
+STAND_IN = "stand-in"
+"""Annotation of a claim (suffix): `false` leaves it Pending here while its volume is in a target."""
+LABEL_STAND_IN = SHORT_PREFIX + STAND_IN
+"""On volumes of this cluster that stand for those that claims have in targets."""
+STAND_IN_DRIVER = "stand-in.multicluster.flotilla"
+"""The CSI driver that they name: no node has it, so that nothing can mount them."""
 # Services and Ingresses that several clusters share
 GLOBAL = "global"
 """Annotation of a Service (suffix): `true` shares it with the other clusters, `false` leaves it alone."""

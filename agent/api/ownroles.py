@@ -27,6 +27,7 @@ from agent.api.kinds import (
     NETWORK_POLICIES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_METRICS,
     PODS,
     RESOURCE_QUOTAS,
@@ -81,6 +82,7 @@ SOURCE_API = "pods elsewhere talk to this cluster's API"
 FOLLOW_RULES = "roles and network policies follow pods"
 FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
+STAND_INS = "claims whose volume is in a target are Bound here, too"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 KUBELET = "logs, exec and the like on virtual nodes"
@@ -158,6 +160,9 @@ AGENT = Account(
             *grants(SIGNERS, "approve", KUBELET_APPROVAL, names=(KUBELET_SIGNER,)),
             *grants(CONFIGMAPS, "get list watch patch", FOLLOW),
             *grants(PERSISTENT_VOLUME_CLAIMS, "get list watch patch", FOLLOW_CLAIMS),
+            *grants(PERSISTENT_VOLUMES, "list watch delete", FOLLOW_CLAIMS),
+            *grants(PERSISTENT_VOLUMES, "create patch", STAND_INS),
+            *grants(PERSISTENT_VOLUME_CLAIMS, "patch", STAND_INS, sub="status"),
             *grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
             *grants(ROLES, "get list watch", FOLLOW_RULES),
             *grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
@@ -225,6 +230,7 @@ UNINSTALL = Account(
             *grants(ENDPOINT_SLICES, "list delete", CLEAN),
             *grants(ROLE_BINDINGS, "list delete", CLEAN),
             *grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
+            *grants(PERSISTENT_VOLUMES, "list delete", CLEAN),
             *grants(CLUSTER_SUMMARIES, "delete", CLEAN, names=(SUMMARY_NAME,)),
         ),
         HOME: (

@@ -15,6 +15,7 @@ from agent.api.kinds import (
     INGRESSES,
     NAMESPACES,
     NETWORK_POLICIES,
+    PERSISTENT_VOLUMES,
     ROLE_BINDINGS,
     ROLES,
     SECRETS,
@@ -73,6 +74,8 @@ async def _remove_copies(client: Client, namespace: str | None = None, cluster: 
 async def _release_originals(client: Client) -> None:
     """Of all kinds but Services, which are restored before."""
     await _delete(client, SERVICE_EXPORTS, await _list(client, SERVICE_EXPORTS, None, OURS))
+    # Kubernetes keeps those that claims are bound to until the claims go, and no longer.
+    await _delete(client, PERSISTENT_VOLUMES, await _list(client, PERSISTENT_VOLUMES, None, names.LABEL_STAND_IN))
     for ingress in await _list(client, INGRESSES):
         metadata = ingress["metadata"]
         annotations = metadata.get("annotations") or {}
@@ -116,4 +119,4 @@ async def _delete(client: Client, kind: Kind, objects: list[Raw]) -> None:
     for each in objects:
         metadata = each["metadata"]
         with contextlib.suppress(NotFound, Conflict):
-            await client.delete(kind, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+            await client.delete(kind, metadata["name"], metadata.get("namespace"), uid=metadata["uid"])

@@ -24,6 +24,7 @@ from agent.controllers.orphans import OrphansRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
+from agent.controllers.standins import StandInRoom
 from agent.controllers.summary.controller import SummaryRoom
 from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
@@ -64,6 +65,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         DelegateEvents(deps),
         FollowRoom(deps),
         ReleaseRoom(deps),
+        StandInRoom(deps),
         PermittedRoom(deps),
         RoleRoom(deps),
         RoleBindingRoom(deps),

@@ -23,6 +23,7 @@ __all__ = [
     "desired_labels",
     "free",
     "has_several_huge_pages",
+    "identity",
     "node_status",
     "virtual_node",
 ]
@@ -52,10 +53,6 @@ class Labels:
 
 def virtual_node(target_namespace: str, target_name: str) -> dict[str, Any]:
     """The Node of a Target, or of a ClusterTarget when the namespace is empty, before its target has told anything."""
-    if target_namespace:
-        identity = {names.LABEL_TARGET_NAMESPACE: target_namespace, names.LABEL_TARGET_NAME: target_name}
-    else:
-        identity = {names.LABEL_CLUSTER_TARGET_NAME: target_name}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -67,11 +64,18 @@ def virtual_node(target_namespace: str, target_name: str) -> dict[str, Any]:
                 "kubernetes.io/role": "cluster",
                 "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
                 "node.kubernetes.io/exclude-from-external-load-balancers": "true",
-                **identity,
+                **identity(target_namespace, target_name),
             },
         },
         "spec": {"taints": [dict(TAINT)]},
     }
+
+
+def identity(target_namespace: str, target_name: str) -> dict[str, str]:
+    """Labels that one virtual node has and no other node."""
+    if target_namespace:
+        return {names.LABEL_TARGET_NAMESPACE: target_namespace, names.LABEL_TARGET_NAME: target_name}
+    return {names.LABEL_CLUSTER_TARGET_NAME: target_name}
 
 
 def desired_labels(

@@ -14,11 +14,13 @@ from agent.api.kinds import (
     LEASES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     PODS,
     SECRETS,
     SERVICES,
     Kind,
 )
+from agent.model.standin import claim_uid
 from hack.soaking.manifests import APP
 from hack.soaking.plan import Step
 
@@ -27,7 +29,7 @@ Raw = dict[str, Any]
 COPIED = (CONFIGMAPS, SECRETS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
 IN_NAMESPACE = (PODS, CHAPERONS, *COPIED, ENDPOINT_SLICES)
 """Kinds of which the objects of the joined namespace are looked at; of these all objects are:"""
-EVERYWHERE = (NODES, CERTIFICATE_REQUESTS)
+EVERYWHERE = (NODES, CERTIFICATE_REQUESTS, PERSISTENT_VOLUMES)
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,10 @@ def _ours(listed: Listed) -> Iterator[str]:
     for obj in listed.of(CERTIFICATE_REQUESTS):
         if not obj.get("status", {}).get("certificate"):
             yield f"{listed.cluster}: CertificateSigningRequest {obj['metadata']['name']} has no certificate"
+    claims = {obj["metadata"].get("uid") for obj in listed.of(PERSISTENT_VOLUME_CLAIMS)}
+    for obj in listed.of(PERSISTENT_VOLUMES):
+        if names.LABEL_STAND_IN in (obj["metadata"].get("labels") or {}) and claim_uid(obj) not in claims:
+            yield f"{listed.cluster}: the claim that {obj['metadata']['name']} stands for is gone"
     nodes = {obj["metadata"]["name"]: obj for obj in listed.of(NODES)}
     for obj in listed.of(LEASES):
         if obj["metadata"]["name"] not in nodes:

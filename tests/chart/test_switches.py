@@ -11,6 +11,7 @@ from tests.chart.test_chart import granted, roles_of
 OFF = {
     "sourceController.enabled=false": {ownroles.SOURCE},
     "webhook.checkSecrets=false": {ownroles.SECRETS_OF_TARGETS},
+    "agent.settings.stand-in-volumes=false": {ownroles.STAND_INS},
     "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
 }
 """What these values switch off."""

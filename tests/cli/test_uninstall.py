@@ -37,6 +37,7 @@ from agent.model.service import rerouted
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
+from tests.cli.standin import is_let_go, stand_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -137,6 +138,7 @@ async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
     admin: Client, client: Client, namespace: str
 ) -> None:
     await furnish(admin, namespace)
+    volume = await stand_in(admin, namespace)
     await proxy(admin, namespace, "web")
     with pytest.raises(
         Refused, match=rf"1 proxy pod of this cluster \({namespace}/web\).*multicluster/uninstall-policy=delete"
@@ -158,6 +160,7 @@ async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
     assert not await exists(admin, NODES, "admiralty-us")
     assert not await exists(admin, ROLE_BINDINGS, "admiralty-source-cd", namespace)
     assert not await exists(admin, CLUSTER_SUMMARIES, names.SUMMARY_NAME)
+    await is_let_go(admin, namespace, volume)
 
 
 async def test_services_select_what_their_users_wrote_again(admin: Client, client: Client, namespace: str) -> None:

@@ -16,6 +16,7 @@ from agent.api.kinds import (
     CLUSTER_TARGETS,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUMES,
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -23,7 +24,15 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
-from agent.api.names import LABEL_PARENT_UID, PROVIDER_KEY, SCHEDULER_CANDIDATE, SHORT_PREFIX, WEIGHT, virtual_node
+from agent.api.names import (
+    LABEL_PARENT_UID,
+    LABEL_STAND_IN,
+    PROVIDER_KEY,
+    SCHEDULER_CANDIDATE,
+    SHORT_PREFIX,
+    WEIGHT,
+    virtual_node,
+)
 from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 from agent.sandbox import Sandbox, faults, kubeconfig
@@ -113,8 +122,11 @@ class Fleet:
         """Wait until every namespace that tests have left behind is gone, and its delegates with it."""
         for source, name in self._leaving:
             await self.gone(NAMESPACES, name, source=source)
-        for _, name in self._leaving:
+        for source, name in self._leaving:
             await self.until(f"no delegates are left in {name}", functools.partial(self.is_empty, name), about=name)
+            await self.until(
+                f"nothing stands for volumes of {name}", functools.partial(self.has_no_stand_ins, source, name)
+            )
 
     async def join(
         self,
@@ -233,6 +245,11 @@ class Fleet:
             if await client.list(CHAPERONS, namespace):
                 return False
         return not await self.proxies(namespace) and not await self.delegates(namespace)
+
+    async def has_no_stand_ins(self, source: str, namespace: str) -> bool:
+        """Whether no volume of a source stands for one that a claim of a namespace has in a target."""
+        found = await self.clients[source].list(PERSISTENT_VOLUMES, labels=LABEL_STAND_IN)
+        return not any(each["spec"]["claimRef"]["namespace"] == namespace for each in found)
 
     async def kubectl(self, cluster: str, *arguments: str) -> str:
         """Run kubectl inside a cluster, which works while its link is cut."""

@@ -17,12 +17,11 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
-    Kind,
 )
 from agent.api.names import ANNOTATION_VOLUME_IN, LABEL_PARENT_CLUSTER_UID, LABEL_PARENT_UID, PREFIX, PROXY_CONSTRAINTS
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
-from tests.e2e import manifests, shared
+from tests.e2e import claims, manifests, shared
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 
@@ -243,35 +242,6 @@ async def test_deletions_while_the_agent_is_dead_and_the_target_cut_off(fleet: F
         await fleet.ready(namespace, "us")
 
 
-STORAGE = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
-VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-VOLUMES_EACH = 5
-
-
-@contextlib.asynccontextmanager
-async def volumes(fleet: Fleet, name: str) -> AsyncIterator[None]:
-    """Some volumes in both targets, which claims of a storage class get when their pod has a node; none here."""
-    for cluster in ("us", "eu"):
-        client = fleet.clients[cluster]
-        mode = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
-        await client.create(STORAGE, {"metadata": {"name": name}, **mode})
-        for number in range(VOLUMES_EACH):
-            spec = {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": name,
-                "hostPath": {"path": "/none"},
-            }
-            await client.create(VOLUMES, {"metadata": {"name": f"{name}-{number}"}, "spec": spec})
-    try:
-        yield
-    finally:
-        for cluster in ("us", "eu"):
-            await fleet.clients[cluster].delete(STORAGE, name)
-            for number in range(VOLUMES_EACH):
-                await fleet.clients[cluster].delete(VOLUMES, f"{name}-{number}")
-
-
 async def where(fleet: Fleet, namespace: str, count: int) -> dict[str, str]:
     """The virtual node of each pod of the StatefulSet, once all run."""
     pods = await fleet.running(namespace, "db", count)
@@ -292,7 +262,7 @@ async def named_everywhere(fleet: Fleet, namespace: str, pods: set[str]) -> None
 async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_its_data(
     fleet: Fleet, namespace: str
 ) -> None:
-    async with volumes(fleet, namespace):
+    async with claims.volumes(fleet, namespace):
         db = manifests.stateful_set("db", 4)
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim["storageClassName"] = namespace
@@ -310,6 +280,7 @@ async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_i
         for pod, node in before.items():
             found = await fleet.source.get(PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", namespace)
             assert found["metadata"]["annotations"][ANNOTATION_VOLUME_IN] == node
+            await claims.bound(fleet, namespace, f"data-{pod}")
         old = await fleet.pods(namespace, "db")
         for each in old:
             await fleet.source.delete(PODS, each["metadata"]["name"], namespace)

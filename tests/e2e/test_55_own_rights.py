@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from agent.api import names
 from agent.api.agentpolicies import specs
-from agent.api.kinds import NAMESPACES, NODES, POLICIES, SECRETS, Kind
+from agent.api.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, POLICIES, SECRETS, Kind
 from agent.kube import config
 from agent.kube.client import encode
 from agent.kube.errors import Forbidden
@@ -109,6 +109,26 @@ async def test_no_node_but_virtual_ones(fleet: Fleet, namespace: str, agent: Tak
     await refused(f"{field} e2e-fake: {makes}", agent.try_to("POST", NODES, (None, None, ""), fake))
     fake["metadata"]["labels"] = PROVIDER
     await agent.try_to("POST", NODES, (None, None, ""), fake)
+
+
+async def test_no_volume_but_those_that_stand_for_others(fleet: Fleet, namespace: str, agent: Taken) -> None:
+    field, only = "spec.csi.driver of volume", f"volumes of driver {names.STAND_IN_DRIVER} only"
+    spec = {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": namespace}
+    theirs: Raw = {"metadata": {"name": namespace}, "spec": {**spec, "hostPath": {"path": "/"}}}
+    makes = f"{field} {namespace}: the agent of Flotilla makes {only}"
+    await refused(makes, agent.try_to("POST", PERSISTENT_VOLUMES, (None, None, ""), theirs))
+    csi = {"driver": "example.test", "volumeHandle": "x"}
+    other = {"metadata": {"name": namespace}, "spec": {**spec, "csi": csi}}
+    await refused(makes, agent.try_to("POST", PERSISTENT_VOLUMES, (None, None, ""), other))
+    ours = {"metadata": {"name": namespace}, "spec": {**spec, "csi": {**csi, "driver": names.STAND_IN_DRIVER}}}
+    await agent.try_to("POST", PERSISTENT_VOLUMES, (None, None, ""), ours)
+    await fleet.source.create(PERSISTENT_VOLUMES, theirs)
+    try:
+        writes = f"{field} {namespace}: the agent of Flotilla writes {only}"
+        await refused(writes, agent.patch(PERSISTENT_VOLUMES, namespace, {"metadata": {"labels": {"a": "b"}}}))
+        await refused(writes, agent.try_to("DELETE", PERSISTENT_VOLUMES, (None, namespace, ""), None))
+    finally:
+        await fleet.source.delete(PERSISTENT_VOLUMES, namespace)
 
 
 async def test_the_agent_puts_back_what_makes_a_node_virtual(fleet: Fleet, namespace: str) -> None:

@@ -12,6 +12,7 @@ OPTIONAL = {"test_32_replicas.py", "test_40_versions.py", "test_56_all_at_once.p
 """What not every machine or run has, and what needs no right that others do not."""
 WITHIN = "an API server asks whether one may, within another request: no audit log shows it"
 FOLLOW = "tests/controllers/test_follow*.py"
+STAND_INS = "volumes grow, and begin again elsewhere: tests/controllers/test_standins.py"
 AGAIN = "what an agent finds there that it, or another before it, has made"
 ADMIRALTY = "Admiralty's agents, as sources, ask for it"
 REAL = "takes containers that really run; tests/controllers/test_livechanges.py plays them"
@@ -35,6 +36,8 @@ NEEDED_ELSEWHERE = {
     },
     **{f"source: {verb} serviceaccounts": FOLLOW for verb in ("get", "create", "update", "delete")},
     "source: patch persistentvolumeclaims": FOLLOW,
+    "agent: patch persistentvolumes": STAND_INS,
+    "agent: patch persistentvolumeclaims/status": STAND_INS,
     **{
         f"source: update {resource}": f"OpenShift's {WITHIN}"
         for resource in (

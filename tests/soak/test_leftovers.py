@@ -14,6 +14,7 @@ from agent.api.kinds import (
     LEASES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     PODS,
     SERVICES,
     Kind,
@@ -111,6 +112,12 @@ def test_when_nothing_is_wanted_nothing_may_be_left() -> None:
         ),
         ("cd", LEASES, [{"metadata": metadata("old")}], "the lease old is of no node"),
         ("cd", CERTIFICATE_REQUESTS, [{"metadata": metadata("csr-2")}], "csr-2 has no certificate"),
+        (
+            "cd",
+            PERSISTENT_VOLUMES,
+            [{"metadata": metadata("v", **{names.LABEL_STAND_IN: "true"}), "spec": {"claimRef": {"uid": "old"}}}],
+            "cd: the claim that v stands for is gone",
+        ),
         ("cd", CONFIGMAPS, [], "us: the original of ConfigMap web-1 is gone"),
         (
             "us",

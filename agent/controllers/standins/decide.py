@@ -1,0 +1,93 @@
+"""What becomes of the stand-ins for the volume of one claim. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.model.quantity import InvalidQuantity, Quantity
+from agent.model.standin import claim_uid, has_volume, is_for, is_needed, volume_for
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of a claim and its volume."""
+
+    claim: Raw | None
+    """The claim here, None for none."""
+    there: Raw | None
+    """The claim in the target that is to have the volume, None where it is not known."""
+    target: tuple[str, str]
+    """Namespace and name of that target."""
+    standing: Sequence[Raw]
+    """Stand-ins for claims of that name."""
+    makes: bool
+    """Whether an administrator wants them."""
+
+
+@dataclass(frozen=True)
+class Make:
+    """Create it, unless something in this cluster uses the claim."""
+
+    volume: Raw
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Its claim is gone."""
+
+    volume: Raw
+
+
+@dataclass(frozen=True)
+class Replace:
+    """The data have gone to another target."""
+
+    old: Raw
+    new: Raw
+
+
+@dataclass(frozen=True)
+class Grow:
+    """The volume there has become larger."""
+
+    volume: Raw
+    capacity: str
+
+
+Action = Make | Remove | Replace | Grow
+
+
+def decide(view: View) -> list[Action]:
+    """What to do, in any order."""
+    uid = view.claim["metadata"]["uid"] if view.claim is not None else ""
+    # One without a UID is not of our making: whoever restores a backup is at work.
+    actions: list[Action] = [Remove(volume) for volume in view.standing if claim_uid(volume) not in ("", uid)]
+    own = next((volume for volume in view.standing if claim_uid(volume) == uid), None)
+    if view.claim is None or view.there is None or not has_volume(view.there) or not view.makes:
+        return actions
+    wanted = volume_for(view.claim, view.there, view.target)
+    if own is None:
+        return [*actions, Make(wanted)] if is_needed(view.claim) else actions
+    if not is_for(own, wanted):
+        return [*actions, Replace(own, wanted)]
+    if view.claim["spec"].get("volumeName") == own["metadata"]["name"]:
+        actions += _grown(own, wanted, view.claim)
+    return actions
+
+
+def _grown(own: Raw, wanted: Raw, claim: Raw) -> list[Action]:
+    capacity = wanted["spec"]["capacity"].get("storage", "")
+    shown = (claim.get("status") or {}).get("capacity")
+    if _is_less(own["spec"].get("capacity"), capacity) or _is_less(shown, capacity):
+        return [Grow(own, capacity)]
+    return []
+
+
+def _is_less(found: Mapping[str, Any] | None, capacity: str) -> bool:
+    """Whether an object says less than a capacity; one that says nothing, or what cannot be read, does not."""
+    try:
+        return bool(found) and Quantity.of((found or {})["storage"]).nano < Quantity.of(capacity).nano
+    except (InvalidQuantity, KeyError):
+        return False

@@ -1,0 +1,73 @@
+from typing import Any
+
+from agent.controllers.standins.decide import Grow, Make, Remove, Replace, View, decide
+from agent.model.standin import name_of, volume_for
+from tests.model.test_standin import EU, claim, there
+
+Raw = dict[str, Any]
+
+
+def bound(capacity: str = "5Gi") -> Raw:
+    found = claim("Bound")
+    found["spec"]["volumeName"] = name_of(found)
+    found["status"]["capacity"] = {"storage": capacity}
+    return found
+
+
+def view(claim: Raw | None, copy: Raw | None, *standing: Raw, makes: bool = True, target: tuple[str, str] = EU) -> View:
+    return View(claim, copy, target, standing, makes)
+
+
+OWN = volume_for(claim(), there(), EU)
+
+
+def test_it_is_made_once_the_claim_there_is_bound() -> None:
+    assert decide(view(claim(), there())) == [Make(OWN)]
+    assert decide(view(claim(), None)) == []
+    assert decide(view(claim(), claim("Pending"))) == []
+    assert decide(view(claim(), claim("Bound"))) == [], "it does not tell how large its volume is"
+    assert decide(view(claim(), there(), OWN)) == []
+
+
+def test_it_is_made_only_where_an_administrator_wants_it_and_nobody_else_makes_one() -> None:
+    assert decide(view(claim(), there(), makes=False)) == []
+    assert decide(view(claim(volumeName="theirs"), there())) == []
+
+
+def test_it_goes_with_its_claim() -> None:
+    assert decide(view(None, None, OWN)) == [Remove(OWN)]
+    assert decide(view(None, None, OWN, makes=False)) == [Remove(OWN)]
+
+
+def test_one_that_is_being_restored_from_a_backup_is_left_alone() -> None:
+    restored = {**OWN, "spec": {**OWN["spec"], "claimRef": {"namespace": "team", "name": "data"}}}
+    assert decide(view(None, None, restored)) == []
+    assert decide(view(bound(), None, restored)) == []
+
+
+def test_a_claim_that_was_made_again_gets_its_own() -> None:
+    again = claim()
+    again["metadata"]["uid"] = "V"
+    assert decide(view(again, there(), OWN)) == [Remove(OWN), Make(volume_for(again, there(), EU))]
+
+
+def test_it_stays_while_its_target_is_away() -> None:
+    assert decide(view(bound(), None, OWN)) == []
+
+
+def test_another_takes_its_place_when_the_data_are_in_another_target() -> None:
+    us = ("team", "us")
+    assert decide(view(bound(), there(), OWN, target=us)) == [Replace(OWN, volume_for(claim(), there(), us))]
+
+
+def test_it_grows_with_the_volume_there_and_never_shrinks() -> None:
+    assert decide(view(bound(), there("5Gi"), OWN)) == []
+    assert decide(view(bound(), there("9Gi"), OWN)) == [Grow(OWN, "9Gi")]
+    assert decide(view(bound(), there("1Gi"), OWN)) == []
+    grown = volume_for(claim(), there("9Gi"), EU)
+    assert decide(view(bound("5Gi"), there("9Gi"), grown)) == [Grow(grown, "9Gi")]
+    assert decide(view(claim(), there("9Gi"), OWN)) == []
+
+
+def test_a_capacity_that_cannot_be_read_changes_nothing() -> None:
+    assert decide(view(bound("much"), there("5Gi"), OWN)) == []
