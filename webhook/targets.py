@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.kube.store import Object
@@ -28,6 +28,8 @@ class _Inventory(msgspec.Struct, rename="camel"):
 
 
 class _Status(msgspec.Struct):
+    follow: list[str] = []
+    """Kinds that are brought there."""
     namespaces: list[_Inventory] = []
 
 
@@ -63,7 +65,7 @@ class Targets:
         return sorted(names.finalizer(target.namespace, target.name) for target in self._usable(namespace))
 
     def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
-        """One sentence for each service account and claim of a pod that targets are known not to have."""
+        """One sentence for each service account and claim of a pod that targets are known not to have, nor to get."""
         account, claims = _account(pod), _claims(pod)
         if not account and not claims:
             return []
@@ -87,8 +89,12 @@ class Targets:
 
 
 def _inventory(target: Object, namespace: str) -> _Inventory:
-    found = _decoder.decode(target.raw).status.namespaces
-    return next((one for one in found if one.name == namespace), _Inventory(namespace))
+    """What counts of a target: of a kind that is brought there, nobody needs to know what is there already."""
+    status = _decoder.decode(target.raw).status
+    found = next((one for one in status.namespaces if one.name == namespace), _Inventory(namespace))
+    if PERSISTENT_VOLUME_CLAIMS.plural in status.follow:
+        found.persistent_volume_claims = None
+    return found
 
 
 def _without(name: str, known: Mapping[str, list[str] | None]) -> list[str]:

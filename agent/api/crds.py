@@ -71,6 +71,10 @@ _TARGET_STATUS: Schema = fields(
     {
         **STATUS["properties"],
         "clusterUID": text("UID of the namespace kube-system of the cluster that pods were sent to, once it is known."),
+        "follow": {
+            **_NAMES,
+            "description": "Kinds that are brought there with the pods that need them, since its Source allows it.",
+        },
         "namespaces": {
             "type": "array",
             "description": "What the namespaces of elected pods have in the target; what cannot be read is absent.",

@@ -74,6 +74,30 @@ async def test_what_a_target_has_is_in_its_status(cluster: Cluster, client: Clie
         await condition(client, namespace, "c2", "Ready", "True")
 
 
+async def follow(client: Client, namespace: str, want: list[str]) -> None:
+    """Wait until the Target says that these kinds follow pods there."""
+
+    async def probe() -> bool:
+        return (await client.get(TARGETS, "c2", namespace)).get("status", {}).get("follow", []) == want
+
+    await until(probe)
+
+
+async def test_claims_follow_where_they_may_be_created(cluster: Cluster, client: Client, namespace: str) -> None:
+    await account(client, namespace, "source")
+    await bind(client, namespace)
+    lists = [rule for rule in rules(EVERYTHING) if rule["resources"] != ["persistentvolumeclaims"]]
+    lists += [{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "watch"]}]
+    await client.patch(ROLES, "source", {"rules": lists}, namespace)
+    token = await token_of(client, "source", namespace)
+    await add(client, namespace, "c2", kubeconfig(cluster, user={"token": token}))
+    async with running(cluster, *ROOMS):
+        await condition(client, namespace, "c2", "InventoryPublished", "True")
+        assert (await client.get(TARGETS, "c2", namespace))["status"].get("follow", []) == []
+        await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)
+        await follow(client, namespace, ["persistentvolumeclaims"])
+
+
 async def test_a_cluster_target_describes_every_namespace_whose_pods_may_be_elected(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

@@ -1,9 +1,11 @@
 """Promise 14: who creates a pod hears at once what it needs and a target does not have."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, SOURCES, TARGETS, Kind
 from agent.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
@@ -26,27 +28,27 @@ async def has(fleet: Fleet, namespace: str, target: str, **want: list[str]) -> N
     await fleet.until(f"{target} says what it has", said, about=namespace)
 
 
-async def test_a_service_account_and_a_claim_that_a_target_misses_are_warned_of(fleet: Fleet, namespace: str) -> None:
+async def test_a_service_account_that_a_target_misses_is_warned_of_and_a_claim_that_follows_is_not(
+    fleet: Fleet, namespace: str
+) -> None:
     for cluster in ("cd", "us"):
         await fleet.clients[cluster].create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, namespace)
     await has(fleet, namespace, "us", serviceAccounts=["builder", "cd"], persistentVolumeClaims=[])
     await has(fleet, namespace, "eu", serviceAccounts=["cd"], persistentVolumeClaims=[])
 
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    path = fleet.sandbox.directory / "build.json"
-    path.write_bytes(msgspec.json.encode(manifests.pod("build", serviceAccountName="builder", volumes=[volume])))
-    dry_run = ("-n", namespace, "create", "--dry-run=server", "--warnings-as-errors", "-f", str(path))
-    with pytest.raises(SandboxError) as warned:
-        await fleet.kubectl("cd", *dry_run)
+    dry_run = needing(fleet, namespace, serviceAccountName="builder")
     of = f"does not exist in namespace {namespace} of"
-    assert f"service account builder {of} Target eu: the pod cannot run there" in str(warned.value)
-    assert f"persistent volume claim data {of} Target eu, Target us: the pod cannot run anywhere" in str(warned.value)
 
-    for cluster in ("us", "eu"):
-        await fleet.clients[cluster].create(PERSISTENT_VOLUME_CLAIMS, CLAIM, namespace)
+    async def warned() -> bool:
+        with pytest.raises(SandboxError) as caught:
+            await fleet.kubectl("cd", *dry_run)
+        assert f"service account builder {of} Target eu: the pod cannot run there" in str(caught.value)
+        return "persistent volume claim" not in str(caught.value)
+
+    await fleet.until("the webhook knows that claims follow", warned, about=namespace)
     await fleet.clients["eu"].create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, namespace)
     for target in ("us", "eu"):
-        await has(fleet, namespace, target, serviceAccounts=["builder", "cd"], persistentVolumeClaims=["data"])
+        await has(fleet, namespace, target, serviceAccounts=["builder", "cd"], persistentVolumeClaims=[])
 
     async def silent() -> bool:
         try:
@@ -55,6 +57,42 @@ async def test_a_service_account_and_a_claim_that_a_target_misses_are_warned_of(
             return False
 
     await fleet.until("the webhook warns no more", silent, about=namespace)
+
+
+async def test_a_claim_that_a_target_misses_is_warned_of_where_claims_do_not_follow(fleet: Fleet) -> None:
+    async with fleet.namespace(()) as namespace:
+        made = manifests.ours("Source", "cd", namespace, {"serviceAccountName": "cd", "allow": []})
+        await fleet.clients["us"].create(SOURCES, made)
+        await fleet.join(namespace, "us")
+        await has(fleet, namespace, "us", serviceAccounts=["cd"], persistentVolumeClaims=[])
+        said = f"persistent volume claim data does not exist in namespace {namespace} of Target us: the pod cannot run"
+        dry_run = needing(fleet, namespace)
+
+        async def warned() -> bool:
+            try:
+                await fleet.kubectl("cd", *dry_run)
+            except SandboxError as error:
+                return said in str(error)
+            return False
+
+        await fleet.until("the webhook warns", warned, about=namespace)
+        await fleet.clients["us"].create(PERSISTENT_VOLUME_CLAIMS, CLAIM, namespace)
+
+        async def silent() -> bool:
+            try:
+                return "build" in await fleet.kubectl("cd", *dry_run)
+            except SandboxError:
+                return False
+
+        await fleet.until("the webhook warns no more", silent, about=namespace)
+
+
+def needing(fleet: Fleet, namespace: str, **spec: Any) -> tuple[str, ...]:
+    """Arguments of kubectl by which it would create a pod with a claim, and fails of any warning."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    path = fleet.sandbox.directory / f"{namespace}.json"
+    path.write_bytes(msgspec.json.encode(manifests.pod("build", volumes=[volume], **spec)))
+    return ("-n", namespace, "create", "--dry-run=server", "--warnings-as-errors", "-f", str(path))
 
 
 async def test_what_a_target_cannot_make_is_said_on_the_proxy_pod_until_it_can(fleet: Fleet) -> None:

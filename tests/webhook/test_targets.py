@@ -55,11 +55,11 @@ async def test_targets_are_known_once_both_kinds_were_listed(targets: Targets) -
     assert targets.problem() is None
 
 
-def having(name: str, namespace: str = "", **lists: list[str]) -> Object:
-    """A target that says what namespace `default` has."""
+def having(name: str, namespace: str = "", *, follow: tuple[str, ...] = (), **lists: list[str]) -> Object:
+    """A target that says what namespace `default` has, and which kinds are brought there."""
     kind = TARGETS if namespace else CLUSTER_TARGETS
     metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
-    status = {"namespaces": [{"name": "default", **lists}], "conditions": []}
+    status = {"follow": follow, "namespaces": [{"name": "default", **lists}], "conditions": []}
     return Object(kind, msgspec.json.encode({"metadata": metadata, "status": status}))
 
 
@@ -100,6 +100,17 @@ def test_what_no_target_has_is_said_to_run_nowhere(two: Targets) -> None:
         "service account deployer does not exist in namespace default of ClusterTarget us, Target eu: "
         "the pod cannot run anywhere until it does"
     )
+
+
+def test_a_claim_that_follows_brings_no_warning_about_the_targets_that_it_follows_to(targets: Targets) -> None:
+    own, shared = (informer.store for informer in targets.informers)
+    own.put(having("eu", "default", follow=("persistentvolumeclaims",), serviceAccounts=[], persistentVolumeClaims=[]))
+    assert targets.missing("default", needing("default", "data")) == []
+    assert "service account builder" in targets.missing("default", needing("builder", "data"))[0]
+    shared.put(having("us", persistentVolumeClaims=[]))
+    (sentence,) = targets.missing("default", needing("default", "data"))
+    assert sentence.startswith("persistent volume claim data does not exist in namespace default of ClusterTarget us:")
+    assert "cannot run there" in sentence
 
 
 def test_what_is_not_known_brings_no_warning(targets: Targets) -> None:

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from agent.api import names
 from agent.api.kinds import SERVICE_EXPORTS, SERVICES
+from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.controllers.endpoints.drivers import Place
 from agent.controllers.endpoints.gather import Sharing
-from agent.controllers.endpoints.rights import missing, words
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key

@@ -6,11 +6,11 @@ from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
+from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
 from agent.controllers.endpoints.decide import Action, Change, Create, Delete, Origin, decide
 from agent.controllers.endpoints.drivers import Place
 from agent.controllers.endpoints.gather import HERE, Sharing
-from agent.controllers.endpoints.rights import missing, words
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Object
 from agent.model.endpoints import Shelf, is_mirror, outside

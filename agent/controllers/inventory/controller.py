@@ -2,7 +2,7 @@
 
 Watches  service accounts (but `default`, which every namespace has) and persistent volume claims in targets;
          namespaces here whose pods may be elected; Targets and ClusterTargets.
-Writes   `status.namespaces` of Targets and their condition InventoryPublished.
+Writes   `status.namespaces` and `status.follow` of Targets and their condition InventoryPublished.
 The webhook never calls a target: it warns of what is not in the status (design.md, ruling 14). Absent target: what was
 published last stays. One that does not let its sources list a kind: nothing is published of it, and the condition says
 so. A target that is this very cluster has what its pods need.
@@ -16,6 +16,7 @@ from agent.api.kinds import CLUSTER_TARGETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, View, decide
+from agent.controllers.inventory.following import Following
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model.diff import same
@@ -46,6 +47,7 @@ class InventoryRoom(Controller[Key]):
         self._informers: dict[Key, dict[Kind, Informer]] = {}
         self._stops: dict[Key, list[Callable[[], None]]] = {}
         self._written_at: dict[Key, float] = {}
+        self._following: dict[Key, Following] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self._namespaces = deps.namespaces.informer
         for informer in self._objects.values():
@@ -67,9 +69,11 @@ class InventoryRoom(Controller[Key]):
         wait = self._written_at.get(key, -WRITE_SECONDS) + WRITE_SECONDS - time.monotonic()
         if wait > 0:
             return wait
-        await self._write(obj, decide(view))
+        following = self._following.setdefault(key, Following())
+        again = await following.ask(target)
+        await self._write(obj, decide(view), following.kinds)
         # A verb that is given wakes us with what is listed then. One that is taken away does not.
-        return _RECHECK_SECONDS
+        return min(again, _RECHECK_SECONDS)
 
     def _view(self, target: Target) -> View | None:
         informers = self._informers.get(target.key, {})
@@ -87,7 +91,7 @@ class InventoryRoom(Controller[Key]):
             forbidden=forbidden,
         )
 
-    async def _write(self, obj: Object, inventory: Inventory) -> None:
+    async def _write(self, obj: Object, inventory: Inventory, follow: list[str]) -> None:
         manifest = obj.decode()
         old = manifest.get("status") or {}
         conditions = set_condition(
@@ -99,7 +103,7 @@ class InventoryRoom(Controller[Key]):
             self._deps.clock.now(),
             manifest["metadata"].get("generation"),
         )
-        status = {"namespaces": inventory.namespaces, "conditions": conditions}
+        status = {"follow": follow, "namespaces": inventory.namespaces, "conditions": conditions}
         if same({field: old.get(field) for field in status}, status):
             return
         body = {"metadata": {"resourceVersion": obj.version}, "status": status}
@@ -122,3 +126,4 @@ class InventoryRoom(Controller[Key]):
         for stop in self._stops.pop(target.key, ()):
             stop()
         self._written_at.pop(target.key, None)
+        self._following.pop(target.key, None)
