@@ -4,12 +4,15 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.api import names
-from agent.api.kinds import PERSISTENT_VOLUMES
+from agent.api.kinds import PERSISTENT_VOLUMES, PODS
+from agent.cli.explaining import volumes
 from agent.controllers.follow import FollowRoom
 from agent.kube.errors import NotFound
+from agent.kube.store import Object
 from tests.controllers.pair import Pair
 from tests.controllers.test_follow import told
 from tests.controllers.test_follow_claims import CLAIMS, DATA, SPEC, marked
@@ -53,9 +56,12 @@ async def test_a_volume_that_waits_for_a_pod_is_named_until_it_is_gone_or_the_cl
             spec = {field: value for field, value in SPEC.items() if field != "storageClassName"}
             annotations = {"volume.beta.kubernetes.io/storage-class": name}
             await pair.create(CLAIMS, "data", spec=spec, metadata={"annotations": annotations})
-            await pair.pod("web", volumes=DATA)
+            pod = Object(PODS, msgspec.json.encode(await pair.pod("web", volumes=DATA)))
             message = await told(pair, "Pod", "web", f"could have volume {name} of this cluster")
             assert f'{names.SHORT_PREFIX}{names.ELECT}: "false"' in message
+            notes: list[str] = []
+            assert await volumes.promised(pair.here, pod, notes) == {}
+            assert notes[0].startswith(f"claim data could have volume {name} of this cluster, and does not follow")
             assert await pair.no_copy(CLAIMS, "data")
             body = {"metadata": {"annotations": {names.ANNOTATION_VOLUME_IN: target.node_name}}}
             await pair.here.patch(CLAIMS, "data", body, pair.namespace)

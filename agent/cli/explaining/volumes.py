@@ -6,6 +6,7 @@ from contextlib import suppress
 from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from agent.controllers.follow.claims import HAS_VOLUME
+from agent.controllers.follow.homevolumes import HomeVolumes
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
@@ -15,7 +16,7 @@ from agent.scheduler.world import place_of
 
 async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, str]:
     """Claims of a pod to the virtual node that is to have, or has, their volume."""
-    found = {}
+    found, home = {}, HomeVolumes(source)
     for name in references(pod.raw).get(PERSISTENT_VOLUME_CLAIMS, ()):
         with suppress(NotFound):
             try:
@@ -23,9 +24,12 @@ async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, s
             except Forbidden as error:
                 notes.append(f"where the volume of claim {name} is does not count: {error}")
                 continue
-            node = Object(PERSISTENT_VOLUME_CLAIMS, raw).annotations.get(names.ANNOTATION_VOLUME_IN)
+            claim = Object(PERSISTENT_VOLUME_CLAIMS, raw)
+            node = claim.annotations.get(names.ANNOTATION_VOLUME_IN)
             if node:
                 found[name] = node
+            elif why := await home.keep(claim.decode()):
+                notes.append(f"claim {name} {why}, and does not follow: the event FollowBlocked says what to do")
     return found
 
 

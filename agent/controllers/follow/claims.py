@@ -24,7 +24,6 @@ from agent.model import copies
 from agent.model.claims import InvalidMapping, claim_of, growth, storage_classes
 from agent.model.copies import Raw
 from agent.model.references import references
-from agent.model.standin import name_of
 
 HAS_VOLUME = ("Bound", "Lost")
 """Phases of claims that have, or had, a volume."""
@@ -180,21 +179,13 @@ class ClaimBringer(Bringer):
             return original
         if node and self._settled(place.item._replace(node=node), ()):
             raise Elsewhere(f"the volume of {place.title} is in {node}, not in {place.item.node}")
-        if not node and (why := await self._at_home(original)):
+        if not node and (why := await self._home.keep(original)):
             raise Blocked(
                 f"{place.title} {why}, whose data target {place.target.title} does not have: let its pods run here"
                 f' ({names.SHORT_PREFIX}{names.ELECT}: "false"), or annotate it with'
                 f" {names.ANNOTATION_VOLUME_IN}={place.item.node} if it may begin there empty"
             )
         return await self._mark(place, original, place.item.node)
-
-    async def _at_home(self, original: Raw) -> str:
-        """Why a claim is one for this cluster, in words; empty if it may follow."""
-        chosen = original["spec"].get("volumeName", "")
-        if chosen:
-            return "is bound to a volume of this cluster" if chosen != name_of(original) else ""
-        volume = await self._home.for_claim(original)
-        return f"could have volume {volume} of this cluster" if volume else ""
 
     async def _mark(self, place: Place, original: Raw, node: str | None) -> Raw:
         metadata = original["metadata"]

@@ -11,6 +11,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.store import Object
 from agent.model.copies import Raw
+from agent.model.standin import name_of
 from agent.scheduling.volumes import could_have
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,16 @@ class HomeVolumes:
         self._read = 0
         self._free: list[Raw] = []
 
-    async def for_claim(self, claim: Mapping[str, Any]) -> str:
-        """The name of a volume that a claim could have, empty where there is none. Raises KubeError."""
+    async def keep(self, claim: Mapping[str, Any]) -> str:
+        """Why a claim is one for this cluster, in words; empty if it may follow its pods. Raises KubeError."""
+        chosen = claim["spec"].get("volumeName", "")
+        if chosen:
+            return "is bound to a volume of this cluster" if chosen != name_of(claim) else ""
+        volume = await self._for_claim(claim)
+        return f"could have volume {volume} of this cluster" if volume else ""
+
+    async def _for_claim(self, claim: Mapping[str, Any]) -> str:
+        """The name of a volume that a claim could have, empty where there is none."""
         self._asked += 1
         mine = self._asked
         async with self._lock:
