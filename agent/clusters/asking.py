@@ -4,14 +4,21 @@ A store may be old: the process may have stood still, a watch be late, an answer
 proves nothing.
 """
 
+import time
+
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.chaperons import Chaperons
+from agent.clusters.delegates import Delegates
+from agent.clusters.departures import Departure
 from agent.clusters.sending import Sending
 from agent.clusters.target import Target
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import NotFound, Unreachable
 from agent.kube.store import Key, Object
+
+_AGAIN_SECONDS = 2.0
+_SOONEST_SECONDS, _LATEST_SECONDS = 0.5, 10.0
 
 
 class Asking:
@@ -22,6 +29,7 @@ class Asking:
         self._cluster_uid = cluster_uid
         self._chaperons = chaperons
         self._sending = sending
+        self._delegates = Delegates()
 
     async def proxy(self, key: Key) -> Object | None:
         """The proxy pod as the API server of this cluster has it, None when there is none."""
@@ -31,16 +39,41 @@ class Asking:
             return None
         return pod if pod.scheduler_name == names.SCHEDULER_PROXY else None
 
-    async def is_free(self, target: Target, namespace: str, uid: str) -> bool:
-        """Whether a target has no chaperon of a proxy pod, and none is on its way there.
+    async def is_free(self, target: Target, pod: Object) -> bool:
+        """Whether a target has neither chaperon nor delegate of a proxy pod, and none is on its way there.
 
-        Nobody is asked where the last one was seen going and none was sent since.
+        Where the last chaperon was seen going and none was sent since, only its delegate is asked for, and nobody if it
+        had told that this had ended. A target's agent may still be making the delegate of a chaperon that has just
+        gone: that is for its garbage collector to find out.
         """
-        if self._sending.is_under_way(target, uid):
+        if self._sending.is_under_way(target, pod.uid):
             return False
-        if self._chaperons.has_gone(target, uid) and not self._sending.is_unknown(target, uid):
+        departure = self._chaperons.departed(target, pod.uid)
+        if departure is None or self._sending.is_unknown(target, pod.uid):
+            departure = None
+            if await self.has(target, pod.namespace, pod.uid):
+                return False
+        elif departure.ended:
             return True
-        return not await self.has(target, namespace, uid)
+        return not await self._has_delegate(target, pod, departure)
+
+    def pause(self, target: Target, pod: Object) -> float:
+        """Seconds after which to ask again whether a target is free of a proxy pod: as long as its chaperon is gone."""
+        departure = self._chaperons.departed(target, pod.uid)
+        if departure is None:
+            return _AGAIN_SECONDS
+        return min(max(time.monotonic() - departure.at, _SOONEST_SECONDS), _LATEST_SECONDS)
+
+    async def _has_delegate(self, target: Target, pod: Object, departure: Departure | None) -> bool:
+        try:
+            if await self._delegates.is_there(target, pod, departure):
+                return True
+            if departure is not None and not target.identity.sure:
+                await self._confirm(target)
+        except Unreachable:
+            target.doubt()
+            raise
+        return False
 
     async def has(self, target: Target, namespace: str, uid: str) -> bool:
         """Whether a target has a chaperon of a proxy pod, which is in the store then."""

@@ -8,14 +8,11 @@ from weakref import WeakKeyDictionary
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.base.listeners import tell
-from agent.base.recent import Recent
+from agent.clusters.departures import Departure, Departures
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target, parent_of
 from agent.kube.errors import Conflict, Gone, NotFound, Unreachable
 from agent.kube.store import Key, Object
-
-_GONE = 4_000
-"""Of so many chaperons of each target it is remembered that they were seen going."""
 
 
 async def delete(target: Target, chaperon: Mapping[str, Any], *, as_it_was: bool = False) -> None:
@@ -75,8 +72,7 @@ class Chaperons:
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
         self._in: Counter[str] = Counter()
         """How many this cluster itself has made, by namespace."""
-        self._gone: WeakKeyDictionary[Target, Recent] = WeakKeyDictionary()
-        """UIDs of proxy pods whose chaperon was seen going, by the target that it was in."""
+        self._departures: WeakKeyDictionary[Target, Departures] = WeakKeyDictionary()
         self._subscribers: list[Callable[[Key], None]] = []
         self._stops: dict[Key, Callable[[], None]] = {}
         targets.on_attach(self._attached)
@@ -86,14 +82,15 @@ class Chaperons:
         """Chaperons of the proxy pod with this namespace and name, whatever its UID."""
         return list(self._by_parent.get(parent, {}).values())
 
-    def has_gone(self, target: Target, uid: str) -> bool:
-        """Whether the target itself has told lately that the last chaperon of a proxy pod there is gone."""
-        return target in self._gone and uid in self._gone[target]
+    def departed(self, target: Target, uid: str) -> Departure | None:
+        """The last chaperon of a proxy pod in a target that has told lately that it is gone; None if it has not."""
+        found = self._departures.get(target)
+        return found.get(uid) if found is not None else None
 
     def expect(self, target: Target, uid: str) -> None:
         """A chaperon of a proxy pod is about to be sent there: what was told of an earlier one counts no more."""
-        if target in self._gone:
-            self._gone[target].discard(uid)
+        if target in self._departures:
+            self._departures[target].discard(uid)
 
     def any_in(self, namespace: str) -> bool:
         """Whether a pod of a namespace has a chaperon that this cluster itself has made, by its UID."""
@@ -125,7 +122,8 @@ class Chaperons:
             after = new if new is not None and self.is_ours(new) else None
             if old is not None and self.is_ours(old) and (after is None or parent_of(after) != parent_of(old)):
                 if new is None:
-                    self._gone.setdefault(target, Recent(_GONE)).add(old.labels.get(names.LABEL_PARENT_UID, ""))
+                    departures = self._departures.setdefault(target, Departures())
+                    departures.add(old.labels.get(names.LABEL_PARENT_UID, ""), Departure.of(old))
                 self._note(target, old, False)
             if after is not None:
                 self._note(target, after, True)

@@ -84,9 +84,9 @@ class Client:
         """Read one object."""
         return _decode(await self.get_raw(kind, name, namespace))
 
-    async def get_raw(self, kind: Kind, name: str, namespace: str | None = None) -> bytes:
-        """Read one object."""
-        return await self.session.request("GET", kind.path(namespace, name), resource=kind.plural)
+    async def get_raw(self, kind: Kind, name: str, namespace: str | None = None, *, accept: str = "") -> bytes:
+        """Read one object, in the form that `accept` asks for."""
+        return await self.session.request("GET", kind.path(namespace, name), resource=kind.plural, accept=accept)
 
     async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Objects:
         """Read all objects that match, in pages. Items carry apiVersion and kind as in a manifest."""

@@ -53,7 +53,7 @@ class Ranked:
     async def step(self, pod: Object) -> float | None:
         """The next step."""
         if not pod.known.claim and await self._cleared(pod):
-            return None
+            return _MOVING_SECONDS
         target = self._deps.targets.by_node(pod.known.claim)
         placed = self._placed(pod, target)
         chaperon = placed.decode() if placed is not None else None
@@ -78,10 +78,9 @@ class Ranked:
         return self._takeup.is_neglected(pod.uid)
 
     async def _cleared(self, pod: Object) -> bool:
-        """Whether chaperons had to go that an agent before us made of a pod without a claim.
+        """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.
 
-        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates. Their
-        going brings us back.
+        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates.
         """
         found = [
             each
@@ -91,7 +90,8 @@ class Ranked:
         for each in found:
             if not each.chaperon.deleting:
                 await chaperons.delete(each.target, each.chaperon.decode())
-        return bool(found)
+        left = [each for each in self._deps.targets if self._deps.chaperons.departed(each, pod.uid) is not None]
+        return bool(found) or not all([await self._deps.asking.is_free(each, pod) for each in left])
 
     def _placed(self, pod: Object, target: Target | None) -> Object | None:
         """The pod's chaperon in the target of its claim."""
@@ -179,7 +179,7 @@ class Ranked:
     async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> float | None:
         before = self._deps.targets.by_node(pod.known.claim)
         unsent = self._is_unsent(pod)
-        if before not in (None, target) and not unsent and await self._deps.asking.has(before, pod.namespace, pod.uid):
+        if before not in (None, target) and not unsent and not await self._deps.asking.is_free(before, pod):
             return _MOVING_SECONDS
         claimed = await self._writes.claim(pod, target)
         if claimed is None or self._scene.is_leaving(claimed):

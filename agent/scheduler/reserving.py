@@ -22,6 +22,8 @@ from agent.scheduling.ranking import UNROOMY, Ranking
 
 _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
+_LEFT_SECONDS = 1.0
+"""When to ask again whether a delegate that was given up is gone."""
 
 
 class _Ranked(NamedTuple):
@@ -174,7 +176,7 @@ class Reserving:
                     self._writes.stopwatch.lap(pod.uid, "reserve")
                     return 0.0
                 case steps.Unclaim():
-                    return 0.0 if await self._unclaim(pod) else WAITING
+                    return await self._unclaim(pod)
                 case steps.GiveUp():
                     await self._give_up(pod, step)
                 case _:
@@ -185,15 +187,15 @@ class Reserving:
             return again
         return left if again == WAITING else min(left, again)
 
-    async def _unclaim(self, pod: Object) -> bool:
-        """Whether the claim is gone; else what was found in its target has the pod looked at again."""
+    async def _unclaim(self, pod: Object) -> float:
+        """Take the claim back where nothing is left in its target; returns in how many seconds to look again."""
         target = self._targets.by_node(pod.known.claim)
-        if target is not None and await self._deps.asking.has(target, pod.namespace, pod.uid):
-            return False
+        if target is not None and not await self._deps.asking.is_free(target, pod):
+            return _LEFT_SECONDS
         proxy = pod.decode()
         annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}
         await self._writes.patch(proxy["metadata"], {"resourceVersion": pod.version, "annotations": annotations})
-        return True
+        return 0.0
 
     async def _give_up(self, pod: Object, step: steps.GiveUp) -> None:
         """Remember first: what is gone cannot be asked any more why it was refused."""

@@ -142,7 +142,7 @@ async def test_a_pod_whose_post_never_arrived_goes_once_the_target_says_so(
         await at.nothing_runs_once_gone("web")
 
 
-async def test_a_pod_whose_delegate_was_seen_going_costs_no_question(
+async def test_a_pod_whose_delegate_was_seen_going_costs_one_small_question(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async with staged(cluster, client, namespace) as at:
@@ -151,6 +151,9 @@ async def test_a_pod_whose_delegate_was_seen_going_costs_no_question(
         await client.delete(PODS, "web", namespace, grace=0)
         await at.nothing_runs_once_gone("web")
         assert not any(pod["metadata"]["uid"] in query for query in at.relay.queries)
+        assert [path for method, path in at.relay.requests if method == "GET" and "/pods" in path] == [
+            PODS.path(namespace, names.chaperon("web", pod["metadata"]["uid"]))
+        ]
 
 
 async def test_a_claimed_pod_without_a_chaperon_is_asked_for_before_it_goes(

@@ -27,8 +27,6 @@ from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 
-_DOUBTFUL_SECONDS = 2.0
-"""When to ask again for a chaperon that a target says it has and that cannot be seen."""
 _LOSER_SECONDS = 2.0
 """In mode `reserve` the scheduler takes losers away at once; those that are left then escaped it."""
 
@@ -87,7 +85,8 @@ class Feedback(Controller[Key]):
         versions = self._versions(proxy)
         if versions is not None and versions == self._agreed.get(key):
             return None
-        view, targets = self._gather(key, proxy, await self._doubtful(proxy))
+        doubtful = await self._doubtful(proxy)
+        view, targets = self._gather(key, proxy, frozenset(doubtful))
         self._agreed.pop(key, None)
         for action in room.decide(view):
             if isinstance(action, room.DeleteChaperon) and not _ends(view):
@@ -98,23 +97,25 @@ class Feedback(Controller[Key]):
             versions = versions._replace(proxy=written) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
-        return _DOUBTFUL_SECONDS if view.doubtful else None
+        return min(doubtful.values(), default=None)
 
-    async def _doubtful(self, proxy: Object | None) -> frozenset[str]:
-        """The finalizer of the target that may run the delegate of a terminating proxy pod without our seeing it.
+    async def _doubtful(self, proxy: Object | None) -> dict[str, float]:
+        """The finalizer of the target that may run the delegate of a terminating proxy pod without our seeing it, and
+        in how many seconds to ask it again.
 
-        It is asked, unless it is being sent the delegate right now; what it has is seen then.
+        It is asked, unless it is being sent the delegate right now; a chaperon that it has is seen then.
         """
         if proxy is None or not proxy.deleting:
-            return frozenset()
+            return {}
         target = self._deps.targets.by_node(proxy.node_name or proxy.known.claim)
         if target is None or not target.ready or target.finalizer not in proxy.finalizers:
-            return frozenset()
+            return {}
         shown = (each.chaperon for each in self._deps.chaperons.of(proxy.key) if each.target is target)
         if any(each.labels.get(names.LABEL_PARENT_UID) == proxy.uid for each in shown):
-            return frozenset()
-        free = await self._deps.asking.is_free(target, proxy.namespace, proxy.uid)
-        return frozenset() if free else frozenset((target.finalizer,))
+            return {}
+        if await self._deps.asking.is_free(target, proxy):
+            return {}
+        return {target.finalizer: self._deps.asking.pause(target, proxy)}
 
     def _is_ending(self, key: Key) -> bool:
         proxy = self._proxies.store.get(key)

@@ -80,12 +80,12 @@ class View:
     last: Delegate | None = None
     """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
     doubtful: frozenset[str] = frozenset()
-    """Finalizers of targets that may have a chaperon of a terminating proxy pod beside `delegates`."""
+    """Finalizers of targets that may have a chaperon or a delegate of a terminating proxy pod beside `delegates`."""
 
 
 @dataclass(frozen=True)
 class DeleteChaperon:
-    """Delete with foreground propagation: gone means that the delegate is gone, too."""
+    """Delete with foreground propagation: where nothing is amiss, gone means that the delegate is gone, too."""
 
     delegate: Delegate
 

@@ -14,11 +14,9 @@ class Remains:
         self._deps = deps
 
     async def doubtful(self, target: Target, pods: Iterable[Object]) -> frozenset[str]:
-        """UIDs of those pods that wait and may have a chaperon there; one that has arrived is seen then."""
+        """UIDs of those pods that wait and may have a chaperon there, or a delegate; a chaperon is seen then."""
         waiting = [pod for pod in pods if not pod.deleting and not pod.node_name]
-        return frozenset(
-            [pod.uid for pod in waiting if not await self._deps.asking.is_free(target, pod.namespace, pod.uid)]
-        )
+        return frozenset([pod.uid for pod in waiting if not await self._deps.asking.is_free(target, pod)])
 
     async def any_in(self, target: Target) -> bool:
         """Whether chaperons are there, or on their way, that nobody would be connected with."""

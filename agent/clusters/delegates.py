@@ -1,0 +1,66 @@
+"""Delegate pods as a target itself has them: their chaperon may be gone before them (`departures`)."""
+
+from weakref import WeakSet
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS
+from agent.clusters.departures import Departure
+from agent.clusters.target import Target
+from agent.kube.client import METADATA_LIST, METADATA_ONE
+from agent.kube.errors import Forbidden, NotFound
+from agent.kube.store import Object
+
+
+class Delegates:
+    """Asks for one of them, without its content. Every method raises KubeError."""
+
+    def __init__(self) -> None:
+        self._by_list: WeakSet[Target] = WeakSet()
+        """Targets that let their pods be listed, and not be read by name, as Admiralty's do."""
+
+    async def is_there(self, target: Target, pod: Object, departure: Departure | None) -> bool:
+        """Whether a target has the delegate of a proxy pod whose chaperon there is gone.
+
+        One that lets us see no pods is believed: of its chaperons it has told all.
+        """
+        try:
+            found = await self._find(target, pod, departure)
+        except Forbidden:
+            return False
+        return any(_is_of(each, pod, departure) for each in found)
+
+    async def _find(self, target: Target, pod: Object, departure: Departure | None) -> list[Object]:
+        if departure is not None:
+            return await self._named(target, pod.namespace, departure.name)
+        if pod.known.claim:
+            return await self._named(target, pod.namespace, names.chaperon(pod.name, pod.uid))
+        # An agent before ours has sent it, under a name that it made up.
+        return await self._list(target, pod.namespace, labels=f"{names.LABEL_PARENT_UID}={pod.uid}")
+
+    async def _named(self, target: Target, namespace: str, name: str) -> list[Object]:
+        if target not in self._by_list:
+            try:
+                raw = await target.cluster.client.get_raw(PODS, name, namespace, accept=METADATA_ONE)
+            except NotFound:
+                return []
+            except Forbidden:
+                self._by_list.add(target)
+            else:
+                return [Object(PODS, raw)]
+        return await self._list(target, namespace, fields=f"metadata.name={name}")
+
+    async def _list(self, target: Target, namespace: str, *, labels: str = "", fields: str = "") -> list[Object]:
+        client = target.cluster.client
+        _, found = await client.list_raw(PODS, namespace, labels=labels, fields=fields, accept=METADATA_LIST)
+        return [Object(PODS, bytes(raw)) for raw in found]
+
+
+def _is_of(delegate: Object, pod: Object, departure: Departure | None) -> bool:
+    """Whether a pod of the target is controlled by a chaperon of a proxy pod: one that was orphaned on purpose is not,
+    nor another's of that name.
+    """
+    owner = delegate.controller
+    if owner is None or owner.kind != CHAPERONS.name:
+        return False
+    known = departure is not None and owner.uid == departure.uid
+    return known or delegate.labels.get(names.LABEL_PARENT_UID) == pod.uid

@@ -1,0 +1,74 @@
+"""Chaperons that a target has told are gone, and whether their pods may yet run.
+
+A target's garbage collector lets a chaperon go before its pod where it has not seen the pod: for half a minute after
+that cluster's API server was restarted or stood still.
+"""
+
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from agent.kube.errors import UNDECODABLE
+from agent.kube.store import Object
+from agent.model.status import ENDED
+
+_LIMIT = 4_000
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    restart_policy: str = "Always"
+
+
+class _Chaperon(msgspec.Struct):
+    spec: _Spec
+
+
+_decoder = msgspec.json.Decoder(_Chaperon)
+
+
+class Departure(NamedTuple):
+    """The last chaperon of a proxy pod that was in a target."""
+
+    name: str
+    uid: str
+    ended: bool
+    """It told that its pod had ended, of one that is not made again: nothing of it runs."""
+    at: float
+    """When it was seen going, of a clock that is never set."""
+
+    @classmethod
+    def of(cls, chaperon: Object) -> "Departure":
+        """As a chaperon told last."""
+        ended = chaperon.phase in ENDED and _is_made_once(chaperon)
+        return cls(chaperon.name, chaperon.uid, ended, time.monotonic())
+
+
+class Departures:
+    """The last of one target, by UID of the proxy pod, `limit` of them at most."""
+
+    def __init__(self, limit: int = _LIMIT) -> None:
+        self._limit = limit
+        self._found: dict[str, Departure] = {}
+
+    def get(self, uid: str) -> Departure | None:
+        """That of a proxy pod, None where none was seen or it was long ago."""
+        return self._found.get(uid)
+
+    def add(self, uid: str, departure: Departure) -> None:
+        """Note one, and forget the oldest if that makes one too many."""
+        self._found.pop(uid, None)
+        self._found[uid] = departure
+        if len(self._found) > self._limit:
+            del self._found[next(iter(self._found))]
+
+    def discard(self, uid: str) -> None:
+        """Another chaperon of the proxy pod may be there from now on."""
+        self._found.pop(uid, None)
+
+
+def _is_made_once(chaperon: Object) -> bool:
+    try:
+        return _decoder.decode(chaperon.raw).spec.restart_policy != "Always"
+    except UNDECODABLE:
+        return False
