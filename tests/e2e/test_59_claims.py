@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SERVICES
+from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SERVICES, Kind
 from agent.api.names import ELECT_BY_DEFAULT, SHORT_PREFIX
 from tests.chart import helm
 from tests.e2e import claims, manifests
@@ -16,6 +16,7 @@ from tests.e2e.test_11_elect_by_default import elects, stock
 
 Raw = dict[str, Any]
 
+ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False)
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db"}}
 HEADLESS = {**SERVICE, "spec": {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"port": 5432}]}}
 
@@ -48,6 +49,7 @@ async def test_helm_waits_for_a_chart_with_claims_no_longer_than_it_takes(
         await asyncio.to_thread(helm.run, "install", "shop", str(path), *waiting, kubeconfig=kubeconfig)
         for name in ("cache", "data-db-0", "data-db-1"):
             await claims.bound(fleet, namespace, name)
+        assert await fleet.source.list(ATTACHMENTS) == [], "nobody is asked to attach what stands for them"
         await asyncio.to_thread(helm.run, "uninstall", "shop", *waiting, kubeconfig=kubeconfig)
         for name in ("data-db-0", "data-db-1"):
             await fleet.source.delete(PERSISTENT_VOLUME_CLAIMS, name, namespace)
