@@ -33,6 +33,7 @@ from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.lease import NodeLeaseRoom
 from agent.controllers.virtualnode.strays import StrayPodRoom
+from agent.controllers.virtualnode.unplaced import UnplacedPodRoom
 from agent.runtime.controller import Controller
 from agent.settings import Settings
 
@@ -79,6 +80,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         IngressRoom(deps),
         IngressSecretRoom(deps),
     ]
+    if deps.settings.answer_daemon_sets:
+        rooms.append(UnplacedPodRoom(deps))
     if deps.settings.source_api:
         rooms.append(SourceApiRoom(deps))
     else:

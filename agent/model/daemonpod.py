@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from agent.api.conditions import set_condition
+from agent.api.conditions import find_condition, set_condition
 from agent.model.diff import merge_patch
 
 Raw = dict[str, Any]
@@ -41,3 +41,20 @@ def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
     metadata = pod["metadata"]
     guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     return {"metadata": guard, "status": changed} if changed else {}
+
+
+def unplaced(pod: Mapping[str, Any]) -> str:
+    """The node that a DaemonSet's pod is for, once its scheduler has found no room there; empty for any other."""
+    scheduled = find_condition((pod.get("status") or {}).get("conditions"), "PodScheduled") or {}
+    if pod["spec"].get("nodeName") or scheduled.get("reason") != "Unschedulable":
+        return ""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    found = {
+        value
+        for term in required.get("nodeSelectorTerms") or ()
+        for field in term.get("matchFields") or ()
+        if field.get("key") == "metadata.name" and field.get("operator") == "In"
+        for value in field.get("values") or ()
+    }
+    return found.pop() if len(found) == 1 else ""

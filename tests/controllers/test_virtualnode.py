@@ -22,7 +22,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, VirtualNodeRoom
+from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, UnplacedPodRoom, VirtualNodeRoom
 from agent.controllers.virtualnode import controller as virtualnode
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -259,6 +259,23 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
         await gone(lambda: client.get(PODS, "last", namespace))
         assert await told()
         assert (await client.get(PODS, "bare", namespace))["status"]["phase"] == "Pending"
+
+
+async def test_what_a_daemon_sets_pod_requests_needs_no_room(cluster: Cluster, client: Client, namespace: str) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, SummaryRoom, UnplacedPodRoom):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
+        spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
+        large = workload(DAEMONSETS, "log", spec)
+        large["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100k"}}
+        await client.create(DAEMONSETS, large, namespace)
+
+        async def rolled_out() -> bool:
+            status = (await client.get(DAEMONSETS, "log", namespace))["status"]
+            return bool(status["desiredNumberScheduled"] == status.get("numberAvailable") == 1)
+
+        await until(rolled_out)
 
 
 async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.model.daemonpod import patch
+from agent.model.daemonpod import patch, unplaced
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STAMP = "2026-01-01T12:00:00Z"
@@ -52,3 +52,26 @@ def test_what_node_lifecycle_has_changed_is_told_again() -> None:
 
 def test_what_has_ended_stays_so() -> None:
     assert patch(pod(phase="Failed", reason="Evicted"), NOON) == {}
+
+
+REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+def waiting(*nodes: str, **status: Any) -> dict[str, Any]:
+    """As the controller of DaemonSets makes pods."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"metadata": {}, "spec": {"affinity": {"nodeAffinity": required}}, "status": status}
+
+
+def test_a_pod_for_which_its_scheduler_finds_no_room_is_for_the_node_that_it_names() -> None:
+    assert unplaced(waiting("eu", conditions=[REFUSED])) == "eu"
+
+
+def test_a_pod_that_its_scheduler_has_not_looked_at_or_that_names_no_one_node_is_left_to_it() -> None:
+    assert unplaced(waiting("eu")) == ""
+    assert unplaced(waiting("eu", "us", conditions=[REFUSED])) == ""
+    assert unplaced(waiting(conditions=[REFUSED])) == ""
+    placed = waiting("eu", conditions=[REFUSED])
+    placed["spec"]["nodeName"] = "eu"
+    assert unplaced(placed) == ""

@@ -3,5 +3,6 @@
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.lease import NodeLeaseRoom
 from agent.controllers.virtualnode.strays import StrayPodRoom
+from agent.controllers.virtualnode.unplaced import UnplacedPodRoom
 
-__all__ = ["NodeLeaseRoom", "StrayPodRoom", "VirtualNodeRoom"]
+__all__ = ["NodeLeaseRoom", "StrayPodRoom", "UnplacedPodRoom", "VirtualNodeRoom"]

@@ -1,0 +1,75 @@
+"""Unplaced pods: give DaemonSets' pods their virtual node where a scheduler finds no room for them.
+
+Watches  virtual nodes; while there is one, pods without a node whose scheduler is not ours.
+Writes   the binding of those of DaemonSets for a virtual node, once their scheduler has said that they do not fit:
+         nothing of them runs there, and what the node has left is for others.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from agent.api import names
+from agent.api.kinds import NODES, PODS
+from agent.clusters.deps import Deps
+from agent.controllers.virtualnode.controller import VIRTUAL, target_of
+from agent.kube.errors import Conflict, NotFound
+from agent.kube.store import Key, Object
+from agent.model.daemonpod import unplaced
+from agent.model.proxypod import is_controlled_by
+from agent.runtime.controller import Controller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.kube.informer import Informer
+
+_WAITING = f"spec.nodeName=,spec.schedulerName!={names.SCHEDULER_PROXY}"
+
+
+class UnplacedPodRoom(Controller[Key]):
+    """Keys are those of pods."""
+
+    name = "unplaced-pods"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._local = deps.local
+        self._pods: Informer | None = None
+        self._stop: Callable[[], None] = lambda: None
+        self._nodes = deps.local.informer(NODES, labels=VIRTUAL)
+        self.watch(self._nodes, lambda node: ())
+        self._nodes.subscribe(self._node_changed)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bind one pod where nobody else will."""
+        pod = self._pods.store.get(key) if self._pods is not None else None
+        if pod is None or pod.deleting or pod.gated:
+            return None
+        manifest = pod.decode()
+        name = unplaced(manifest) if is_controlled_by(manifest, "DaemonSet", "apps") else ""
+        node = self._nodes.store.get(("", name)) if name else None
+        if node is None or node.deleting or not target_of(node):
+            return None
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": NODES.name, "name": name},
+        }
+        with contextlib.suppress(NotFound, Conflict):
+            await self._local.client.create_raw(PODS, binding, sub="binding")
+        return None
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        if self._pods is None and new is not None and target_of(new):
+            self._pods = self._local.informer(PODS, fields=_WAITING)
+            self._stop = self.watch(self._pods, _of_a_daemon_set, required=False)
+        elif self._pods is not None and new is None and not len(self._nodes.store):
+            self._stop()
+            self._local.informers.drop(self._pods)
+            self._pods = None
+
+
+def _of_a_daemon_set(pod: Object) -> tuple[Key, ...]:
+    owner = pod.controller
+    return (pod.key,) if owner is not None and owner.kind == "DaemonSet" else ()
