@@ -67,9 +67,10 @@ class _Trial:
             found += await self._applied("applied again", rewritten)
             if not unlike:
                 found += [f"after it was applied again: {each}" for each in (await self._settled())[0]]
-        finally:
-            gone = await self._deleted()
-        return Result(self._file, [*found, *gone], waits, len(rewritten))
+        except BaseException:
+            await asyncio.gather(*(self._wipe(place) for place in self._places))
+            raise
+        return Result(self._file, [*found, *await self._deleted()], waits, len(rewritten))
 
     async def _applied(self, when: str, rewritten: Collection[str] = ()) -> list[str]:
         if when != "applied" and self._file.generated:
