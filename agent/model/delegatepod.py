@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.model import admitted, baseline, downward, parentage, sourceapi
+from agent.model import admitted, baseline, downward, parentage, priorityclass, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, compile_pattern
@@ -32,6 +32,7 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
         names.ANNOTATION_RESTARTS,
+        priorityclass.KEY,
     )
 )
 
@@ -77,6 +78,7 @@ def chaperon(
                 **parentage.annotations(metadata),
                 **baseline.note(proxy, source),
                 **_creator(metadata),
+                **priorityclass.demand(annotations),
             },
         },
         "spec": spec,

@@ -94,6 +94,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     _check_regexp(annotations)
     _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
     _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
+    _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
     _check_group(annotations, metadata)

@@ -16,7 +16,7 @@ NO_KEYS = {
     "GROUP", "VERSION", "PREFIX", "SHORT_PREFIX", "ENABLED_VALUE", "PROVIDER_VALUE", "SCHEDULER_PROXY",
     "SCHEDULER_CANDIDATE", "SUMMARY_NAME", "SERVICE_ACCOUNT_MOUNT", "KUBELET_SIGNER", "CLIENT_CA_NAMESPACE",
     "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "LEASE_CANDIDATES", "LEASE_SOURCES", "NODE_LEASE_NAMESPACE",
-    "SLICE_MANAGER", "INJECTED_FOLLOW", "RESTART", "STAND_IN_DRIVER",
+    "SLICE_MANAGER", "INJECTED_FOLLOW", "RESTART", "STAND_IN_DRIVER", "PRIORITY_CLASS_REQUIRED",
 }  # fmt: skip
 """Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
 
@@ -72,6 +72,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.SCHEDULING, names.SCHEDULING_MODES),
         (names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES),
         (names.POD_GROUP_ON_FAILURE, names.POD_GROUP_ON_FAILURES),
+        (names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES),
         (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),

@@ -1,16 +1,19 @@
 """Promise 14: who creates a pod hears at once what it needs and a target does not have."""
 
+import contextlib
 from typing import Any
 
 import msgspec
 import pytest
 
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, SOURCES, TARGETS, Kind
+from agent.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, SOURCES, TARGETS, Kind
+from agent.kube.errors import NotFound
 from agent.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
 
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+REQUIRE = {"multicluster/priority-class": "require"}
 CLAIM: Raw = {
     "metadata": {"name": "data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
@@ -100,16 +103,40 @@ async def test_what_a_target_cannot_make_is_said_on_the_proxy_pod_until_it_can(f
         account, urgent = {"metadata": {"name": "builder"}}, {"metadata": {"name": namespace}, "value": 1000}
         await fleet.source.create(SERVICE_ACCOUNTS, account, namespace)
         await fleet.source.create(PRIORITY_CLASSES, urgent)
-        await fleet.source.create(PODS, manifests.pod("build", serviceAccountName="builder"), namespace)
-        await fleet.source.create(PODS, manifests.pod("urgent", priorityClassName=namespace), namespace)
-        await waits(fleet, namespace, "build", 'serviceaccount "builder" not found')
-        await waits(fleet, namespace, "urgent", f"no PriorityClass with name {namespace} was found")
-        await fleet.clients["us"].create(SERVICE_ACCOUNTS, account, namespace)
-        await fleet.clients["us"].create(PRIORITY_CLASSES, urgent)
-        for name in ("build", "urgent"):
-            await fleet.running(namespace, name, 1)
-        for name in ("cd", "us"):
-            await fleet.clients[name].delete(PRIORITY_CLASSES, namespace)
+        try:
+            await fleet.source.create(PODS, manifests.pod("build", serviceAccountName="builder"), namespace)
+            requires = manifests.pod("urgent", annotations=REQUIRE, priorityClassName=namespace)
+            await fleet.source.create(PODS, requires, namespace)
+            await fleet.source.create(PODS, manifests.pod("content", priorityClassName=namespace), namespace)
+            await waits(fleet, namespace, "build", 'serviceaccount "builder" not found')
+            await waits(fleet, namespace, "urgent", f"no PriorityClass with name {namespace} was found")
+            await goes_without(fleet, namespace, "content", namespace)
+            await fleet.clients["us"].create(SERVICE_ACCOUNTS, account, namespace)
+            await fleet.clients["us"].create(PRIORITY_CLASSES, urgent)
+            for name in ("build", "urgent"):
+                await fleet.running(namespace, name, 1)
+            await fleet.agree(namespace)
+        finally:
+            for cluster in ("cd", "us"):
+                with contextlib.suppress(NotFound):
+                    await fleet.clients[cluster].delete(PRIORITY_CLASSES, namespace)
+
+
+async def goes_without(fleet: Fleet, namespace: str, name: str, lacks: str) -> None:
+    """A pod runs without its PriorityClass, and a warning on it names the class and the target."""
+    (proxy,) = await fleet.running(namespace, name, 1)
+    assert proxy["spec"]["priorityClassName"] == lacks
+    ((_, delegate),) = (
+        each for uid, each in (await fleet.delegates(namespace)).items() if uid == proxy["metadata"]["uid"]
+    )
+    assert "priorityClassName" not in delegate["spec"]
+
+    async def told() -> bool:
+        events = await fleet.source.list(EVENTS, namespace, fields=f"involvedObject.name={name}")
+        of = [each["message"] for each in events if each["reason"] == "PriorityClassMissing"]
+        return any("us" in message.partition("]")[0] and f"no PriorityClass {lacks} " in message for message in of)
+
+    await fleet.until(f"pod {name} tells of its class", told, about=namespace)
 
 
 async def waits(fleet: Fleet, namespace: str, name: str, why: str) -> None:

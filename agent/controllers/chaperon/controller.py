@@ -16,6 +16,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
 from agent.controllers.chaperon.ended import Ended, is_controlled
 from agent.controllers.chaperon.failures import Failures
+from agent.controllers.chaperon.making import made
 from agent.controllers.chaperon.once import Once
 from agent.controllers.chaperon.policies import Policies
 from agent.controllers.chaperon.refusals import is_refused, refused
@@ -32,7 +33,7 @@ from agent.kube.errors import (
     Unreachable,
 )
 from agent.kube.store import Key, Object
-from agent.model.delegatepod import delegate
+from agent.model import priorityclass
 from agent.model.status import ENDED
 from agent.runtime.controller import Controller
 
@@ -209,12 +210,9 @@ class Chaperon(Controller[Key]):
         return True
 
     async def _create(self, view: room.View, *, once: bool) -> float | None:
-        metadata, pod = view.chaperon["metadata"], delegate(view.chaperon)
-        key = (metadata["namespace"], metadata["name"])
+        key = (view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"])
         try:
-            if once:
-                await self._once.record(view.chaperon, pod)
-            self._pods.absorb(await self._client.create_raw(PODS, pod))
+            raw, lacks = await made(self._client, self._once if once else None, view.chaperon)
         except AlreadyExists:
             self._failures.forget(key)
             return await self._in_the_way(view)
@@ -226,6 +224,10 @@ class Chaperon(Controller[Key]):
             raise
         except (StatusError, Unreachable) as error:
             return await self._failing(key, view, error)
+        pod = self._pods.absorb(raw)
+        if lacks:
+            # Told on the delegate, whose warnings come home.
+            self._deps.recorder.event(pod.decode(), "Warning", "PriorityClassMissing", priorityclass.told(lacks))
         self._failures.forget(key)
         return None
 
