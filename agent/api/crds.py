@@ -73,7 +73,7 @@ _TARGET_STATUS: Schema = fields(
         "clusterUID": text("UID of the namespace kube-system of the cluster that pods were sent to, once it is known."),
         "follow": {
             **_NAMES,
-            "description": "Kinds that are brought there with the pods that need them, since its Source allows it.",
+            "description": "Kinds that may be brought there with the pods that need them, as its Source allows it.",
         },
         "namespaces": {
             "type": "array",

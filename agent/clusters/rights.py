@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from agent.api.kinds import Kind
 from agent.clusters.refusals import remedy
 from agent.clusters.target import Target
-
-_REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
+from agent.kube.reviews import may_we
 
 
 async def missing(target: Target, kind: Kind, verbs: Iterable[str]) -> list[str]:
@@ -24,10 +23,4 @@ def words(target: Target, kind: Kind, verbs: list[str]) -> str:
 
 async def _may(target: Target, kind: Kind, verb: str) -> bool:
     attributes = {"group": kind.group, "resource": kind.plural, "verb": verb, "namespace": target.namespace}
-    review = {
-        "apiVersion": _REVIEWS.api_version,
-        "kind": _REVIEWS.name,
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await target.cluster.client.create(_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))
+    return await may_we(target.cluster.client, attributes)

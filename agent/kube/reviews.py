@@ -1,11 +1,11 @@
-"""SubjectAccessReviews: whether an API server would let a user do something."""
+"""SubjectAccessReviews: whether an API server would let a user, or us, do something. Asking stores nothing there."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from agent.api.kinds import SUBJECT_ACCESS_REVIEWS
+from agent.api.kinds import SELF_ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS, Kind
 from agent.kube.client import Client, encode
 
 
@@ -28,10 +28,13 @@ async def may_get(client: Client, user: Mapping[str, Any], path: str) -> bool:
     return await _review(client, {**user, "nonResourceAttributes": {"path": path, "verb": "get"}})
 
 
-async def _review(client: Client, spec: Mapping[str, Any]) -> bool:
-    review = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": SUBJECT_ACCESS_REVIEWS.name, "spec": spec}
-    answer = await client.session.request(
-        "POST", SUBJECT_ACCESS_REVIEWS.path(), body=encode(review), resource=SUBJECT_ACCESS_REVIEWS.plural
-    )
+async def may_we(client: Client, attributes: Mapping[str, str]) -> bool:
+    """Whether we may do what the resource attributes say. Raises KubeError."""
+    return await _review(client, {"resourceAttributes": attributes}, SELF_ACCESS_REVIEWS)
+
+
+async def _review(client: Client, spec: Mapping[str, Any], kind: Kind = SUBJECT_ACCESS_REVIEWS) -> bool:
+    review = {"apiVersion": kind.api_version, "kind": kind.name, "spec": spec}
+    answer = await client.session.request("POST", kind.path(), body=encode(review), resource=kind.plural)
     status = msgspec.json.decode(answer, type=_Review).status
     return status.allowed and not status.denied

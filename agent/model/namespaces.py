@@ -1,4 +1,4 @@
-"""Namespaces that are enabled: only from these does anything new go to targets. Pure."""
+"""Namespaces that are enabled, from which alone anything new goes to targets, and what goes from them. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,28 @@ from agent.api import names
 def is_enabled(labels: Mapping[str, str] | None) -> bool:
     """Whether a namespace with these labels is."""
     return bool(labels) and (labels or {}).get(names.LABEL_ENABLED) == names.ENABLED_VALUE
+
+
+def elects_by_default(annotations: Mapping[str, str] | None) -> bool:
+    """Whether an enabled namespace with these annotations elects pods that do not ask for it."""
+    return names.annotation(annotations, names.ELECT_BY_DEFAULT) == "true"
+
+
+def accounts_follow(annotations: Mapping[str, str] | None) -> bool:
+    """Whether the service accounts of its pods follow them, where the pods do not say otherwise."""
+    said = names.annotation(annotations, names.FOLLOW_ACCOUNT)
+    return elects_by_default(annotations) if said is None else said == "true"
+
+
+def shares_services(annotations: Mapping[str, str] | None) -> bool:
+    """Whether all its Services are shared, those that select no proxy pods, too."""
+    said = names.annotation(annotations, names.SHARE_SERVICES)
+    return elects_by_default(annotations) if said is None else said == "true"
+
+
+def refuses_to_share(annotations: Mapping[str, str] | None) -> bool:
+    """Whether it says itself that only those Services are shared that select proxy pods."""
+    return names.annotation(annotations, names.SHARE_SERVICES) == "false"
 
 
 def command(namespace: str) -> str:

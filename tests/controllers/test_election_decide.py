@@ -31,3 +31,10 @@ def test_the_annotation_is_the_truth(
 def test_a_value_that_means_nothing_is_complained_about(value: str, complains: bool) -> None:
     assert bool(decide({LABEL: value}, {}).complaint) is complains
     assert not decide({}, {}).complaint
+
+
+@pytest.mark.parametrize("key", ["multicluster/share-services", "multicluster.admiralty.io/follow-service-account"])
+def test_so_is_one_of_what_goes_with_the_pods(key: str) -> None:
+    assert not decide({key: "false"}, {}).complaint
+    assert key.partition("/")[2] in decide({key: "no"}, {}).complaint
+    assert decide({key: "no", LABEL: "maybe"}, {}).complaint.count("annotation") == 2

@@ -34,3 +34,12 @@ def test_more_names_than_an_object_can_hold_are_not_published() -> None:
     made = decide(View(["a"], {SERVICE_ACCOUNTS: many}))
     assert (made.namespaces, made.status, made.reason) == ([], "False", "TooMany")
     assert decide(View(["b"], {SERVICE_ACCOUNTS: many})).status == "True"
+
+
+def test_nothing_is_said_of_accounts_that_are_brought_there() -> None:
+    found = {SERVICE_ACCOUNTS: ACCOUNTS, PERSISTENT_VOLUME_CLAIMS: CLAIMS}
+    made = decide(View(["a", "b"], found, followed=["a"]))
+    assert made.namespaces == [
+        {"name": "a", "persistentVolumeClaims": ["data"]},
+        {"name": "b", "serviceAccounts": ["two"], "persistentVolumeClaims": []},
+    ]

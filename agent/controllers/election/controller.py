@@ -1,7 +1,7 @@
 """Election: mirror the annotation `multicluster/elect-by-default` of namespaces to a label of the same name.
 
 Watches  namespaces with the label `multicluster-scheduler=enabled`.
-Writes   that one label of theirs, and an event about a value that means nothing.
+Writes   that one label of theirs, and an event about values that mean nothing, also of other annotations of ours.
 A webhook's selector sees labels only, and its failure policy must not reach namespaces that did not ask for it. No
 target takes part. While no agent runs the last known label counts, and a namespace annotated meanwhile elects nothing.
 """

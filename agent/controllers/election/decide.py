@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from agent.api import names
 
+_SWITCH = (None, "true", "false")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What to do about one namespace."""
 
     patch: dict[str, str | None] | None = None  #: labels of a merge patch, None when the label is right
-    complaint: str = ""  #: about a value that means nothing
+    complaint: str = ""  #: about values that mean nothing
 
 
 def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Verdict:
@@ -19,10 +21,15 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Verdict
     asked = names.annotation(annotations, names.ELECT_BY_DEFAULT)
     want = "true" if asked == "true" else None
     wrong = labels.get(names.LABEL_ELECT_BY_DEFAULT) != want
-    complaint = ""
-    if asked not in (None, "true", "false"):
-        complaint = (
+    complaints = []
+    if asked not in _SWITCH:
+        complaints.append(
             f"annotation {names.LABEL_ELECT_BY_DEFAULT} is {asked!r} and elects nothing: "
             'write "true" to elect the pods of this namespace, or remove it'
         )
-    return Verdict({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, complaint)
+    for suffix in (names.FOLLOW_ACCOUNT, names.SHARE_SERVICES):
+        said = names.annotation(annotations, suffix)
+        if said not in _SWITCH:
+            key = names.SHORT_PREFIX + suffix
+            complaints.append(f'annotation {key} is {said!r} and counts as "false": write "true" or "false"')
+    return Verdict({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, Kind
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import Blocked
 from agent.clusters.target import Target
 from agent.controllers.follow import decide as steps
+from agent.controllers.follow.accounts import AccountBringer
 from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.claims import HAS_VOLUME, ClaimBringer
 from agent.controllers.follow.kinds import KINDS, copies_in, originals
@@ -48,7 +49,9 @@ class FollowRoom(Controller[Item]):
         self._needs = Needs(deps, self._proxies, KINDS, self._enqueue)
         claims = self._originals[PERSISTENT_VOLUME_CLAIMS]
         self._claims = ClaimBringer(deps, self._needs, claims, self._claims_in)
-        self._bringers = dict.fromkeys(KINDS, Bringer(deps)) | {PERSISTENT_VOLUME_CLAIMS: self._claims}
+        self._accounts = AccountBringer(deps, self._needs)
+        own = {PERSISTENT_VOLUME_CLAIMS: self._claims, SERVICE_ACCOUNTS: self._accounts}
+        self._bringers = dict.fromkeys(KINDS, Bringer(deps)) | own
         self._there: set[Item] = set()
         self._idle_since: dict[Item, float] = {}
         self._waiters: dict[Item, list[asyncio.Future[KubeError | None]]] = {}
@@ -138,7 +141,7 @@ class FollowRoom(Controller[Item]):
     async def _step(self, place: Place, now: float) -> float | None:
         item, bringer = place.item, self._bringers[place.item.kind]
         needed = bool(self._needs.pods(item))
-        if needed and isinstance(place.copies.error, Forbidden):
+        if needed and isinstance(place.copies.error, Forbidden) and self._accounts.is_due(item):
             raise Blocked(
                 f"{item.kind.plural} do not follow to target {place.target.title}, whose role for sources does not let"
                 f" us list and watch them: {place.copies.error}"

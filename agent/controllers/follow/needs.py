@@ -1,6 +1,6 @@
 """Which pods need which objects in which targets: an index over proxy pods, their claims and our chaperons. No I/O."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import UNDECODABLE
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model.namespaces import accounts_follow
 from agent.model.references import References, own_and_added
 
 _DONE = ("Succeeded", "Failed")
@@ -56,8 +57,8 @@ class Needs:
     A pod needs what it names in the target that it is bound to, else claimed for, and wherever it has a chaperon. A
     chaperon whose pod is no more needs it, too: gone means that its delegate is gone. A pod that has ended needs
     nothing, one that is being deleted no more than its chaperons; nor does one whose namespace is not enabled. Service
-    accounts are needed where the pod or its namespace says so; every namespace has its own `default`. What only added
-    containers name is needed where these go.
+    accounts are needed where the pod or its namespace says so, and by default where that elects by default; every
+    namespace has its own `default`. What only added containers name is needed where these go.
     """
 
     def __init__(
@@ -87,6 +88,13 @@ class Needs:
     def of_node(self, node: str) -> list[Item]:
         """What is needed in one target."""
         return [item for item in self._by_item if item.node == node]
+
+    def asked_for(self, item: Item) -> bool:
+        """Whether a pod that needs a service account, or their namespace, says so itself."""
+        if names.annotation(self._annotations(item.namespace), names.FOLLOW_ACCOUNT) == "true":
+            return True
+        pods = (self._proxies.store.get(key) for key in self.pods(item))
+        return any(pod and names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "true" for pod in pods)
 
     def expect(self, pod: Key, target: Target) -> list[Item]:
         """What a pod needs in a target that its chaperon is about to be sent to."""
@@ -167,6 +175,10 @@ class Needs:
         own.get(SERVICE_ACCOUNTS, {}).pop("default", None)
         return _listed(own, kinds), _listed(added, kinds)
 
+    def _annotations(self, namespace: str) -> Mapping[str, str]:
+        found = self._deps.namespaces.get(namespace)
+        return found.annotations if found is not None else {}
+
     def _wants_account(self, pod: Object) -> bool:
         own = names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) if _FOLLOW_ACCOUNT in pod.raw else None
         return pod.namespace in self._with_accounts if own is None else own == "true"
@@ -180,7 +192,7 @@ class Needs:
         assert namespace is not None
         before = (namespace.name in self._with_accounts, namespace.name in self._with_added)
         annotations = new.annotations if new is not None else {}
-        accounts = names.annotation(annotations, names.FOLLOW_ACCOUNT) == "true"
+        accounts = accounts_follow(annotations)
         added = names.annotation(annotations, names.INJECTED) == names.INJECTED_FOLLOW
         for wanted, among in ((accounts, self._with_accounts), (added, self._with_added)):
             (among.add if wanted else among.discard)(namespace.name)

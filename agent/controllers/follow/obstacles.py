@@ -14,6 +14,8 @@ from agent.kube.store import Key, Object
 log = logging.getLogger(__name__)
 
 REASON = "FollowBlocked"
+UNTOLD = ""
+"""Message of what is looked at again like any other obstacle, and told to nobody."""
 LOOK_SECONDS = (2.0, 60.0)
 """First and longest pause between looks whether what is in the way has gone: nothing tells us of others' objects."""
 _SOON_SECONDS = 1.0
@@ -47,7 +49,7 @@ class Obstacles:
     def found(self, item: Item, message: str, now: float) -> float:
         """Something is in the way; returns after how many seconds to look again."""
         known = self._known.setdefault(item, _Obstacle())
-        if known.message != message:
+        if message not in (UNTOLD, known.message):
             log.warning("%s", message)
         known.message, known.until = message, now + _SOON_SECONDS
         return known.backoff.next()
@@ -55,6 +57,8 @@ class Obstacles:
     def tell(self, item: Item, pods: Iterable[Key], original: Object | None) -> None:
         """Warn on every pod that needs the item and has not been told, and on the original."""
         known = self._known[item]
+        if known.message == UNTOLD:
+            return
         for obj in (original, *map(self._proxies.store.get, pods)):
             if obj is not None and (obj.uid, known.message) not in known.told:
                 known.told.add((obj.uid, known.message))

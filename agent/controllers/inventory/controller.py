@@ -5,10 +5,12 @@ Watches  service accounts (but `default`, which every namespace has) and persist
 Writes   `status.namespaces` and `status.follow` of Targets and their condition InventoryPublished.
 The webhook never calls a target: it warns of what is not in the status (design.md, ruling 14). Absent target: what was
 published last stays. One that does not let its sources list a kind: nothing is published of it, and the condition says
-so. A target that is this very cluster has what its pods need.
+so. A target that is this very cluster has what its pods need. Of service accounts that follow their pods there nothing
+is published: none will be missing.
 """
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.api.conditions import set_condition
@@ -20,7 +22,7 @@ from agent.controllers.inventory.following import Following
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
 from agent.model.diff import same
-from agent.model.namespaces import is_enabled
+from agent.model.namespaces import accounts_follow, is_enabled
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class InventoryRoom(Controller[Key]):
             return wait
         following = self._following.setdefault(key, Following())
         again = await following.ask(target)
-        await self._write(obj, decide(view), following.kinds)
+        await self._write(obj, decide(replace(view, followed=self._followed(view, following))), following.kinds)
         # A verb that is given wakes us with what is listed then. One that is taken away does not.
         return min(again, _RECHECK_SECONDS)
 
@@ -90,6 +92,16 @@ class InventoryRoom(Controller[Key]):
             found={kind: list(informer.store.keys()) for kind, informer in found.items()},
             forbidden=forbidden,
         )
+
+    def _followed(self, view: View, following: Following) -> list[str]:
+        """Namespaces whose service accounts follow, and may: an account that may be made may be kept right."""
+        if SERVICE_ACCOUNTS.plural not in following.kinds:
+            return []
+        return [name for name in view.namespaces if self._accounts_follow(name)]
+
+    def _accounts_follow(self, namespace: str) -> bool:
+        found = self._deps.namespaces.get(namespace)
+        return found is not None and accounts_follow(found.annotations)
 
     async def _write(self, obj: Object, inventory: Inventory, follow: list[str]) -> None:
         manifest = obj.decode()

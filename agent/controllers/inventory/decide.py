@@ -1,6 +1,6 @@
 """What the status of a Target says about the namespaces it serves. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ class View:
     namespaces: Sequence[str]
     found: Mapping[Kind, Iterable[tuple[str, str]]]
     forbidden: Sequence[Kind] = ()
+    followed: Collection[str] = ()
+    """Namespaces whose service accounts are brought there: none of them can be missing."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,10 @@ def decide(view: View) -> Inventory:
     count = 0
     for kind, keys in view.found.items():
         for entry in by_namespace.values():
-            entry[FIELDS[kind]] = []
+            if not _is_brought(kind, entry["name"], view):
+                entry[FIELDS[kind]] = []
         for namespace, name in sorted(keys):
-            if namespace in by_namespace:
+            if namespace in by_namespace and not _is_brought(kind, namespace, view):
                 by_namespace[namespace][FIELDS[kind]].append(name)
                 count += 1
     if count > NAMES_LIMIT:
@@ -59,3 +62,7 @@ def decide(view: View) -> Inventory:
         )
         return Inventory(namespaces, "False", "Forbidden", message)
     return Inventory(namespaces, "True", "Published", "pods that need what the target does not have bring a warning")
+
+
+def _is_brought(kind: Kind, namespace: str, view: View) -> bool:
+    return kind == SERVICE_ACCOUNTS and namespace in view.followed

@@ -4,12 +4,13 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS
 from agent.base.backoff import Backoff
 from agent.clusters.rights import missing
 from agent.clusters.target import Target
 from agent.kube.errors import Forbidden
 
+_KINDS = (PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS)
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
 """Pause between questions after a no: the rights of a target that has just been joined come one after the other."""
 _GRANTED_SECONDS = 600.0
@@ -29,8 +30,9 @@ class Following:
         now = time.monotonic()
         if now >= self._until:
             self.kinds = []
-            with contextlib.suppress(Forbidden):
-                if not await missing(target, PERSISTENT_VOLUME_CLAIMS, ("create",)):
-                    self.kinds = [PERSISTENT_VOLUME_CLAIMS.plural]
-            self._until = now + (_GRANTED_SECONDS if self.kinds else self._backoff.next())
+            for kind in _KINDS:
+                with contextlib.suppress(Forbidden):
+                    if not await missing(target, kind, ("create",)):
+                        self.kinds.append(kind.plural)
+            self._until = now + (_GRANTED_SECONDS if len(self.kinds) == len(_KINDS) else self._backoff.next())
         return max(0.0, self._until - now)

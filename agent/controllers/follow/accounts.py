@@ -1,0 +1,49 @@
+"""Service accounts: one of that name that is not ours serves as well, unless the copy was asked for by name.
+
+In a namespace that elects by default they follow without anybody's asking. Where the target's administrator has made
+the account, or lets nothing of that kind in, all is as it was: pods that find their account there run.
+"""
+
+from agent.api.kinds import SERVICE_ACCOUNTS
+from agent.clusters.deps import Deps
+from agent.clusters.refusals import Blocked
+from agent.controllers.follow.bring import Bringer, Outcome, Place
+from agent.controllers.follow.needs import Item, Needs
+from agent.controllers.follow.obstacles import UNTOLD
+from agent.kube.errors import Forbidden
+
+
+class AccountBringer(Bringer):
+    """As for any other kind, but for what is said above."""
+
+    def __init__(self, deps: Deps, needs: Needs) -> None:
+        super().__init__(deps)
+        self._needs = needs
+
+    def is_due(self, item: Item) -> bool:
+        """Whether somebody is to be told that an item cannot be looked at in its target."""
+        return item.kind != SERVICE_ACCOUNTS or self._needs.asked_for(item)
+
+    async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
+        """Create the account where there is none."""
+        try:
+            return await super().create(place, look_first=look_first)
+        except Blocked:
+            if self._needs.asked_for(place.item):
+                raise
+            there = await self._is_there(place)
+            if there is None:
+                raise Blocked(UNTOLD) from None
+            if not there:
+                raise
+        original = await self._original(place)
+        return Outcome.MISSING if original is None else self._needs_none(place, original)
+
+    async def _is_there(self, place: Place) -> bool | None:
+        """By a right that Sources of ours have and Admiralty's do not; None where it cannot be known."""
+        item, client = place.item, place.target.cluster.client
+        try:
+            _, found = await client.list_raw(item.kind, item.namespace, fields=f"metadata.name={item.name}")
+        except Forbidden:
+            return None
+        return bool(found)
