@@ -22,6 +22,9 @@ GLOBAL_KEYS = (*_OWN_KEYS, *_CILIUMS_KEYS)
 _MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
 
 
+_API_SERVER = ("default", "kubernetes")
+
+
 class InvalidService(ValueError):
     """A Service that cannot be rerouted: which field, why, and what to do about it."""
 
@@ -55,6 +58,15 @@ def is_shared(annotations: Mapping[str, str] | None) -> bool:
     return names.ANNOTATION_ORIGINAL_SELECTOR in found or any(
         found.get(key, "").lower() == "true" for key in GLOBAL_KEYS
     )
+
+
+def is_shared_by_namespace(annotations: Mapping[str, str] | None) -> bool:
+    """Whether it has copies for its namespace alone, and not since it selects proxy pods or its user wants it."""
+    found = annotations or {}
+    if names.ANNOTATION_ORIGINAL_SELECTOR in found or not is_shared(found):
+        return False
+    added = _added(found)
+    return not any(found.get(key, "").lower() == "true" and key not in added for key in GLOBAL_KEYS)
 
 
 def format_selector(selector: Mapping[str, str]) -> str:
@@ -109,6 +121,14 @@ def can_be_rerouted(service: Mapping[str, Any]) -> bool:
     return not external and not is_copy(annotations) and not is_left_alone(annotations)
 
 
+def can_be_shared(service: Mapping[str, Any]) -> bool:
+    """Whether it may have copies: not one that is a copy itself, of us or of others, or that every cluster has."""
+    metadata, annotations = service["metadata"], _annotations(service)
+    imported = any(owner["kind"] == "ServiceImport" for owner in metadata.get("ownerReferences") or ())
+    everywhere = (metadata.get("namespace"), metadata.get("name")) == _API_SERVER
+    return not imported and not everywhere and not is_copy(annotations) and not is_left_alone(annotations)
+
+
 def is_switched(service: Mapping[str, Any]) -> bool:
     """Whether the selector is the one for delegates, and nothing else.
 
@@ -141,12 +161,25 @@ def restored(service: Mapping[str, Any]) -> Raw:
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
     annotations = _annotations(service)
-    if names.ANNOTATION_ORIGINAL_SELECTOR not in annotations:
-        return _changed(service, annotations, selector=None, label=is_shared(annotations))
-    original = users_selector(service)
     ours = {*_added(annotations), names.ANNOTATION_ORIGINAL_SELECTOR, names.ANNOTATION_MARKS}
     rest = {key: value for key, value in annotations.items() if key not in ours}
-    return _changed(service, rest, selector=original or None, label=is_shared(rest))
+    rerouted = names.ANNOTATION_ORIGINAL_SELECTOR in annotations
+    selector = users_selector(service) or None if rerouted else None
+    return _changed(service, rest, selector=selector, label=is_shared(rest))
+
+
+def shared(service: Mapping[str, Any]) -> Raw:
+    """The Service with everything that tells that its namespace shares it, if its user does not; not rerouted.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    plain = restored(service)
+    annotations = _annotations(plain)
+    if is_shared(annotations) or not can_be_shared(plain):
+        return plain
+    added = [key for key in _MARKS if key not in annotations]
+    marks = {names.ANNOTATION_MARKS: _list(set(added)), **dict.fromkeys(added, "true")}
+    return _changed(plain, {**annotations, **marks}, selector=None, label=True)
 
 
 def selector_of_copy(service: Mapping[str, Any]) -> Selector | None:

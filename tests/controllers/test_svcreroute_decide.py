@@ -5,7 +5,7 @@ import pytest
 from agent.clusters.managers import given_back
 from agent.controllers.svcreroute.decide import View, Wait, decide
 from agent.model.diff import merge_patch
-from agent.model.service import is_switched, rerouted
+from agent.model.service import is_switched, rerouted, shared
 from tests.model.pods import P
 
 Raw = dict[str, Any]
@@ -91,3 +91,10 @@ def test_nothing_is_given_back_where_nobody_applies_or_the_owner_is_right() -> N
     assert given_back([ours]) is None
     assert given_back([ours, entry("labels-only", "Apply")]) is None
     assert given_back([entry("helm", "Apply", **{"f:selector": {}})]) is None
+
+
+def test_a_service_of_a_namespace_that_shares_all_is_shared_before_and_after_it_has_proxy_pods() -> None:
+    assert decide(View(PLAIN, proxies=False, shared=True)) == shared(PLAIN)
+    assert decide(View(shared(PLAIN), proxies=True)) == DONE
+    assert decide(View(DONE, proxies=False, shared=True)) == shared(PLAIN)
+    assert merge_patch(PLAIN, decide(View(shared(PLAIN), proxies=False))) == {}

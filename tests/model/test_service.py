@@ -10,14 +10,17 @@ from agent.model.pattern import InvalidPattern
 from agent.model.service import (
     InvalidService,
     can_be_rerouted,
+    can_be_shared,
     format_selector,
     is_left_alone,
     is_shared,
+    is_shared_by_namespace,
     is_switched,
     parse_selector,
     rerouted,
     restored,
     selector_of_copy,
+    shared,
     users_selector,
 )
 from tests.model.pods import P
@@ -191,3 +194,50 @@ def test_what_is_no_selector_is_an_error_with_a_remedy(text: str) -> None:
 def test_an_expression_that_is_none_is_an_error() -> None:
     with pytest.raises(InvalidPattern):
         rerouted(service({"app": "web"}, {P + "no-prefix-label-regexp": "?!"}), switch=True)
+
+
+def test_what_its_namespace_shares_keeps_its_selector_and_is_as_it_was_when_that_ends() -> None:
+    plain = service({"app": "db"}, {"note": "mine"})
+    made = shared(plain)
+    assert is_shared(made["metadata"]["annotations"])
+    assert made["spec"] == plain["spec"]
+    assert made["metadata"]["labels"] == {names.LABEL_GLOBAL: "true"}
+    assert shared(made) == made
+    assert merge_patch(plain, restored(made)) == {}
+
+
+def test_a_rerouted_service_of_such_a_namespace_is_shared_on_and_can_be_undone() -> None:
+    plain = service({"app": "db"})
+    made = rerouted(shared(plain), switch=True)
+    assert made == rerouted(plain, switch=True)
+    assert shared(made) == shared(plain)
+    assert merge_patch(plain, restored(made)) == {}
+
+
+def test_what_its_user_says_of_a_service_counts_more_than_its_namespace() -> None:
+    own = service({"app": "db"}, {"service.cilium.io/global": "true"})
+    assert shared(own)["metadata"]["annotations"] == own["metadata"]["annotations"]
+    alone = service({"app": "db"}, {"multicluster/global": "false"})
+    assert merge_patch(alone, shared(alone)) == {}
+    taken_back = {**shared(service({"app": "db"}))["metadata"]["annotations"], P + "global": "false"}
+    assert shared(service({"app": "db"}, taken_back))["metadata"]["annotations"] == {P + "global": "false"}
+
+
+def test_what_every_cluster_has_and_what_others_have_copied_is_not_shared() -> None:
+    api_server = service(None)
+    api_server["metadata"] |= {"name": "kubernetes", "namespace": "default"}
+    derived = service(None)
+    derived["metadata"]["ownerReferences"] = [{"kind": "ServiceImport", "name": "db", "uid": "U"}]
+    copy = service({"app": "db"}, {names.ANNOTATION_IS_DELEGATE: ""})
+    for each in (api_server, derived, copy):
+        assert not can_be_shared(each)
+        assert merge_patch(each, shared(each)) == {}
+
+
+def test_what_is_shared_by_its_namespace_is_told_from_what_is_for_itself() -> None:
+    marked = shared(service({"app": "db"}))
+    assert is_shared_by_namespace(marked["metadata"]["annotations"])
+    assert not is_shared_by_namespace(rerouted(marked, switch=True)["metadata"]["annotations"])
+    assert not is_shared_by_namespace({**marked["metadata"]["annotations"], "multicluster/global": "true"})
+    assert not is_shared_by_namespace({"multicluster/global": "true"})
+    assert not is_shared_by_namespace({})

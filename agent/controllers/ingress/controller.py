@@ -13,7 +13,7 @@ from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
 from agent.kube.store import Object
 from agent.model import ingress, sharedcopies
-from agent.model.service import is_copy, is_left_alone, is_shared
+from agent.model.service import is_copy, is_left_alone, is_shared, is_shared_by_namespace
 
 Raw = dict[str, Any]
 
@@ -32,7 +32,8 @@ def is_shared_ingress(deps: Deps, obj: Object) -> bool:
         return False
     services = deps.local.informer(SERVICES).store
     named = (services.get((obj.namespace, name)) for name in ingress.services(obj.decode()))
-    return any(service is not None and is_shared(service.annotations) for service in named)
+    found = (service.annotations for service in named if service is not None)
+    return any(is_shared(each) and not is_shared_by_namespace(each) for each in found)
 
 
 class IngressRoom(CopyRoom):

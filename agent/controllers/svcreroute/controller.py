@@ -1,6 +1,8 @@
 """Reroute: a Service that selects proxy pods selects their delegates instead (specs, section 7.1).
 
-Watches  Services, proxy pods, the EndpointSlices of shared Services, Targets and virtual nodes, all here.
+In namespaces that share all of their Services the others are annotated as shared.
+
+Watches  Services, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and virtual nodes, all here.
 Writes   Services: selector, annotations (original-selector, global, both of Cilium), a label that their slices inherit.
 Absent target: a selector that is switched stays so; one whose endpoints there are not told yet waits (ruling 12).
 The annotations come first, so that copies and slices elsewhere are there before the selector is switched. Until then
@@ -17,6 +19,7 @@ from agent.clusters.managers import kept_managers
 from agent.controllers.svcreroute.decide import View, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage, service_of
 from agent.controllers.svcreroute.selections import Selections
+from agent.controllers.svcreroute.sharing import Sharing
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch
@@ -46,6 +49,7 @@ class ServiceRerouteRoom(Controller[Key]):
         self._coverage = Coverage(deps)
         proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._selections = Selections(proxies, self.queue.add)
+        self._sharing = Sharing(deps, proxies, self._turned)
         self._empty_since: dict[Key, float] = {}
         self._waiting_since: dict[Key, float] = {}
         self._looked_at: dict[Key, float] = {}
@@ -75,7 +79,8 @@ class ServiceRerouteRoom(Controller[Key]):
             proxies, again = self._proxies(key, rerouted=_MARK in found.raw)
             others, soon = await self._other_pods(key, selector) if proxies and switched else (False, None)
             wait = self._wait(found, switched=switched) if proxies else Wait.NOTHING
-            wanted = decide(View(service, proxies, others, wait))
+            shared, later = (False, None) if proxies else self._is_shared(found)
+            wanted = decide(View(service, proxies, others, wait, shared))
         except (InvalidService, InvalidPattern) as error:
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
             return None
@@ -84,7 +89,7 @@ class ServiceRerouteRoom(Controller[Key]):
             await self._write(found, patch)
             return again or 0.0
         hint = self._hint(key, service, wait) if proxies else self._settled(key)
-        return min((each for each in (again, soon, hint) if each is not None), default=None)
+        return min((each for each in (again, soon, hint, later) if each is not None), default=None)
 
     def _proxies(self, key: Key, *, rerouted: bool) -> tuple[bool, float | None]:
         """Whether the Service counts as selecting proxy pods, and in how many seconds that may end."""
@@ -97,6 +102,13 @@ class ServiceRerouteRoom(Controller[Key]):
         now = asyncio.get_running_loop().time()
         rest = self._empty_since.setdefault(key, now) + self._deps.settings.share_linger - now
         return rest > 0, rest if rest > 0 else None
+
+    def _is_shared(self, service: Object) -> tuple[bool, float | None]:
+        """Whether a Service that selects no proxy pods is shared, and in how many seconds that may end."""
+        if self._sharing.asks(service.namespace):
+            return self._is_federated(service.namespace), None
+        lingers = self._sharing.lingers(service)
+        return lingers, self._deps.settings.share_linger if lingers else None
 
     def _is_federated(self, namespace: str) -> bool:
         """Whether there is any target that pods of this namespace may go to."""
@@ -177,7 +189,7 @@ class ServiceRerouteRoom(Controller[Key]):
             return (service.key,)
         self._selections.put(service.key, selector)
         concerned = self._selections.any(service.key) or _MARK in service.raw or _SHARED in service.raw
-        return (service.key,) if concerned else ()
+        return (service.key,) if concerned or self._sharing.asks(service.namespace) else ()
 
     def _slice_changed(self, slice: Object) -> list[Key]:
         keys = [(slice.namespace, each.partition("/")[2]) for each in service_of(slice)]
@@ -185,18 +197,23 @@ class ServiceRerouteRoom(Controller[Key]):
 
     def _driver_changed(self, old: Object | None, new: Object | None) -> None:
         target = new or old
-        if target is not None and self._coverage.note(target.key, new):
+        if target is not None and (self._coverage.note(target.key, new) or old is None or new is None):
             self._target_changed(target)
 
     def _turned(self, namespace: str) -> None:
         for service in self._services.store:
-            if service.namespace == namespace and self._selections.any(service.key):
+            if service.namespace == namespace:
                 self.queue.add(service.key)
 
     def _target_changed(self, target: object) -> None:
         for service in self._services.store:
-            if self._selections.any(service.key):
+            if self._selections.any(service.key) or self._is_shared_wrongly(service):
                 self.queue.add(service.key)
+
+    def _is_shared_wrongly(self, service: Object) -> bool:
+        if not self._sharing.asks(service.namespace):
+            return False
+        return (names.LABEL_GLOBAL in service.labels) != self._is_federated(service.namespace)
 
 
 _MARK = names.ANNOTATION_ORIGINAL_SELECTOR.encode()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from agent.model.service import can_be_rerouted, is_copy, is_switched, rerouted, restored, users_selector
+from agent.model.service import can_be_rerouted, is_copy, is_switched, rerouted, restored, shared, users_selector
 
 Raw = dict[str, Any]
 
@@ -29,6 +29,8 @@ class View:
     others: bool = False
     """Whether it also selects other pods that are ready."""
     wait: Wait = Wait.NOTHING
+    shared: bool = False
+    """Whether its namespace shares all Services."""
 
 
 def decide(view: View) -> Raw:
@@ -43,7 +45,7 @@ def decide(view: View) -> Raw:
     if is_copy(service["metadata"].get("annotations")):
         return service
     if not view.proxies or not can_be_rerouted(service) or not users_selector(service):
-        return restored(service)
+        return shared(service) if view.shared else restored(service)
     held = view.others or view.wait is Wait.OTHER_NAME
     switch = not held and (is_switched(service) or view.wait is Wait.NOTHING)
     return rerouted(service, switch=switch)

@@ -1,0 +1,47 @@
+"""Namespaces that share all of their Services, so that pods in targets find also those whose pods stay here."""
+
+from collections.abc import Callable
+
+from agent.clusters.deps import Deps
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model.namespaces import is_enabled, refuses_to_share, shares_services
+from agent.model.service import is_shared_by_namespace
+
+
+class Sharing:
+    """Asked of every Service; `changed` is told of a namespace that begins to share, or ceases to."""
+
+    def __init__(self, deps: Deps, proxies: Informer, changed: Callable[[str], None]) -> None:
+        """:param proxies: with an index by namespace"""
+        self._deps = deps
+        self._proxies = proxies
+        self._changed = changed
+        deps.namespaces.informer.subscribe(self._namespace_changed)
+
+    def asks(self, namespace: str) -> bool:
+        """Whether a namespace shares its Services."""
+        return _asks(self._deps.namespaces.get(namespace))
+
+    def lingers(self, service: Object) -> bool:
+        """Whether a Service stays shared for pods that may use it in targets: these keep what they have there.
+
+        Not where the namespace says itself that it is not to be shared.
+        """
+        namespace = self._deps.namespaces.get(service.namespace)
+        if not is_shared_by_namespace(service.annotations):
+            return False
+        if namespace is not None and refuses_to_share(namespace.annotations):
+            return False
+        return bool(self._proxies.store.by_index("namespace", service.namespace))
+
+    def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
+        namespace = new or old
+        assert namespace is not None
+        refuses = [each is not None and refuses_to_share(each.annotations) for each in (old, new)]
+        if _asks(old) != _asks(new) or refuses[0] != refuses[1]:
+            self._changed(namespace.name)
+
+
+def _asks(namespace: Object | None) -> bool:
+    return namespace is not None and is_enabled(namespace.labels) and shares_services(namespace.annotations)
