@@ -2,7 +2,8 @@
 
 Pods are mutated at two paths, each by an entry of its own, so that as few pods as possible depend on us: those that ask
 for it themselves, and those of namespaces that elect by default. A third is for changes of proxy pods, where no answer
-leaves a change as it is. Our own kinds are validated at a fourth.
+leaves a change as it is. Our own kinds are validated at a fourth; what makes pods, for nothing but warnings, at two
+more.
 """
 
 import base64
@@ -32,6 +33,7 @@ from agent.api.names import (
     VERSION,
 )
 from agent.model.manifest import TAKEN
+from webhook.workloads import KINDS
 
 LABEL_NAME = "app.kubernetes.io/name"
 OWN_NAME = "flotilla"
@@ -42,9 +44,12 @@ PATH_V010 = "/mutate-v1-pod"
 PATH_BY_DEFAULT = "/mutate-by-default--v1-pod"
 PATH_CHANGED = "/mutate-changed--v1-pod"
 PATH_VALIDATE = "/validate-multicluster-admiralty-io-v1alpha1"
+PATH_WORKLOADS = "/warn-workloads"
+PATH_WORKLOADS_BY_DEFAULT = "/warn-by-default-workloads"
 
 TIMEOUT_SECONDS = 10
 VALIDATION_TIMEOUT_SECONDS = 5
+WARNING_TIMEOUT_SECONDS = 2
 
 VALIDATED = (TARGETS, CLUSTER_TARGETS, SOURCES, CLUSTER_SOURCES)
 
@@ -67,6 +72,27 @@ is down."""
 
 SAYS_NOTHING = f"!has({_ANNOTATIONS}) || !('{_LONG_ELECT}' in {_ANNOTATIONS} || '{_SHORT_ELECT}' in {_ANNOTATIONS})"
 """CEL: a pod that neither asks for election, which the other entry sees to, nor opts out of it."""
+
+_TEMPLATE = "[has(object.spec.template) ? object.spec.template : object.spec.jobTemplate.spec.template]"
+
+
+def _of_template(expression: str) -> str:
+    """CEL: the same of the pods that an object makes."""
+    return f"{_TEMPLATE}.exists(pod, {expression.replace('object.', 'pod.')})"
+
+
+ELECTED_PODS = _of_template(f"has(object.metadata) && ({ELECTED})")
+PODS_SAY_NOTHING = _of_template(f"!has(object.metadata) || {SAYS_NOTHING}")
+
+
+APPLIED = (
+    "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, has(o.controller) &&"
+    " o.controller)"
+)
+"""CEL: the ReplicaSets of a Deployment and the Jobs of a CronJob are nobody's to be warned of once more."""
+
+NEW_SPEC = "request.operation == 'CREATE' || object.spec != oldObject.spec"
+"""CEL: labels and annotations of what makes pods change none of them."""
 
 NOT_PLACED = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
 """CEL: who creates a pod on a node, as `kubectl debug node/NAME` does, means that node."""
@@ -162,13 +188,39 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
 
 
 def validating(name: str, reach: Reach, ca_bundle: bytes) -> Raw:
-    """The ValidatingWebhookConfiguration of our own kinds.
+    """The ValidatingWebhookConfiguration of our own kinds, and of what makes pods, which brings warnings only.
 
     Without an answer they pass: controllers say in conditions what is wrong, and operators must not wait for us.
     """
     rule = _rule(GROUP, VERSION, tuple(kind.plural for kind in VALIDATED), ("CREATE", "UPDATE"))
     entry = _entry(f"validate.{name}.{GROUP}", reach(PATH_VALIDATE), ca_bundle, rule, VALIDATION_TIMEOUT_SECONDS)
-    return _configuration(VALIDATING_WEBHOOKS, name, [{**entry, "failurePolicy": "Ignore"}])
+    return _configuration(
+        VALIDATING_WEBHOOKS, name, [{**entry, "failurePolicy": "Ignore"}, *_warning(name, reach, ca_bundle)]
+    )
+
+
+def _warning(name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
+    """The entries that warn who applies what makes pods."""
+    rules = [_rule(group, "v1", plurals, ("CREATE", "UPDATE")) for group, plurals in KINDS.items()]
+
+    def webhook(entry: str, path: str, labels: Mapping[str, str], conditions: Mapping[str, str]) -> Raw:
+        conditions = {**conditions, "applied": APPLIED, "new-spec": NEW_SPEC}
+        return {
+            **_entry(entry, reach(path), ca_bundle, rules[0], WARNING_TIMEOUT_SECONDS),
+            "rules": rules,
+            "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
+            "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
+            "failurePolicy": "Ignore",
+        }
+
+    by_default = {"says-nothing": PODS_SAY_NOTHING}
+    if service := reach(PATH_WORKLOADS_BY_DEFAULT).get("service"):
+        by_default["not-our-own"] = _not_our_own(service["namespace"])
+    label = {LABEL_ELECT_BY_DEFAULT: "true"}
+    return [
+        webhook(f"warn.{name}.{GROUP}", PATH_WORKLOADS, {}, {"elected": ELECTED_PODS}),
+        webhook(f"warn-by-default.{name}.{GROUP}", PATH_WORKLOADS_BY_DEFAULT, label, by_default),
+    ]
 
 
 def trust_patch(found: Mapping[str, Any], ca_bundle: bytes) -> Raw:

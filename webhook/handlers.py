@@ -10,8 +10,16 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
-from webhook import changes, pods, review
-from webhook.configurations import PATH, PATH_BY_DEFAULT, PATH_CHANGED, PATH_V010, PATH_VALIDATE
+from webhook import changes, pods, review, workloads
+from webhook.configurations import (
+    PATH,
+    PATH_BY_DEFAULT,
+    PATH_CHANGED,
+    PATH_V010,
+    PATH_VALIDATE,
+    PATH_WORKLOADS,
+    PATH_WORKLOADS_BY_DEFAULT,
+)
 from webhook.review import Answer, Malformed, Outcome, Request
 from webhook.targets import Targets
 from webhook.validator import Validator
@@ -55,6 +63,14 @@ class Handlers:
         async with self._long:
             return await asyncio.to_thread(changes.answer, request)
 
+    async def workload(self, request: Request) -> Answer:
+        """What makes pods that may ask for election."""
+        return workloads.told(request, await self.elected(workloads.first_pod(request)))
+
+    async def workload_by_default(self, request: Request) -> Answer:
+        """What makes pods in a namespace that elects them."""
+        return workloads.told(request, await self.by_default(workloads.first_pod(request)))
+
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
         return await self._validator.answer(request)
@@ -80,6 +96,8 @@ def application(targets: Targets, validator: Validator, body_limit: int, agent: 
         (PATH_BY_DEFAULT, handlers.by_default),
         (PATH_CHANGED, handlers.changed),
         (PATH_VALIDATE, handlers.validated),
+        (PATH_WORKLOADS, handlers.workload),
+        (PATH_WORKLOADS_BY_DEFAULT, handlers.workload_by_default),
     ):
         app.router.add_post(path, _served(answer))
     return app

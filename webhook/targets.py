@@ -17,6 +17,7 @@ from agent.kube.store import Object
 
 _NAMESPACE = "namespace"
 _DEFAULT_ACCOUNT = "default"
+_FOLLOW = f"annotate pod or namespace {names.SHORT_PREFIX}{names.FOLLOW_ACCOUNT}=true, where Sources allow accounts"
 
 
 class _Inventory(msgspec.Struct, rename="camel"):
@@ -75,7 +76,8 @@ class Targets:
         sentences = []
         if account:
             without = _without(account, {name: one.service_accounts for name, one in inventories.items()})
-            sentences += _sentence("service account", account, namespace, without, len(inventories))
+            told = _sentence("service account", account, namespace, without, len(inventories))
+            sentences += [f"{sentence}, or follows the pod from here: {_FOLLOW}" for sentence in told]
         for claim in claims:
             without = _without(claim, {name: one.persistent_volume_claims for name, one in inventories.items()})
             told = _sentence("persistent volume claim", claim, namespace, without, len(inventories))

@@ -6,12 +6,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import NAMESPACES, PODS, SERVICES
+from agent.api.kinds import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, SOURCES, TARGETS
 from agent.api.names import ANNOTATION_MANIFEST, LABEL_ELECT_BY_DEFAULT
+from agent.sandbox.errors import SandboxError
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition, on_virtual_node
 from tests.e2e.manifests import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 
+ELECTS = {"metadata": {"annotations": {"multicluster/elect-by-default": "true"}}}
 COUNTS = {"web": 4, "db": 2, "migrate": 2}
 
 
@@ -31,7 +33,8 @@ CHART = (
             "spec": {"clusterIP": "None", "selector": {"app": "db"}},
         },
     ),
-    (DEPLOYMENTS, stock(manifests.deployment("web", COUNTS["web"]))),
+    (SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}),
+    (DEPLOYMENTS, stock(manifests.deployment("web", COUNTS["web"], serviceAccountName="web"))),
     (STATEFULSETS, stock(manifests.stateful_set("db", COUNTS["db"]))),
     (DAEMONSETS, stock(manifests.workload(DAEMONSETS, "log", {}))),
     (JOBS, stock(manifests.job("migrate", COUNTS["migrate"]))),
@@ -41,8 +44,7 @@ CHART = (
 @pytest_asyncio.fixture(loop_scope="session")
 async def electing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
     """A namespace with the annotation, once the agent has seen it."""
-    annotation = {"metadata": {"annotations": {"multicluster/elect-by-default": "true"}}}
-    await fleet.source.patch(NAMESPACES, namespace, annotation)
+    await fleet.source.patch(NAMESPACES, namespace, ELECTS)
     await elects(fleet, namespace, True)
     yield namespace
 
@@ -82,6 +84,40 @@ async def test_a_stock_chart_runs_unchanged(fleet: Fleet, electing: str) -> None
     assert {pod["metadata"]["name"] for pod in db} == {"db-0", "db-1"}
     await fleet.agree(electing)
     assert len(await fleet.delegates(electing)) == sum(COUNTS.values())
+
+
+async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_once_what_to_do(fleet: Fleet) -> None:
+    async with fleet.namespace(("us",)) as namespace:
+        await fleet.source.create(SERVICE_ACCOUNTS, {"metadata": {"name": "web"}}, namespace)
+        path = fleet.sandbox.directory / "stock.json"
+        path.write_bytes(msgspec.json.encode(stock(manifests.deployment("web", 1, serviceAccountName="web"))))
+        apply = ("-n", namespace, "apply", "--dry-run=server", "--warnings-as-errors", "-f", str(path))
+        await fleet.source.patch(NAMESPACES, namespace, ELECTS)
+        await elects(fleet, namespace, True)
+
+        async def follows(want: bool) -> bool:
+            found = (await fleet.source.get(TARGETS, "us", namespace))["status"].get("namespaces") or [{}]
+            return ("serviceAccounts" not in found[0] and "persistentVolumeClaims" in found[0]) is want
+
+        await fleet.until("what follows is not missing", lambda: follows(True), about=namespace)
+        assert "deployment.apps/web created" in await fleet.kubectl("cd", *apply)
+        await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": ["services", "volumes"]}}, namespace)
+        # A right that is taken away wakes nobody up: another namespace's annotation does.
+        probe = {"metadata": {"annotations": {"multicluster/share-services": "false"}}}
+        await fleet.source.patch(NAMESPACES, namespace, probe)
+
+        async def told() -> str:
+            await fleet.source.patch(NAMESPACES, namespace, probe)
+            try:
+                await fleet.kubectl("cd", *apply)
+            except SandboxError as error:
+                return str(error)
+            return ""
+
+        said = await fleet.until("who applies it is warned", told, about=namespace, seconds=90)
+        assert said.count("Warning: ") == 1
+        assert f"service account web does not exist in namespace {namespace} of Target us" in said
+        assert "where Sources allow accounts" in said
 
 
 async def test_a_daemon_set_stays_on_the_nodes_here(fleet: Fleet, electing: str) -> None:

@@ -240,5 +240,6 @@ async def test_what_targets_do_not_have_is_a_warning_to_the_user(place: Place) -
         assert await place.warnings(PODS, elected("builds")) == []
     assert warning == (
         f"service account builder does not exist in namespace {place.namespace} of Target eu: "
-        "the pod cannot run anywhere until it does"
+        "the pod cannot run anywhere until it does, or follows the pod from here: "
+        "annotate pod or namespace multicluster/follow-service-account=true, where Sources allow accounts"
     )

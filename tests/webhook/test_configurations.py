@@ -95,7 +95,7 @@ def test_outside_a_cluster_no_pod_is_our_own() -> None:
 
 def test_our_own_kinds_are_validated_but_never_wait_for_us() -> None:
     made = validating("flotilla", by_url("https://h:1"), CA)
-    (webhook,) = made["webhooks"]
+    webhook = made["webhooks"][0]
     assert made["kind"] == "ValidatingWebhookConfiguration"
     assert webhook["failurePolicy"] == "Ignore"
     assert webhook["rules"] == [
@@ -107,3 +107,25 @@ def test_our_own_kinds_are_validated_but_never_wait_for_us() -> None:
             "scope": "*",
         }
     ]
+
+
+def test_what_makes_elected_pods_is_looked_at_for_warnings_and_never_waits_for_us() -> None:
+    asked, by_default = validating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"][1:]
+    assert asked["rules"] == by_default["rules"]
+    resources = {(*each["apiGroups"], *each["resources"]) for each in asked["rules"]}
+    assert resources == {("apps", "deployments", "statefulsets", "replicasets"), ("batch", "jobs", "cronjobs")}
+    for each in (asked, by_default):
+        assert (each["failurePolicy"], each["sideEffects"]) == ("Ignore", "None")
+        assert each["namespaceSelector"]["matchLabels"]["multicluster-scheduler"] == "enabled"
+    assert by_default["namespaceSelector"]["matchLabels"]["multicluster/elect-by-default"] == "true"
+    named = [[condition["name"] for condition in each["matchConditions"]] for each in (asked, by_default)]
+    assert named == [
+        ["elected", "applied", "new-spec"],
+        ["says-nothing", "not-our-own", "applied", "new-spec"],
+    ]
+
+
+def test_an_upgrade_finds_every_entry_by_its_name() -> None:
+    entries = validating("flotilla", by_url("https://h:1"), CA)["webhooks"]
+    assert len({each["name"] for each in entries}) == len(entries)
+    assert entries[0]["name"] == "validate.flotilla.multicluster.admiralty.io"

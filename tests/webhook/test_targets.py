@@ -11,6 +11,11 @@ from agent.kube.session import Session
 from agent.kube.store import Object
 from webhook.targets import Targets
 
+FOLLOWS = (
+    ", or follows the pod from here: annotate pod or namespace multicluster/follow-service-account=true, where Sources"
+    " allow accounts"
+)
+
 
 def target(name: str, namespace: str = "", *, deleted: str | None = None) -> Object:
     metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "resourceVersion": "1"}
@@ -86,7 +91,7 @@ def test_what_a_target_does_not_have_is_named_with_the_target(two: Targets) -> N
     account, claim = two.missing("default", needing("builder", "cache"))
     assert account == (
         "service account builder does not exist in namespace default of ClusterTarget us: "
-        "the pod cannot run there until it does"
+        f"the pod cannot run there until it does{FOLLOWS}"
     )
     assert claim == (
         "persistent volume claim cache does not exist in namespace default of Target eu: "
@@ -98,7 +103,7 @@ def test_what_no_target_has_is_said_to_run_nowhere(two: Targets) -> None:
     (sentence,) = two.missing("default", needing("deployer", "data", "data"))
     assert sentence == (
         "service account deployer does not exist in namespace default of ClusterTarget us, Target eu: "
-        "the pod cannot run anywhere until it does"
+        f"the pod cannot run anywhere until it does{FOLLOWS}"
     )
 
 

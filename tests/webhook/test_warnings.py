@@ -1,0 +1,90 @@
+"""Whoever applies what makes pods is warned, by a real API server, and never kept from it."""
+
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, TARGETS, Kind
+from tests.waiting import until
+from tests.webhook.replica import Place
+from tests.webhook.test_app import target
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+ELECT = "multicluster.admiralty.io/elect"
+KINDS = (
+    Kind("apps", "v1", "deployments", "Deployment"),
+    Kind("apps", "v1", "statefulsets", "StatefulSet"),
+    Kind("apps", "v1", "replicasets", "ReplicaSet"),
+    Kind("batch", "v1", "jobs", "Job"),
+    Kind("batch", "v1", "cronjobs", "CronJob"),
+)
+DEPLOYMENTS = KINDS[0]
+
+
+def workload(kind: Kind, *, owner: str = "", **annotations: str) -> Raw:
+    """One whose pods need a service account."""
+    labels = {"app": "web"}
+    spec: Raw = {"serviceAccountName": "builder", "containers": [{"name": "main", "image": "app"}]}
+    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+    made: Raw = {"template": template, "selector": {"matchLabels": labels}}
+    if kind.group == "batch":
+        spec["restartPolicy"] = "Never"
+        made = {"template": template}
+    if kind.name == "StatefulSet":
+        made["serviceName"] = "web"
+    if kind.name == "CronJob":
+        made = {"schedule": "@daily", "jobTemplate": {"spec": made}}
+    metadata: Raw = {"name": "web"}
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": owner, "name": "web", "uid": "8b7a2f6e", "controller": True}
+        metadata["ownerReferences"] = [reference]
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": made}
+
+
+async def lacking(place: Place) -> None:
+    """A target of the namespace that has no service account but the default one."""
+    await place.client.create(TARGETS, target(TARGETS, "eu", place.namespace))
+    status = {"status": {"namespaces": [{"name": place.namespace, "serviceAccounts": []}]}}
+    await place.client.patch(TARGETS, "eu", status, place.namespace, sub="status")
+    await place.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, place.namespace)
+
+
+async def test_whoever_applies_a_workload_is_warned_once_with_the_remedy(place: Place) -> None:
+    await lacking(place)
+    async with place.replica():
+
+        async def warned() -> bool:
+            return bool(await place.warnings(DEPLOYMENTS, workload(DEPLOYMENTS, **{ELECT: ""})))
+
+        await until(warned, what="the API server asks about workloads")
+        for kind in KINDS:
+            (warning,) = await place.warnings(kind, workload(kind, **{ELECT: ""}))
+            assert f"service account builder does not exist in namespace {place.namespace} of Target eu" in warning
+            assert "multicluster/follow-service-account=true" in warning
+            assert await place.warnings(kind, workload(kind)) == [], "its pods stay here"
+            owned = workload(kind, owner="CronJob" if kind.name == "Job" else "Deployment", **{ELECT: ""})
+            assert await place.warnings(kind, owned) == [], "who applied its owner was warned"
+        wrong = workload(DEPLOYMENTS, **{ELECT: "", "multicluster/scheduling": "never"})
+        (warning,) = await place.warnings(DEPLOYMENTS, wrong)
+        assert warning.startswith("its pods will be refused: ")
+    assert (await place.client.create(DEPLOYMENTS, workload(DEPLOYMENTS, **{ELECT: ""}), place.namespace))["spec"]
+
+
+async def test_so_is_one_whose_pods_are_elected_by_default(place: Place) -> None:
+    await lacking(place)
+    label = {"metadata": {"labels": {names.LABEL_ELECT_BY_DEFAULT: "true"}}}
+    await place.client.patch(NAMESPACES, place.namespace, label)
+    async with place.replica():
+
+        async def warned() -> bool:
+            return bool(await place.warnings(DEPLOYMENTS, workload(DEPLOYMENTS)))
+
+        await until(warned, what="the API server asks about workloads")
+        for kind in KINDS:
+            for annotations in ({}, {ELECT: ""}):
+                assert len(await place.warnings(kind, workload(kind, **annotations))) == 1
+            assert await place.warnings(kind, workload(kind, **{"multicluster/elect": "false"})) == []
