@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from agent.cli.checks import clusters, namespaces, rights, targets, webhook
+from agent.cli.checks import clusters, lookup, namespaces, rights, targets, webhook
 from agent.cli.checks.finding import Finding, warn
 from agent.cli.checks.policies import policies
 from agent.cli.checks.view import View
@@ -31,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     clusters.clocks,
     namespaces.unproxied,  # ... and what goes wrong all the same.
     namespaces.obstacles,
+    lookup.services,
     namespaces.unscheduled,
     _unread,
 )

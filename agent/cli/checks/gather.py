@@ -31,6 +31,7 @@ from agent.base.clock import Clock
 from agent.cli.checks import trial
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
+from agent.cli.checks.lookup import services_of
 from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.remote import read_target
 from agent.cli.checks.view import ClusterView, Obstacle, Raw, TargetView, Unproxied, View, WebhookView
@@ -77,6 +78,12 @@ class Gatherer:
             self._attempt("events", self._obstacles()),
             self._attempt("events of delegates", self._events(_NO_SCHEDULER)),
         )
+        proxies, services = await asyncio.gather(
+            self._attempt(
+                "elected pods", self._client.list(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+            ),
+            self._attempt("Services", services_of(self._client, "")),
+        )
         targets = await self._targets()
         sources = [*await self._ours(SOURCES), *await self._ours(CLUSTER_SOURCES)]
         return replace(
@@ -88,6 +95,8 @@ class Gatherer:
             unproxied=unproxied,
             obstacles=obstacles,
             unscheduled=tuple(unscheduled.values()) if unscheduled is not None else None,
+            proxies=tuple(proxies) if proxies is not None else None,
+            services=services,
             unread=tuple(self._unread),
         )
 

@@ -1,10 +1,13 @@
 """Reads one target: its Target, its virtual node, and its cluster as far as the user may."""
 
+import contextlib
+
 from agent.api.kinds import SECRETS
 from agent.base.clock import Clock
 from agent.cli.checks import credentials
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import not_granted
+from agent.cli.checks.lookup import services_of
 from agent.cli.checks.view import Credentials, TargetView
 from agent.cli.fleet.asking import Connections
 from agent.cli.fleet.reading import place_of
@@ -31,7 +34,10 @@ async def read_target(source: Client, to: Connections, target: Object, node: Obj
         missing = await not_granted(client, target.namespace)
     except (Problem, KubeError) as error:
         return TargetView(told.manifest, told.node, ends, unread=str(error))
-    return TargetView(told.manifest, told.node, ends, cluster, missing)
+    services = None
+    with contextlib.suppress(KubeError):
+        services = await services_of(client, target.namespace)
+    return TargetView(told.manifest, told.node, ends, cluster, missing, services=services)
 
 
 async def _credentials(source: Client, place: gather.Reference) -> Credentials | None:

@@ -8,6 +8,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.api.roles import Grant
 from agent.clusters.agenthealth import Lease
+from agent.kube.store import Key
 from agent.model.virtualnode import KUBELET_SERVING
 
 Raw = dict[str, Any]
@@ -52,6 +53,8 @@ class TargetView:
     """What the target's role for sources does not grant."""
     unread: str = ""
     """Why the target itself was not asked."""
+    services: frozenset[Key] | None = None
+    """Services that are there, as far as the target is for their namespace."""
 
     @property
     def namespace(self) -> str:
@@ -148,5 +151,9 @@ class View:
     obstacles: tuple[Obstacle, ...] | None = None
     unscheduled: tuple[Obstacle, ...] | None = None
     """Delegates here for which there is no candidate scheduler, one for each message."""
+    proxies: tuple[Raw, ...] | None = None
+    """Proxy pods of this cluster."""
+    services: frozenset[Key] | None = None
+    """Services of this cluster."""
     unread: tuple[tuple[str, str], ...] = ()
     """What could not be read, and why."""

@@ -1,0 +1,68 @@
+"""Services that pods in targets mention, and whether they find them there."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from agent.api import names
+from agent.api.kinds import SERVICES
+from agent.cli.checks.finding import Finding, ok, warn
+from agent.cli.checks.view import TargetView, View
+from agent.kube.client import METADATA_LIST, Client
+from agent.kube.store import Key, Object
+from agent.model.mentions import mentioned
+
+_SHOWN = 3
+_EVERYWHERE = ("default", "kubernetes")
+
+
+class Unfound(NamedTuple):
+    """A Service that pods in a target mention and do not find there."""
+
+    service: Key
+    target: str
+    pods: tuple[str, ...]
+
+
+async def services_of(client: Client, namespace: str) -> frozenset[Key]:
+    """Namespaces and names of the Services of a cluster, or of one namespace of it. Raises KubeError."""
+    _, items = await client.list_raw(SERVICES, namespace or None, accept=METADATA_LIST)
+    return frozenset(Object(SERVICES, bytes(item)).key for item in items)
+
+
+def services(view: View) -> Iterator[Finding]:
+    """Pods find in their target what they find at home."""
+    if view.proxies is None or view.services is None:
+        return
+    unfound = list(_unfound(view, {names.virtual_node(each.namespace, each.name): each for each in view.targets}))
+    for each in _together(unfound):
+        more = len(each.pods) - _SHOWN
+        which = ", ".join(each.pods[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        namespace, name = each.service
+        yield warn(
+            f"Service {namespace}/{name}",
+            f"{each.target} does not have it, and pods that run there mention it: {which}",
+            f"kubectl annotate namespace {namespace} {names.SHORT_PREFIX}{names.SHARE_SERVICES}=true shares all of its"
+            f" Services, {names.SHORT_PREFIX}{names.GLOBAL}=true on the Service this one",
+        )
+    if not unfound and view.proxies:
+        yield ok("services", "targets have those that pods mention")
+
+
+def _unfound(view: View, targets: dict[str, TargetView]) -> Iterator[Unfound]:
+    known = (view.services or frozenset()) - {_EVERYWHERE}
+    for pod in view.proxies or ():
+        target = targets.get(pod["spec"].get("nodeName") or "")
+        if target is None or target.services is None or (target.manifest.get("spec") or {}).get("self"):
+            continue
+        for service in sorted(mentioned(pod, known) - target.services):
+            # Of other namespaces than its own such a target's credentials do not tell.
+            if target.namespace in ("", service[0]):
+                yield Unfound(service, target.title, (pod["metadata"]["name"],))
+
+
+def _together(found: Iterable[Unfound]) -> Iterator[Unfound]:
+    pods: dict[tuple[Key, str], list[str]] = {}
+    for each in found:
+        pods.setdefault((each.service, each.target), []).extend(each.pods)
+    for (service, target), which in sorted(pods.items()):
+        yield Unfound(service, target, tuple(sorted(which)))

@@ -1,0 +1,72 @@
+"""Services that a pod's environment and arguments mention, in the ways in which clusters' name servers know them. Pure.
+
+A name of one word is believed only where it stands as an address: with a scheme, a port or a user, after an option, or
+in a variable that is named like one.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+Service = tuple[str, str]
+"""Namespace and name."""
+
+_SEPARATORS = re.compile(r"[\s,;=|\"'()\[\]{}<>]+")
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:(?://)?(?=[^/\d])", re.IGNORECASE)
+_PATH = re.compile(r"[/?#].*$")
+_PORT = re.compile(r":\d+$")
+_HOST = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_VARIABLE = re.compile(
+    r"HOST|ADDR|SERVER|SERVICE|URL|URI|ENDPOINT|UPSTREAM|BROKER|DSN|PEER|SEED|CONNECT", re.IGNORECASE
+)
+_CONTAINERS = ("initContainers", "containers")
+
+
+def mentioned(pod: Mapping[str, Any], known: Collection[Service]) -> set[Service]:
+    """Which of the Services that are known a pod mentions."""
+    namespace = pod["metadata"]["namespace"]
+    return {service for host, sure in _hosts(pod["spec"]) for service in _meant(host, namespace, sure=sure)} & set(
+        known
+    )
+
+
+def _hosts(spec: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Names that hosts may have, and whether each stands as an address."""
+    for container in (each for field in _CONTAINERS for each in spec.get(field) or ()):
+        for variable in container.get("env") or ():
+            address = _VARIABLE.search(variable.get("name") or "") is not None
+            yield from _in(variable.get("value") or "", address=address)
+        before = ""
+        for word in (*(container.get("command") or ()), *(container.get("args") or ())):
+            yield from _in(word, address=before.startswith("-") and "=" not in before)
+            before = word
+
+
+def _in(text: str, *, address: bool) -> Iterator[tuple[str, bool]]:
+    pieces = [piece for piece in _SEPARATORS.split(text) if piece]
+    option = text.startswith("-") and len(pieces) > 1
+    for index, piece in enumerate(pieces):
+        rest = _SCHEME.sub("", piece)
+        authority = _PATH.sub("", rest)
+        host = _PORT.sub("", authority.rpartition("@")[2]).rstrip(".").lower()
+        if _HOST.fullmatch(host):
+            yield host, address or (option and index > 0) or rest != piece or host != authority.lower()
+
+
+def _meant(host: str, namespace: str, *, sure: bool) -> Iterator[Service]:
+    """What a name may stand for: NAME, NAME.NAMESPACE, with .svc and what follows it, after a pod's host name, too."""
+    labels = host.split(".")
+    if "svc" in labels[1:]:
+        labels = labels[: labels.index("svc", 1)]
+        yield from _qualified(labels)
+    elif len(labels) == 1 and sure:
+        yield namespace, labels[0]
+    elif len(labels) > 1:
+        yield from _qualified(labels)
+        if len(labels) == 2:
+            yield namespace, labels[1]
+
+
+def _qualified(labels: list[str]) -> Iterator[Service]:
+    if len(labels) in (2, 3):
+        yield labels[-1], labels[-2]
