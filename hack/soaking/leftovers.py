@@ -98,12 +98,16 @@ def _agree(proxy: Raw, delegate: Raw) -> bool:
 
 
 def _copies(source: Listed, target: Listed) -> Iterator[str]:
-    """What was copied for pods is there as long as its original."""
+    """What was copied for pods is there as long as its original.
+
+    A claim with a volume whose deletion no agent has seen says since when it is kept, for a day.
+    """
     for kind in COPIED:
         originals = {obj["metadata"]["uid"]: obj for obj in source.of(kind)}
         for obj in target.of(kind):
             uid = (obj["metadata"].get("labels") or {}).get(names.LABEL_PARENT_UID)
-            if uid is not None and uid not in originals:
+            kept = names.ANNOTATION_ORPHANED_SINCE in (obj["metadata"].get("annotations") or {})
+            if uid is not None and uid not in originals and not kept:
                 yield f"{target.cluster}: the original of {kind.name} {obj['metadata']['name']} is gone"
     services = {obj["metadata"]["name"] for obj in target.of(SERVICES)}
     for obj in target.of(ENDPOINT_SLICES):

@@ -167,3 +167,13 @@ def test_what_is_going_is_not_yet_gone() -> None:
     cd = source()
     cd[PODS][0]["metadata"]["deletionTimestamp"] = "x"
     assert "cd: Pod web-1-a is still going (no finalizer)" in found(cd, target())
+
+
+def test_a_claim_that_says_since_when_it_is_kept_though_its_original_is_gone_is_nothing_left() -> None:
+    def left(**annotations: str) -> list[str]:
+        claim = {"metadata": {**metadata("data-db-1-0", "claim", "gone"), "annotations": annotations}}
+        there = {**nothing(), PERSISTENT_VOLUME_CLAIMS: [claim]}
+        return problems(Listed("cd", nothing()), [Listed("us", there)], {})
+
+    assert left() == ["us: the original of PersistentVolumeClaim data-db-1-0 is gone"]
+    assert left(**{names.ANNOTATION_ORPHANED_SINCE: "2026-01-01T00:00:00Z"}) == []
