@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import logging
 import signal
 from asyncio.sslproto import SSLProtocol
@@ -26,7 +27,11 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
     configured level again.
     """
     SSLProtocol.max_size = TLS_BUFFER
-    asyncio.run(_run(main))
+    try:
+        asyncio.run(_run(main))
+    finally:
+        # Else the interpreter looks for garbage in all of it before it ends, which takes longer than all that we end.
+        gc.freeze()
 
 
 async def _run(main: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -55,6 +56,18 @@ def test_a_main_that_does_not_end_after_the_signal_is_abandoned(monkeypatch: pyt
             await asyncio.sleep(3600)
 
     run_until_signal(main())
+
+
+def test_what_is_left_in_the_end_is_not_searched_for_garbage() -> None:
+    async def main() -> None:
+        pass
+
+    gc.unfreeze()
+    try:
+        run_until_signal(main())
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
 
 
 def test_signals_change_how_much_is_logged_while_main_runs() -> None:
