@@ -46,12 +46,13 @@ async def compared(ground: Ground, files: list[File]) -> None:
     assert report.unexpected(results, EXPECTED) == [], "\n".join(report.table(results, EXPECTED))
 
 
+@pytest.mark.timeout(600)
 async def test_the_ten_that_cover_most_come_out_alike(ground: Ground) -> None:
     files = {file.name: file for file in read(OWN)}
     await compared(ground, [files[name] for name in COVER_MOST])
 
 
 @pytest.mark.seldom
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 async def test_all_come_out_alike(ground: Ground) -> None:
     await compared(ground, read(OWN))
