@@ -41,7 +41,7 @@ def summary(results: Sequence[Result], expected: Mapping[str, str]) -> str:
     if waiting := sum(1 for result in alike if result.waits):
         parts.append(f"{waiting} of them not ready on a plain cluster either")
     if rewritten := sum(result.rewritten for result in results):
-        parts.append(f"a second apply says `configured` of {rewritten} Services, whose selectors lead to delegates")
+        parts.append(f"a second apply says `configured` of {rewritten} rerouted Services and bare pods")
     return "; ".join(parts)
 
 

@@ -33,8 +33,8 @@ def test_a_table_has_a_line_for_each_and_what_differs_below() -> None:
         report.summary(RESULTS, {}),
     ]
     assert report.summary(RESULTS, {}) == (
-        "2 of 3 alike; 1 of them not ready on a plain cluster either; a second apply says `configured` of 2 Services,"
-        " whose selectors lead to delegates"
+        "2 of 3 alike; 1 of them not ready on a plain cluster either; a second apply says `configured` of 2 rerouted"
+        " Services and bare pods"
     )
     assert report.unexpected(RESULTS, {}) == ["longer.yaml"]
 
