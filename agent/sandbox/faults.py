@@ -34,11 +34,16 @@ class LossyProxy:
 
     A request whose reply is lost has been carried out: the server has answered it before the connection ends.
     `authority` is what a kubeconfig must trust instead of the cluster's own (PEM), `lost` counts the replies.
+    Each request arrives `delay` seconds late. While `hears` is not set none arrives, while `answers` is not set nothing
+    comes back, on connections that stay open: as on a link that swallows what it is given. `drop` may clear them.
     """
 
     def __init__(self, server: str, server_authority: bytes, address: str, drop: Drop) -> None:
         self.lost = 0
         self.url = ""
+        self.delay = 0.0
+        self.hears, self.answers = asyncio.Event(), asyncio.Event()
+        self.mend()
         self._host = urlsplit(server).hostname or ""
         self._port = urlsplit(server).port or 443
         self._address = address
@@ -66,10 +71,16 @@ class LossyProxy:
     ) -> None:
         assert self._listener is not None
         self._listener.close()
+        self.mend()
         for writer in self._writers:
             writer.transport.abort()
         await asyncio.gather(*self._serving_tasks, return_exceptions=True)
         await self._listener.wait_closed()
+
+    def mend(self) -> None:
+        """Let everything through again, also what is on its way."""
+        self.hears.set()
+        self.answers.set()
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -81,7 +92,7 @@ class LossyProxy:
         try:
             server_in, server_out = await asyncio.open_connection(self._host, self._port, ssl=self._upstream)
             self._writers.add(server_out)
-            await self._exchange(_Link(client_in, client_out, server_in, server_out))
+            await self._exchange(_Link(client_in, client_out, server_in, server_out, self.answers))
         except (OSError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # Either side has ended the connection: so does the proxy.
         finally:
@@ -104,6 +115,10 @@ class LossyProxy:
                 method, path, head, body = await reading
                 link.losing = self._drop(method, path, body)
                 self.lost += link.losing
+                await asyncio.sleep(self.delay)
+                await self.hears.wait()
+                if link.client_out.is_closing():
+                    return
                 link.server_out.write(head + body)
                 await link.server_out.drain()
         finally:
@@ -120,12 +135,14 @@ class _Link:
         client_out: asyncio.StreamWriter,
         server_in: asyncio.StreamReader,
         server_out: asyncio.StreamWriter,
+        answers: asyncio.Event,
     ) -> None:
         self.losing = False
         self.server_out = server_out
+        self.client_out = client_out
         self._client_in = client_in
-        self._client_out = client_out
         self._server_in = server_in
+        self._answers = answers
 
     async def read_request(self) -> tuple[str, str, bytes, bytes]:
         """Method, path, head and body of the next request."""
@@ -140,8 +157,9 @@ class _Link:
         """Copy what the server says until it ends, or until it answers a request whose reply is to be lost."""
         with contextlib.suppress(OSError):
             while (data := await self._server_in.read(_COPY_BYTES)) and not self.losing:
-                self._client_out.write(data)
-                await self._client_out.drain()
+                await self._answers.wait()
+                self.client_out.write(data)
+                await self.client_out.drain()
 
 
 async def inside(cluster: ClusterPlan, *command: str) -> str:
