@@ -5,14 +5,14 @@ import contextlib
 import datetime
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from agent.api.kinds import MUTATING_WEBHOOKS, PODS
-from agent.kube.client import encode
+from agent.kube.client import Client, encode
 from agent.kube.errors import NotFound
 from agent.model.diff import json_patch
 from agent.sandbox.certificates import Authority
@@ -24,9 +24,16 @@ Raw = dict[str, Any]
 
 
 @contextlib.asynccontextmanager
-async def later_webhook(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw]) -> AsyncIterator[None]:
-    """Served by this process for pods that are created in a namespace of the source; it gives what `mutate` returns."""
-    host = host_facing(fleet.sandbox[fleet.names[0]])
+async def later_webhook(
+    fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw], cluster: str = "", *, updates: bool = False
+) -> AsyncIterator[None]:
+    """Served by this process for pods that are created in a namespace of the source, or of the cluster that is named.
+
+    It gives what `mutate` returns; with `updates`, also when pods are changed.
+    """
+    cluster = cluster or fleet.names[0]
+    client = fleet.clients[cluster]
+    host = host_facing(fleet.sandbox[cluster])
     authority = Authority("later", datetime.datetime.now(datetime.UTC))
 
     async def answer(request: web.Request) -> web.Response:
@@ -45,17 +52,18 @@ async def later_webhook(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Ra
     try:
         await web.TCPSite(runner, host, 0, ssl_context=serving(authority, host)).start()
         url = f"https://{host}:{runner.addresses[0][1]}/mutate"
-        await fleet.source.create(MUTATING_WEBHOOKS, _configuration(name, namespace, url, authority))
-        await fleet.until("the later webhook is asked", lambda: _is_asked(fleet, namespace, mutate), about=namespace)
+        operations = ["CREATE", *(["UPDATE"] if updates else [])]
+        await client.create(MUTATING_WEBHOOKS, _configuration(name, namespace, url, authority, operations))
+        await fleet.until("the later webhook is asked", lambda: _is_asked(client, namespace, mutate), about=namespace)
         yield
     finally:
         with contextlib.suppress(NotFound):
-            await fleet.source.delete(MUTATING_WEBHOOKS, name)
+            await client.delete(MUTATING_WEBHOOKS, name)
         await runner.cleanup()
 
 
-def _configuration(name: str, namespace: str, url: str, authority: Authority) -> Raw:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+def _configuration(name: str, namespace: str, url: str, authority: Authority, operations: Sequence[str]) -> Raw:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": ["pods"]}
     return {
         "metadata": {"name": name},
         "webhooks": [
@@ -71,9 +79,9 @@ def _configuration(name: str, namespace: str, url: str, authority: Authority) ->
     }
 
 
-async def _is_asked(fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw]) -> bool:
+async def _is_asked(client: Client, namespace: str, mutate: Callable[[Raw], Raw]) -> bool:
     path, body = PODS.path(namespace), encode(manifests.pod("tried", elect=None))
-    answer = await fleet.source.session.request("POST", path, params={"dryRun": "All"}, body=body)
+    answer = await client.session.request("POST", path, params={"dryRun": "All"}, body=body)
     made = msgspec.json.decode(answer)
     return bool(made["spec"]["containers"] == mutate(made)["spec"]["containers"])
 
