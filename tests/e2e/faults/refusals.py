@@ -34,15 +34,18 @@ async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncItera
 
 
 @contextlib.asynccontextmanager
-async def busy_webhook(cluster: Cluster, client: Client, kind: Kind, namespace: str) -> AsyncIterator[str]:
-    """One that has too much to do, served by this process, so that the API server answers 429; its words."""
+async def busy_webhook(
+    cluster: Cluster, client: Client, kind: Kind, namespace: str, code: int = 429
+) -> AsyncIterator[str]:
+    """One that has too much to do, served by this process, so that the API server answers 429 (or 503); its words."""
     words = "the policies of this cluster are busy"
+    error = TooManyRequests if code == 429 else ServerError
     host = host_facing(cluster)
     authority = Authority("busy", datetime.datetime.now(datetime.UTC))
 
     async def answer(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read())
-        status = {"code": 429, "reason": "TooManyRequests", "message": words}
+        status = {"code": code, "reason": error.__name__, "message": words}
         response = {"uid": asked["request"]["uid"], "allowed": False, "status": status}
         return web.json_response({"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response})
 
@@ -54,7 +57,7 @@ async def busy_webhook(cluster: Cluster, client: Client, kind: Kind, namespace: 
         await web.TCPSite(runner, host, 0, ssl_context=serving(authority, host)).start()
         bundle = base64.b64encode(authority.pair.certificate).decode()
         place = {"url": f"https://{host}:{runner.addresses[0][1]}/validate", "caBundle": bundle}
-        async with _registered(client, kind, namespace, place, TooManyRequests):
+        async with _registered(client, kind, namespace, place, error):
             yield words
     finally:
         await runner.cleanup()

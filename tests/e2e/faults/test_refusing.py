@@ -16,9 +16,9 @@ from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e import manifests
 from tests.e2e.faults.byhand import scheduler_by_hand
 from tests.e2e.faults.refusals import busy_webhook, dead_webhook, in_force
+from tests.e2e.faults.takes import takes_pods_again
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
-from tests.waiting import until
 
 Raw = dict[str, Any]
 Refusing = Callable[[Fleet, str], AbstractAsyncContextManager[str]]
@@ -58,7 +58,14 @@ async def too_many_requests(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
         yield words
 
 
-@pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, too_many_requests])
+@contextlib.asynccontextmanager
+async def not_available(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
+    """The same with 503."""
+    async with busy_webhook(fleet.sandbox["us"], fleet.clients["us"], CHAPERONS, namespace, 503) as words:
+        yield words
+
+
+@pytest.mark.parametrize("refusing", [no_chaperons, no_pods, no_space, too_many_requests, not_available])
 async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pods_again_when_it_is_well(
     fleet: Fleet, namespace: str, refusing: Refusing
 ) -> None:
@@ -69,7 +76,7 @@ async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pod
         events = await fleet.source.list(EVENTS, namespace, fields="reason=FailedScheduling")
         told = [event["message"] for event in events if event["message"].startswith("us: ")]
         assert any(words in message.lower() for message in told), told
-    await takes_pods_again(fleet, namespace)
+    await takes_pods_again(fleet, namespace, virtual_node(namespace, "us"))
     assert not await says(fleet, namespace, "AcceptsPods", "False")
     await fleet.agree(namespace)
 
@@ -77,20 +84,6 @@ async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pod
 async def says(fleet: Fleet, namespace: str, kind: str, status: str) -> bool:
     """Whether the Target us has a condition of this status."""
     return condition(await fleet.source.get(TARGETS, "us", namespace), kind).get("status") == status
-
-
-async def takes_pods_again(fleet: Fleet, namespace: str) -> None:
-    """Wait until pods that are made now get to us, too."""
-    made: list[str] = []
-
-    async def probe() -> bool:
-        name = f"again-{len(made)}"
-        made.append(name)
-        await fleet.source.create(DEPLOYMENTS, manifests.spread_out(name, 4), namespace)
-        pods = await fleet.running(namespace, name, 4)
-        return virtual_node(namespace, "us") in {pod["spec"]["nodeName"] for pod in pods}
-
-    await until(probe, 90.0, what="us takes pods again")
 
 
 async def test_pods_that_no_target_takes_say_why_and_run_when_one_does(fleet: Fleet, namespace: str) -> None:
@@ -148,7 +141,7 @@ async def test_chaperons_that_no_agent_takes_up_go_to_another_target(fleet: Flee
         assert any("us: nobody there has done anything about its PodChaperon" in event["message"] for event in events)
     finally:
         await fleet.sandbox.start("us", "agent")
-    await takes_pods_again(fleet, namespace)
+    await takes_pods_again(fleet, namespace, virtual_node(namespace, "us"))
     await fleet.agree(namespace)
 
 

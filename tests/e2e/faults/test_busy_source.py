@@ -1,0 +1,126 @@
+"""A source whose own API server refuses what its agent writes of pods, by 429 or 503: they wait, and run later."""
+
+import asyncio
+import base64
+import contextlib
+import datetime
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from agent.api.kinds import PODS, VALIDATING_WEBHOOKS
+from agent.sandbox.certificates import Authority
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.e2e.laterwebhook import serving
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.webhook.replica import host_facing
+
+Raw = dict[str, Any]
+FEW = 6
+AGENT = "flotilla-agent"
+"""The end of the name of an agent's account."""
+
+
+class Gate:
+    """Refuses what the agent writes of pods with a code, and counts it, while one is set."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.asked = False
+        self.refused: set[str] = set()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """To an AdmissionReview."""
+        asked = msgspec.json.decode(await request.read())
+        what, self.asked = asked["request"], True
+        response: Raw = {"uid": what["uid"], "allowed": True}
+        if self.code and AGENT in what["userInfo"]["username"]:
+            self.refused.add(what.get("subResource") or "pods")
+            status = {"code": self.code, "message": "the policies of this cluster are busy"}
+            response |= {"allowed": False, "status": status}
+        return web.json_response({"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response})
+
+
+@contextlib.asynccontextmanager
+async def gate(fleet: Fleet, namespace: str) -> AsyncIterator[Gate]:
+    """A webhook of somebody's in the source, asked about every change of pods of a namespace."""
+    host, authority = host_facing(fleet.sandbox["cd"]), Authority("busy", datetime.datetime.now(datetime.UTC))
+    made, app = Gate(), web.Application()
+    app.router.add_post("/validate", made.answer)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    name = f"busy-{namespace}"
+    try:
+        await web.TCPSite(runner, host, 0, ssl_context=serving(authority, host)).start()
+        url = f"https://{host}:{runner.addresses[0][1]}/validate"
+        bundle = base64.b64encode(authority.pair.certificate).decode()
+        await fleet.source.create(VALIDATING_WEBHOOKS, configuration(name, namespace, {"url": url, "caBundle": bundle}))
+        yield made
+    finally:
+        await fleet.source.delete(VALIDATING_WEBHOOKS, name)
+        await runner.cleanup()
+
+
+def configuration(name: str, namespace: str, place: Raw) -> Raw:
+    """What API servers are told of the webhook."""
+    subs = {"UPDATE": ["pods", "pods/status"], "CREATE": ["pods/binding"], "DELETE": ["pods"]}
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": resources}
+        for operation, resources in subs.items()
+    ]
+    webhook = {
+        "name": f"{name}.flotilla.test",
+        "rules": rules,
+        "clientConfig": place,
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 5,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+    }
+    return {"metadata": {"name": name}, "webhooks": [webhook]}
+
+
+async def known(fleet: Fleet, namespace: str, busy: Gate) -> None:
+    """Wait until the API server asks the webhook."""
+    await fleet.source.create(PODS, manifests.pod("tried", elect=None), namespace)
+
+    async def is_asked() -> bool:
+        await fleet.source.patch(PODS, "tried", {"metadata": {"labels": {"tried": secrets.token_hex(3)}}}, namespace)
+        return busy.asked
+
+    await fleet.until("the webhook is asked", is_asked, about=namespace)
+    await fleet.source.delete(PODS, "tried", namespace, grace=0)
+
+
+@pytest.mark.parametrize("code", [pytest.param(429, marks=pytest.mark.seldom), 503])
+async def test_a_source_that_refuses_what_its_agent_writes_runs_each_pod_once_when_it_does_not(
+    fleet: Fleet, namespace: str, code: int
+) -> None:
+    async with gate(fleet, namespace) as busy:
+        await known(fleet, namespace, busy)
+        busy.code = code
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", FEW), namespace)
+        await fleet.until("writes of the agent are refused", lambda: _is(bool(busy.refused)), about=namespace)
+        await asyncio.sleep(3)
+        busy.code = 0
+        before = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", FEW)}
+        await fleet.agree(namespace)
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": FEW // 2}}, namespace)
+        busy.refused.clear()
+        busy.code = code
+        await fleet.until("its deletions are refused", lambda: _is(bool(busy.refused)), about=namespace)
+        await asyncio.sleep(3)
+        busy.code = 0
+        assert {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", FEW // 2)} < before
+        await fleet.agree(namespace)
+        fleet.census.check(namespace, at_most=FEW, may_end=True)
+
+
+async def _is(value: bool) -> bool:
+    return value
