@@ -174,7 +174,7 @@ class App:
 
 
 async def _cluster_uid(client: Client) -> str:
-    """What tells this cluster from all others (design.md, ruling 4)."""
+    """What tells this cluster from all others (ruling 4)."""
     while True:
         try:
             return str((await client.get(NAMESPACES, _SYSTEM_NAMESPACE))["metadata"]["uid"])

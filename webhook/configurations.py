@@ -153,7 +153,7 @@ def by_service(service: Service) -> Reach:
 
 
 def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "Never") -> Raw:
-    """The MutatingWebhookConfiguration (specs, section 3, with the design's repairs). `ca_bundle` is PEM."""
+    """The MutatingWebhookConfiguration (wire contract, 3). `ca_bundle` is PEM."""
 
     def webhook(
         entry: str, path: str, labels: Mapping[str, str], conditions: Mapping[str, str], operation: str = "CREATE"

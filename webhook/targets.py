@@ -1,7 +1,7 @@
 """The targets known now: the finalizers they put on proxy pods, and what they do not have that a pod needs.
 
 Live: a Target made, changed or deleted counts from the next pod on. When the API server is out of reach the last
-known ones count. What a target has, its status says (design.md, ruling 14): no target is called here.
+known ones count. What a target has, its status says (ruling 14): no target is called here.
 """
 
 from collections.abc import Iterator, Mapping

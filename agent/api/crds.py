@@ -1,4 +1,4 @@
-"""The six custom resources as structural schemas (specs, section 1). `hack/crds` writes them into the chart.
+"""The six custom resources as structural schemas (wire contract, 1). `hack/crds` writes them into the chart.
 
 Everything that Admiralty accepts and uses is accepted, but for two things. Targets that say neither or both of `self`
 and `kubeconfigSecret` are refused, which Admiralty skips silently; new Sources do not name the account `default`.

@@ -84,7 +84,7 @@ ANNOTATION_POD_MADE = SHORT_PREFIX + "pod-made"
 ANNOTATION_POD_ENDING = SHORT_PREFIX + "pod-ending"
 """On chaperons: somebody in the target deletes the pod, which may take long: on a lost node, for ever."""
 ANNOTATION_CLAIM = SHORT_PREFIX + "claim"
-"""Virtual node whose target alone may hold a chaperon of the proxy pod (design.md, ruling 1)."""
+"""Virtual node whose target alone may hold a chaperon of the proxy pod (ruling 1)."""
 ANNOTATION_CLAIM_UID = SHORT_PREFIX + "claim-uid"
 """Mode `reserve`: UID of the one chaperon there that may be allowed."""
 ANNOTATION_CLAIM_RENEWED = SHORT_PREFIX + "claim-renewed"
@@ -125,7 +125,7 @@ LABEL_TARGET_NAME = PREFIX + "target-name"
 LABEL_CLUSTER_TARGET_NAME = PREFIX + "cluster-target-name"
 
 FINALIZER_DRAIN = SHORT_PREFIX + "drain"
-"""On Targets and their kubeconfig Secrets: credentials stay until the target is drained (design.md, ruling 8)."""
+"""On Targets and their kubeconfig Secrets: credentials stay until the target is drained (ruling 8)."""
 FINALIZER_V010 = PREFIX + "multiclusterForegroundDeletion"
 LABEL_TARGET_SECRET = SHORT_PREFIX + "target-secret"
 """On Secrets that carry our finalizer, so that one watch finds them all."""
@@ -250,7 +250,7 @@ def annotation(annotations: Mapping[str, str] | None, suffix: str) -> str | None
 def join(limit: int, parts: Sequence[str], *, constant: Iterable[int] = (), optional: Iterable[int] = ()) -> str:
     """Join parts with dashes into a name of at most `limit` characters, hashed where that would be ambiguous.
 
-    Admiralty's name builder (specs, section 2.2): 10 hex digits of SHA-256 are appended when two different lists of
+    Admiralty's name builder (wire contract, 2.2): 10 hex digits of SHA-256 are appended when two different lists of
     parts could give the same name, or when the name would be too long.
     """
     constants = frozenset(constant)
@@ -341,7 +341,7 @@ def cluster_source_viewer_binding(name: str) -> str:
 def chaperon(pod_name: str, pod_uid: str) -> str:
     """Name of a proxy pod's PodChaperon, the same at every attempt, so that a repeated POST makes no second one.
 
-    Ruling 2 of the design: the name cut to 52 characters, a dash, 10 hex digits of SHA-256 of the pod's UID.
+    Ruling 2: the name cut to 52 characters, a dash, 10 hex digits of SHA-256 of the pod's UID.
     """
     digest = hashlib.sha256(pod_uid.encode()).hexdigest()[:_HASH_LENGTH]
     # A cut may leave a dot at the end, and no part of a DNS name begins with a dash.

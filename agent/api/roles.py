@@ -1,4 +1,4 @@
-"""What a target grants to its sources (specs, section 9): one table, a verb and the feature it serves per entry.
+"""What a target grants to its sources (wire contract, 9): one table, a verb and the feature it serves per entry.
 
 A verb that a target's administrator takes away switches off the feature that it serves, and nothing else. The role that
 Admiralty has, too, holds exactly Admiralty's rules; each feature beyond them has a role of its own.

@@ -63,8 +63,8 @@ class Chaperons:
     """An index over the chaperon stores of all targets.
 
     A chaperon is ours when it carries our cluster's UID. One without a UID (made by Admiralty, whose cluster name may
-    be another than ours, or none) is here, too: it counts only where its parent-uid is that of a live pod (design.md,
-    ruling 4), and is no orphan of ours.
+    be another than ours, or none) is here, too: it counts only where its parent-uid is that of a live pod
+    (ruling 4), and is no orphan of ours.
     """
 
     def __init__(self, targets: Targets, cluster_uid: str) -> None:

@@ -1,4 +1,4 @@
-"""The scheduling constraints of pods: those that users write for proxy pods, read strictly (specs, section 2.1), and
+"""The scheduling constraints of pods: those that users write for proxy pods, read strictly (wire contract, 2.1), and
 those of a manifest, where Kubernetes may know more fields than we do.
 
 The structs say only which fields there are and of which type: what the values may be, the API server checks itself when

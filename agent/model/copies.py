@@ -1,4 +1,4 @@
-"""Copies in targets of objects that pods need: same name, same namespace, same content (specs, section 6).
+"""Copies in targets of objects that pods need: same name, same namespace, same content (wire contract, 6).
 
 Keys of ours are never copied: they say whose child the copy is. Everything else is, unknown fields included.
 """
@@ -24,7 +24,7 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
     """The copy to create in a target.
 
     :param cluster_name: of the source, may be empty
-    :param cluster_uid: UID of the source's kube-system namespace (design.md, ruling 4)
+    :param cluster_uid: UID of the source's kube-system namespace (ruling 4)
     """
     metadata = original["metadata"]
     return {
@@ -73,7 +73,7 @@ def belongs_to(copy: Mapping[str, Any], original_uid: str, cluster_uid: str) -> 
     """Whether an object is a copy of ours.
 
     One without a cluster's UID was made by Admiralty: it is ours only where it is the child of this very original
-    (design.md, ruling 4).
+    (ruling 4).
     """
     labels = copy["metadata"].get("labels") or {}
     cluster = labels.get(names.LABEL_PARENT_CLUSTER_UID)

@@ -1,4 +1,4 @@
-"""Delegates: proxy pod -> PodChaperon in the target -> the pod that runs there (specs, 4.1 and step S3 of 4.2).
+"""Delegates: proxy pod -> PodChaperon in the target -> the pod that runs there (wire contract, 4.1).
 
 The results share unchanged parts with what was given: treat both as read-only.
 """

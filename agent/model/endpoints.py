@@ -1,4 +1,4 @@
-"""EndpointSlices that tell a cluster of endpoints in another one: *mirrors* (design.md, ruling 12).
+"""EndpointSlices that tell a cluster of endpoints in another one: *mirrors* (ruling 12).
 
 A mirror has the addresses, ports, conditions, host names and zones of what it mirrors. It has no node and no pod, which
 mean nothing elsewhere, and belongs to the Service of the cluster that it is in.

@@ -1,4 +1,4 @@
-"""What nodes have left beside their pods, as a summary tells it (design.md, ruling 11).
+"""What nodes have left beside their pods, as a summary tells it (ruling 11).
 
 Amounts are rounded down, to 10m of cpu and 1 MiB of memory and of ephemeral storage. A resource of which nothing is
 left is not named.

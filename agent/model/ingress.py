@@ -1,4 +1,4 @@
-"""What an Ingress names (specs, section 7.2)."""
+"""What an Ingress names (wire contract, 7.2)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a ClusterSummary tells of single nodes and of delegates on them (design.md, ruling 11). Pure."""
+"""What a ClusterSummary tells of single nodes and of delegates on them (ruling 11). Pure."""
 
 from collections.abc import Mapping
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""How an object in a target says whose child it is (specs, sections 4.1 and 6; design.md, ruling 4). Pure."""
+"""How an object in a target says whose child it is (wire contract, 4.1 and 6; ruling 4). Pure."""
 
 from collections.abc import Mapping
 from typing import Any

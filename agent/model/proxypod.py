@@ -1,4 +1,4 @@
-"""Proxy pods: what an elected pod becomes in the source cluster (specs, section 3, with the repairs of the design).
+"""Proxy pods: what an elected pod becomes in the source cluster (wire contract, 3).
 
 The results share unchanged parts with what was given: treat both as read-only.
 """

@@ -1,4 +1,4 @@
-"""How labels, and what selects by them, are rewritten on their way to a target (specs, section 4.1).
+"""How labels, and what selects by them, are rewritten on their way to a target (wire contract, 4.1).
 
 `app` and `foo.com/app` become `multicluster.admiralty.io/app`, so that controllers of the target do not adopt
 delegates. Labels in whose `key=value` the pod's no-prefix regexp is found keep their key.

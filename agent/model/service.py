@@ -1,4 +1,4 @@
-"""Services behind which pods of several clusters stand: which they are, and how they are rerouted (specs, section 7.1).
+"""Services behind which pods of several clusters stand: which they are, and how they are rerouted (wire contract, 7.1).
 
 A Service that selects proxy pods is *rerouted*: its selector is rewritten as the labels of delegates are. What its user
 wrote is kept in an annotation. A *shared* Service has copies in the other clusters: every rerouted one, and every one

@@ -1,4 +1,4 @@
-"""Copies of Services, Ingresses and the Secrets these name in the other clusters of a federation (specs, section 7).
+"""Copies of Services, Ingresses and the Secrets these name in the other clusters of a federation (wire contract, 7).
 
 What is decided by a cluster for itself is not copied: addresses, node ports, load balancers. Labels and annotations
 that the other cluster adds to a copy are its own business and stay.

@@ -1,6 +1,6 @@
 """What comes home: status and annotations of a delegate, as its PodChaperon shows them, onto its proxy pod.
 
-Specs section 5, rule 5, with ruling 6 of the design. The results share parts with what was given: treat as read-only.
+Wire contract, 5, with ruling 6. The results share parts with what was given: treat as read-only.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a cluster tells others about its nodes: sums, common labels, and the shapes of nodes (specs 8.3, ruling 11).
+"""What a cluster tells of its nodes: sums, common labels, and shapes of nodes (wire contract, 8.3; ruling 11).
 
 How much it tells is for its administrator to say:
 - `full`: everything, also what is free on the nodes of each shape;

@@ -1,4 +1,4 @@
-"""Virtual nodes: the node of the source cluster that stands for a target (specs, sections 2.3, 8.3 and 8.4)."""
+"""Virtual nodes: the node of the source cluster that stands for a target (wire contract, 2.3, 8.3 and 8.4)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ def free(summary: Mapping[str, Any]) -> str:
 
 
 def amounts(summary: Mapping[str, Any], *, several_huge_pages: bool) -> dict[str, dict[str, Any]]:
-    """Capacity and allocatable of a virtual node (specs 8.3).
+    """Capacity and allocatable of a virtual node (wire contract, 8.3).
 
     A target with huge pages of several sizes keeps none of them unless a node of this cluster has several, too: where
     none has, API servers and schedulers may not take such a node.

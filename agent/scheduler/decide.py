@@ -1,4 +1,4 @@
-"""The next step for one proxy pod in mode `ranked`: pure (design.md, Scheduling and ruling 1)."""
+"""The next step for one proxy pod in mode `ranked`: pure (ruling 1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

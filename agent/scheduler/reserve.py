@@ -1,4 +1,4 @@
-"""The next steps for one proxy pod in mode `reserve`: pure (specs, sections 4.2 and 14; design.md, rulings 1, 2, 4, 9).
+"""The next steps for one proxy pod in mode `reserve`: pure (wire contract, 4.2 and 14; rulings 1, 2, 4, 9).
 
 Candidates that may not start are made in every feasible target; targets reserve nodes for them; one is claimed and
 allowed, the others go. What keeps a pod from running twice, whoever acts on whatever old news:

@@ -1,4 +1,4 @@
-"""Every row of section 4.5 of the specs that is about a chaperon and its pod."""
+"""Every row of section 4.5 of the wire contract that is about a chaperon and its pod."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Section 5 of the specs, with rulings 1, 4, 5 and 6 of the design."""
+"""Feedback (wire contract, 5), with rulings 1, 4, 5 and 6."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Promise 25: every key of the wire contract (specs, section 2.1) is where it belongs, seen on one fleet."""
+"""Promise 25: every key of the wire contract (wire contract, 2.1) is where it belongs, seen on one fleet."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple

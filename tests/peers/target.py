@@ -1,4 +1,4 @@
-"""A target that follows Admiralty's contract (specs 4.2, 4.5, section 14) to the letter, once a second, and no further.
+"""A target that follows the wire contract (4.2, 4.5 and 14) to the letter, once a second, and no further.
 
 It knows nothing of keys under `multicluster/`: to it they are anybody's annotations.
 """

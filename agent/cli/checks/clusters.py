@@ -12,7 +12,7 @@ from agent.cli.fleet.reading import SILENT, renewals
 from agent.cli.fleet.words import age
 
 OLDEST = (1, 30)
-"""Oldest Kubernetes: webhooks need matchConditions (design, ruling 15)."""
+"""Oldest Kubernetes: webhooks need matchConditions (ruling 15)."""
 SKEW_WARN, SKEW_FAIL = 10.0, 240.0
 """Seconds; certificates are valid from five minutes before they are made."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")

@@ -23,7 +23,7 @@ from agent.kube.errors import Forbidden, NotFound
 Raw = dict[str, Any]
 
 OLDEST = (1, 30)
-"""The oldest Kubernetes that the agent works with (design.md, ruling 15)."""
+"""The oldest Kubernetes that the agent works with (ruling 15)."""
 _FRESH = timedelta(seconds=60)
 """Agents renew their lease every few seconds; what is more than two clocks may differ by."""
 _PULSE_SECONDS = 8.0

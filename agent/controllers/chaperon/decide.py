@@ -1,4 +1,4 @@
-"""What to do about one chaperon: pure (specs, section 4.5)."""
+"""What to do about one chaperon: pure (wire contract, 4.5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

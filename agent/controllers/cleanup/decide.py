@@ -14,7 +14,7 @@ class Known:
     """A Target that exists.
 
     `free_in` is None as long as it takes care of its pods itself, else in how many seconds (0: now) it gives them
-    up: it is being removed and cannot be reached (design.md, ruling 8).
+    up: it is being removed and cannot be reached (ruling 8).
     """
 
     finalizer: str

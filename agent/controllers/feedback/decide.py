@@ -1,4 +1,4 @@
-"""What to do about one proxy pod and its chaperons: pure (specs, section 5; design.md, rulings 1, 4, 5, 6)."""
+"""What to do about one proxy pod and its chaperons: pure (wire contract, 5; rulings 1, 4, 5, 6)."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

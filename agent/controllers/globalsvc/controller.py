@@ -1,4 +1,4 @@
-"""Global services: a copy of every shared Service in each target that pods of its namespace may go to (specs, 7.1).
+"""Global services: a copy of every shared Service in each target of pods of its namespace (wire contract, 7.1).
 
 Watches  Services here, our copies in targets, Targets that are being removed.
 Writes   the copies; on an original that cannot be copied, an event and its condition `multicluster/Shared`.

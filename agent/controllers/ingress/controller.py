@@ -1,4 +1,4 @@
-"""Ingresses: a copy of each that leads to a shared Service, in every target that has a copy of that (specs, 7.2).
+"""Ingresses: a copy of each that leads to a shared Service, where targets have a copy of that (wire contract, 7.2).
 
 Watches  Ingresses and Services here, our copies of Ingresses in targets.
 Writes   the copies; the annotation `global` on Ingresses that are copied, and takes it away again.

@@ -3,7 +3,7 @@
 Watches  service accounts (but `default`, which every namespace has) and persistent volume claims in targets;
          namespaces here whose pods may be elected; Targets and ClusterTargets.
 Writes   `status.namespaces` and `status.follow` of Targets and their condition InventoryPublished.
-The webhook never calls a target: it warns of what is not in the status (design.md, ruling 14). Absent target: what was
+The webhook never calls a target: it warns of what is not in the status (ruling 14). Absent target: what was
 published last stays. One that does not let its sources list a kind: nothing is published of it, and the condition says
 so. A target that is this very cluster has what its pods need. Of service accounts that follow their pods there nothing
 is published: none will be missing.

@@ -111,7 +111,7 @@ def adjust(kind: Kind, actual: Raw | None, manifest: Raw) -> list[Action]:
 
 
 def binding_names(key: Key) -> list[tuple[Kind, str]]:
-    """The bindings that a Source may have (specs, section 2.3), those of features last."""
+    """The bindings that a Source may have (wire contract, 2.3), those of features last."""
     namespace, name = key
     if namespace:
         kind = ROLE_BINDINGS
@@ -156,7 +156,7 @@ def _role_names(source: Raw, roles: Roles) -> list[str]:
 
 
 def subjects(key: Key, source: Raw) -> list[Raw]:
-    """Who is granted rights, the service account first (specs 8.1)."""
+    """Who is granted rights, the service account first (wire contract, 8.1)."""
     found: list[Raw] = []
     account = service_account_key(key, source)
     if account is not None:

@@ -1,4 +1,4 @@
-"""Reroute: a Service that selects proxy pods selects their delegates instead (specs, section 7.1).
+"""Reroute: a Service that selects proxy pods selects their delegates instead (wire contract, 7.1).
 
 In namespaces that share all of their Services the others are annotated as shared.
 

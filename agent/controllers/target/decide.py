@@ -242,7 +242,7 @@ _ELSEWHERE = "the kubeconfig leads to another cluster, so that delegates may sti
 
 
 def drain(view: Leaving) -> Drain:
-    """One step towards removing a target (design.md, ruling 8)."""
+    """One step towards removing a target (ruling 8)."""
     actions = tuple(action for pod in view.pods for action in _empty(view, pod))
     if view.forced:
         return Drain(actions, drained=True)

@@ -1,4 +1,4 @@
-"""Target Secrets: keep the credentials of a target until it is drained (design.md, ruling 8).
+"""Target Secrets: keep the credentials of a target until it is drained (ruling 8).
 
 Watches  Targets, ClusterTargets, the state of connected targets, Secrets with our label.
 Writes   finalizer and label of Secrets: put when a Target that refers to one is ready for the first time, taken when

@@ -3,7 +3,7 @@
 Watches  pods of each virtual node whose scheduler is not ours.
 Writes   the status of those of DaemonSets, unless a setting says otherwise: they count as ready, and nothing runs.
          Deletes them once somebody has asked for it: no kubelet will ever confirm that they have stopped, and they
-         have never run (design.md, ruling 5).
+         have never run (ruling 5).
 """
 
 import contextlib

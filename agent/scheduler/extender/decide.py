@@ -1,4 +1,4 @@
-"""What to do about a bind that the scheduler asks for: pure (specs, section 4.2; design.md, ruling 10)."""
+"""What to do about a bind that the scheduler asks for: pure (wire contract, 4.2; ruling 10)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Promise 22: a stock node agent, which tolerates every taint, rolls out in a fleet: virtual nodes answer for it."""
+"""Promise 26: a stock node agent, which tolerates every taint, rolls out in a fleet: virtual nodes answer for it."""
 
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from agent.api.names import virtual_node

@@ -1,4 +1,4 @@
-"""Promise 23: a manifest of a bare pod may be applied again, as Argo CD and scripts do, and what may change does."""
+"""Promise 27: a manifest of a bare pod may be applied again, as Argo CD and scripts do, and what may change does."""
 
 import json
 from pathlib import Path
