@@ -1,4 +1,8 @@
-"""Delegate pods as a target itself has them: their chaperon may be gone before them (`departures`)."""
+"""Delegate pods as a target itself has them: their chaperon may be gone before them (`departures`).
+
+One is asked for whenever its pod is let go of, and not only when something was amiss: that costs 1.5 ms of CPU in all
+processes together, of the 60 to 80 ms that deleting a pod takes.
+"""
 
 from weakref import WeakSet
 
