@@ -6,10 +6,10 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, TARGETS
 from tests.e2e import manifests
+from tests.e2e.claims import volumes
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.test_15_credentials import rotate
-from tests.e2e.test_20_follow import volumes
 from tests.waiting import empty
 
 CLAIMS = PERSISTENT_VOLUME_CLAIMS
