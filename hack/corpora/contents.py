@@ -9,14 +9,13 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import NODES, Kind
 from agent.kube.client import Client
-from agent.kube.errors import Forbidden, NotFound, StatusError
+from agent.kube.errors import NotFound
 
 Raw = dict[str, Any]
 
 VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 _ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_NOT_LISTED = frozenset(("events", "componentstatuses", "pods.metrics.k8s.io"))
-_NOT_ALLOWED = 405
+_NOT_LISTED = frozenset(("events", "componentstatuses"))
 
 
 class Contents:
@@ -71,12 +70,8 @@ class Contents:
     async def _list(self, kind: Kind, namespace: str) -> list[Raw]:
         try:
             return await self.client.list(kind, namespace)
-        except (NotFound, Forbidden):
+        except NotFound:
             return []  # Its definition has just gone.
-        except StatusError as error:
-            if error.status == _NOT_ALLOWED:
-                return []
-            raise
 
 
 def _kinds(discovery: Raw) -> Iterable[Kind]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
@@ -33,7 +34,7 @@ def standard_class() -> Raw:
 
 
 @contextlib.asynccontextmanager
-async def provisioning(client: Client) -> Any:
+async def provisioning(client: Client) -> AsyncIterator[None]:
     """Make volumes for claims, and take them away with these, while it lasts."""
     await apply(client, CLASSES, standard_class())
     task = asyncio.ensure_future(_run(client))

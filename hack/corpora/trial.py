@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.api.kinds import ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Kind
 from agent.api.names import ANNOTATION_MANIFEST, ANNOTATION_ORIGINAL_SELECTOR
 from agent.kube.client import Client
-from agent.kube.errors import KubeError, NotFound
+from agent.kube.errors import KubeError
 from hack.corpora.compare import differences, uneven
 from hack.corpora.contents import Contents
 from hack.corpora.files import File
@@ -22,6 +22,8 @@ Raw = dict[str, Any]
 PATIENCE_SECONDS = 60.0
 QUIET_SECONDS = 5.0
 """A plain cluster that waits for something has come to rest when nothing changes for so long."""
+STEADY_SECONDS = 0.6
+"""The same of one that waits for nothing."""
 _PAUSE_SECONDS = 0.7
 _MADE_BY_CONTROLLERS = (PODS.plural, "replicasets", "jobs", ENDPOINT_SLICES.plural, PERSISTENT_VOLUME_CLAIMS.plural)
 
@@ -34,7 +36,7 @@ class Result:
     unlike: Sequence[str] = field(default=())
     """In what it differs, empty where it is alike."""
     waits: Sequence[str] = field(default=())
-    """What does not become ready on a plain cluster either."""
+    """What a plain cluster refuses, too, or what does not become ready there either."""
     rewritten: int = 0
     """Of how many Services and bare pods a second apply says `configured`, since they are unlike their manifest."""
 
@@ -54,6 +56,7 @@ class _Trial:
         self._before: dict[Client, frozenset[str]] = {}
         self._virtual: frozenset[str] = frozenset()
         self._configured = 0
+        self._refused: tuple[str, ...] = ()
 
     async def run(self) -> Result:
         """All of it, in its order."""
@@ -70,7 +73,7 @@ class _Trial:
         except BaseException:
             await asyncio.gather(*(self._wipe(place) for place in self._places))
             raise
-        return Result(self._file, [*found, *await self._deleted()], waits, self._configured)
+        return Result(self._file, [*found, *await self._deleted()], [*self._refused, *waits], self._configured)
 
     async def _applied(self, when: str, rewritten: Collection[str] = ()) -> list[str]:
         if when != "applied" and self._file.generated:
@@ -78,6 +81,7 @@ class _Trial:
         plain, elected = await asyncio.gather(*(place.kubectl.apply(self._file) for place in self._places))
         if when == "applied" and any(obj["kind"] == "CustomResourceDefinition" for obj in self._file.objects):
             await asyncio.gather(*(place.contents.kinds(anew=True) for place in self._places))
+        self._refused = self._refused or plain.errors
         if self._file.generated:
             return uneven(when, plain.errors, elected.errors)
         lines = [_forgiven(line) if line.partition(" ")[0] in rewritten else line for line in elected.lines]
@@ -93,7 +97,8 @@ class _Trial:
             plain, elected = looked = await self._views(self._watched())
             if seen is None or (plain.objects, elected.objects) != (seen[0].objects, seen[1].objects):
                 seen, since = looked, time.monotonic()
-            rests = plain.ready or time.monotonic() - since > QUIET_SECONDS
+            # What nobody has begun yet is alike, too.
+            rests = time.monotonic() - since > (STEADY_SECONDS if plain.ready else QUIET_SECONDS)
             over = time.monotonic() > deadline
             if over or (rests and not differences(plain, elected)):
                 plain, elected = await self._views()
@@ -142,10 +147,10 @@ class _Trial:
         await asyncio.gather(*(self._wipe(place) for place in self._places))
         return found + await self._waited(self._still_there)
 
-    async def _waited(self, look: Any) -> list[str]:
+    async def _waited(self, look: Callable[[], Awaitable[list[str]]]) -> list[str]:
         deadline = time.monotonic() + self._patience
         while True:
-            found: list[str] = await look()
+            found = await look()
             if not found or time.monotonic() > deadline:
                 return found
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -174,7 +179,7 @@ class _Trial:
             if kind is None or obj["metadata"].get("ownerReferences") or obj["kind"] == "Namespace":
                 continue
             metadata = obj["metadata"]
-            with contextlib.suppress(NotFound, KubeError):
+            with contextlib.suppress(KubeError):
                 await place.client.delete(kind, metadata["name"], metadata.get("namespace"), propagation="Background")
 
 
