@@ -1,0 +1,61 @@
+"""Agents of a fleet that are started otherwise: with other settings, by another way to their API server."""
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+
+from agent.sandbox import faults, kubeconfig, process
+from agent.sandbox.components import AGENT, AGENT_KUBECONFIG, Context
+from tests.e2e.fleet import Fleet, token_of
+
+USUAL_SETTINGS = (
+    "--lease-duration=12",
+    "--lease-renew=9",
+    "--lease-retry=2",
+    "--probe-interval=5",
+    "--probe-timeout=3",
+    "--slow-target=0.5",
+)
+"""What agents have where nobody says otherwise, and those of the fleets have not."""
+
+
+@contextlib.asynccontextmanager
+async def agent_with(
+    fleet: Fleet, cluster: str, flags: Sequence[str] = (), *, module: str = AGENT.module, first: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """The agent of a cluster is started anew with `flags` behind its others and `first` before them."""
+
+    def arguments(context: Context) -> list[str]:
+        return [*first, *AGENT.arguments(context), *flags]
+
+    runner = fleet.sandbox[cluster].runner
+    await fleet.sandbox.stop(cluster, "agent")
+    try:
+        await runner.started(dataclasses.replace(AGENT, module=module, arguments=arguments))
+        yield
+    finally:
+        pid = runner.find("agent")
+        if pid is not None:
+            await process.stop(pid, runner.mark("agent"), grace=5)
+        await fleet.sandbox.start(cluster, "agent")
+
+
+@contextlib.asynccontextmanager
+async def agent_by(fleet: Fleet, cluster: str, proxy: faults.LossyProxy, *flags: str) -> AsyncIterator[None]:
+    """The agent of a cluster reaches its own API server by a proxy."""
+    file = fleet.sandbox[cluster].directory / AGENT_KUBECONFIG
+    straight = file.read_text()
+    token = await token_of(fleet.clients[cluster], "flotilla-agent", fleet.home)
+    file.write_text(kubeconfig.render(cluster, proxy.url, proxy.authority, token=token))
+    async with agent_with(fleet, cluster, flags):
+        try:
+            yield
+        finally:
+            file.write_text(straight)
+
+
+def proxy_of(fleet: Fleet, cluster: str, drop: faults.Drop = lambda method, path, body: False) -> faults.LossyProxy:
+    """A proxy before the API server of a cluster, where every cluster reaches it."""
+    gateway = fleet.sandbox.plan.subnet.rpartition(".")[0] + ".1"
+    authority = (fleet.sandbox[cluster].directory / "pki" / "ca.crt").read_bytes()
+    return faults.LossyProxy(fleet.sandbox[cluster].server, authority, gateway, drop)

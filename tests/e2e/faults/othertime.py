@@ -1,0 +1,34 @@
+"""`python -m tests.e2e.faults.othertime SECONDS ...`: the agent, as on a machine whose clock is so far ahead."""
+
+import datetime
+import sys
+import time
+import types
+
+from agent import __main__ as agent
+from agent.base import clock, pair
+from agent.kubelet import certificate
+
+
+def set_ahead(seconds: float) -> None:
+    """Give every part of the agent that asks for the time of day another one."""
+    ahead, right, real = datetime.timedelta(seconds=seconds), time.time, datetime.datetime
+
+    class Ahead(datetime.datetime):
+        """A time of day."""
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
+            return real.now(tz) + ahead
+
+    other = types.ModuleType("datetime")
+    vars(other).update(vars(datetime) | {"datetime": Ahead})
+    for module in (pair, certificate):
+        module.datetime = other  # type: ignore[attr-defined]
+    clock.datetime = Ahead  # type: ignore[misc]
+    time.time = lambda: right() + seconds
+
+
+if __name__ == "__main__":
+    set_ahead(float(sys.argv.pop(1)))
+    sys.exit(agent.main())

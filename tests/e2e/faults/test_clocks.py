@@ -1,0 +1,80 @@
+"""Clusters whose clocks are five minutes apart run each other's pods as others do.
+
+The clocks are those of agents: all control planes of a fleet have that of the machine, which programs in Go read
+without asking anybody who could tell them another time.
+"""
+
+import contextlib
+from collections.abc import Mapping
+
+import pytest
+
+from agent.api.kinds import PODS
+from tests.e2e import manifests
+from tests.e2e.faults.agents import agent_with
+from tests.e2e.faults.told import Told, told
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.losses import target_away
+from tests.e2e.manifests import DEPLOYMENTS, JOBS
+
+FEW = 8
+AHEAD = 300
+pytestmark = pytest.mark.usefixtures("processes_only")
+
+
+@pytest.mark.parametrize(
+    "clocks",
+    [
+        pytest.param({"cd": AHEAD}, id="the source's is ahead"),
+        pytest.param({"cd": -AHEAD}, id="the source's is behind", marks=pytest.mark.seldom),
+        pytest.param(
+            {"us": AHEAD, "eu": -AHEAD}, id="one target's is ahead, the other's behind", marks=pytest.mark.seldom
+        ),
+    ],
+)
+async def test_clusters_whose_clocks_are_apart_run_each_others_pods(
+    fleet: Fleet, namespace: str, clocks: Mapping[str, int]
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for cluster, seconds in clocks.items():
+            other = agent_with(fleet, cluster, module="tests.e2e.faults.othertime", first=(str(seconds),))
+            await stack.enter_async_context(other)
+        heard = await stack.enter_async_context(told(fleet, namespace))
+        await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", FEW), namespace)
+        before = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", FEW)}
+        assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
+        await work_is_done_once(fleet, namespace)
+        calm(heard)
+        async with target_away(fleet, namespace):
+            await fleet.source.create(DEPLOYMENTS, manifests.deployment("more", 2), namespace)
+            await fleet.running(namespace, "more", 2)
+            after = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", FEW)}
+            assert before == after, "a pod was replaced"
+        await fleet.ready(namespace, "us")
+        await fleet.agree(namespace)
+        gone = next(iter(before))
+        (name,) = (pod["metadata"]["name"] for pod in await fleet.pods(namespace) if pod["metadata"]["uid"] == gone)
+        await fleet.source.delete(PODS, name, namespace)
+        await fleet.gone(PODS, name, namespace)
+        await fleet.running(namespace, "web", FEW)
+        await fleet.agree(namespace)
+        fleet.census.check(namespace, at_most=FEW + 2 + 2 + 1, may_end=True)
+
+
+async def work_is_done_once(fleet: Fleet, namespace: str) -> None:
+    """A Job of two pods is complete and has asked for no third."""
+    await fleet.source.create(JOBS, manifests.job("work", 2), namespace)
+
+    async def complete() -> bool:
+        return condition(await fleet.source.get(JOBS, "work", namespace), "Complete").get("status") == "True"
+
+    await fleet.until("the Job is complete", complete, about=namespace)
+    assert (await fleet.source.get(JOBS, "work", namespace))["status"]["succeeded"] == 2
+
+
+def calm(heard: Told) -> None:
+    """Once they were known to live, neither a Target nor its agent was ever taken for dead."""
+    for target in ("us", "eu"):
+        for kind in ("Ready", "Reachable", "AgentReady"):
+            said = heard.of("Target", target, kind)
+            assert "True" not in said or said[said.index("True") :] == ["True"], f"{kind} of {target}: {said}"
