@@ -1,0 +1,92 @@
+"""A leader that stands still while pods come and go is followed by another, and does no harm when it wakes up."""
+
+import asyncio
+import contextlib
+import itertools
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.api.kinds import LEASES, PODS
+from agent.api.names import LEASE_CONTROLLERS
+from agent.kube.errors import NotFound
+from tests.e2e import manifests
+from tests.e2e.debugging import another_agent
+from tests.e2e.faults.overlaps import none_overlap
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
+
+FEW, MOST = 6, 14
+LEASE_SECONDS = 5.0
+pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
+
+
+async def holder(fleet: Fleet, cluster: str) -> str:
+    """Which replica of the agent leads, empty if none does."""
+    lease = await fleet.clients[cluster].get(LEASES, LEASE_CONTROLLERS, fleet.home)
+    return str(lease["spec"].get("holderIdentity") or "")
+
+
+@contextlib.asynccontextmanager
+async def coming_and_going(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
+    """Pods of a Deployment and of a StatefulSet are made and deleted all the while."""
+
+    async def change() -> None:
+        for turn in itertools.count():
+            replicas = (MOST, FEW)[turn % 2]
+            await fleet.source.patch(DEPLOYMENTS, "moving", {"spec": {"replicas": replicas}}, namespace)
+            with contextlib.suppress(NotFound):
+                await fleet.source.delete(PODS, f"named-{turn % FEW}", namespace)
+            await asyncio.sleep(1.5)
+
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("moving", FEW), namespace)
+    await fleet.source.create(STATEFULSETS, manifests.stateful_set("named", FEW), namespace)
+    changing = asyncio.ensure_future(change())
+    try:
+        yield
+        assert not changing.done(), changing.result()
+    finally:
+        changing.cancel()
+        await asyncio.gather(changing, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def stopped(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
+    """The first agent of a cluster stands still."""
+    await fleet.sandbox.kill(cluster, "agent", signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        await fleet.sandbox.kill(cluster, "agent", signal.SIGCONT)
+
+
+@pytest.mark.parametrize("seconds", [20.0, 60.0])
+@pytest.mark.parametrize("cluster", ["cd", "us"])
+async def test_a_leader_that_stood_still_while_pods_came_and_went_does_no_harm_when_it_wakes_up(
+    fleet: Fleet, namespace: str, cluster: str, seconds: float
+) -> None:
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("staying", FEW), namespace)
+    staying = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "staying", FEW)}
+    first = await holder(fleet, cluster)
+    async with another_agent(fleet, cluster), none_overlap(fleet, namespace):
+        async with coming_and_going(fleet, namespace):
+            await asyncio.sleep(LEASE_SECONDS)
+            async with stopped(fleet, cluster):
+
+                async def another_leads() -> bool:
+                    return await holder(fleet, cluster) not in ("", first)
+
+                await fleet.until("another one leads", another_leads, about=namespace)
+                second = await holder(fleet, cluster)
+                await asyncio.sleep(seconds - LEASE_SECONDS)
+            await asyncio.sleep(LEASE_SECONDS)
+            assert await holder(fleet, cluster) == second
+        await fleet.source.patch(DEPLOYMENTS, "moving", {"spec": {"replicas": FEW}}, namespace)
+        for name in ("moving", "named", "staying"):
+            await fleet.running(namespace, name, FEW)
+        await fleet.agree(namespace)
+    assert {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "staying")} == staying
+    ended = {each.parent_uid for each in fleet.census.of(namespace, fleet.census.gone.values())}
+    assert not ended & {pod["metadata"]["uid"] for pod in await fleet.pods(namespace)}, "what was wanted was deleted"
+    fleet.census.check(namespace, may_end=True)
