@@ -101,6 +101,7 @@ SPECS = {
     ),
 }
 FLEET_OF = {
+    "tests/e2e/faults/test_black_holes_reserving.py": "reserving",
     "tests/e2e/faults/test_restored.py": "pair",
     "tests/e2e/test_09_shared_target.py": "same name",
     "tests/e2e/test_17_lifecycle_rows.py": "pair",

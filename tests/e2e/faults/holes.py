@@ -1,0 +1,139 @@
+"""Links that swallow what they are given from the moment in which a certain request comes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Literal, NamedTuple
+
+from agent.api import names
+from agent.api.kinds import TARGETS
+from agent.sandbox import faults
+from agent.sandbox.blackhole import Lost
+from tests.e2e import manifests
+from tests.e2e.faults.agents import agent_by, proxy_of
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.reservations import empty, is_allow, is_candidate_post, is_delete
+
+SILENT_SECONDS = 8.0
+"""Longer than a leader without an answer leads, and than a target without one is ready."""
+
+
+class Step(NamedTuple):
+    """A write of the source's agent, and whose API server is asked for it."""
+
+    what: str
+    of: Literal["cd", "us"]
+    is_it: faults.Drop
+
+
+def _is(verb: str, part: str, *words: str) -> faults.Drop:
+    def is_it(method: str, path: str, body: bytes) -> bool:
+        return method == verb and part in f"{path}/" and all(word.encode() in body for word in words)
+
+    return is_it
+
+
+STEPS = (
+    Step("claim", "cd", _is("PATCH", "/pods/", names.ANNOTATION_CLAIM)),
+    Step("PodChaperon", "us", is_candidate_post),
+    Step("binding", "cd", _is("POST", "/binding/")),
+    Step("status home", "cd", _is("PATCH", "/status/", "Running")),
+    Step("deletion of the PodChaperon", "us", is_delete),
+    Step("deletion of the pod", "cd", _is("DELETE", "/pods/")),
+)
+RESERVING = (Step("candidate", "us", is_candidate_post), Step("leave", "us", is_allow))
+LOSING = Step("deletion of a candidate", "us", is_delete)
+
+
+class Hole:
+    """Serves as the choice of a proxy; `struck` as soon as the link swallows."""
+
+    def __init__(self) -> None:
+        self.struck = asyncio.Event()
+        self.proxy: faults.LossyProxy | None = None
+        self._chosen: Callable[[str, str, bytes], bool] = lambda method, path, body: False
+        self._lost: Lost = "requests"
+
+    def arm(self, namespace: str, step: Step, lost: Lost) -> None:
+        """Swallow from this step on that concerns a namespace: what is asked and answered, or only what is answered."""
+        place = f"/namespaces/{namespace}/"
+        self._chosen = lambda method, path, body: place in path and step.is_it(method, path, body)
+        self._lost = lost
+        self.struck.clear()
+
+    def __call__(self, method: str, path: str, body: bytes) -> bool:
+        """Whether a reply is to be lost by the end of its connection: none."""
+        if not self.struck.is_set() and self._chosen(method, path, body):
+            assert self.proxy is not None
+            self.struck.set()
+            self.proxy.answers.clear()
+            if self._lost == "requests":
+                self.proxy.hears.clear()
+        return False
+
+    async def mend(self) -> None:
+        """Let everything through again, some time after it has struck."""
+        await self.struck.wait()
+        await asyncio.sleep(SILENT_SECONDS)
+        assert self.proxy is not None
+        self.proxy.mend()
+
+
+@contextlib.asynccontextmanager
+async def hole(fleet: Fleet, cluster: str) -> AsyncIterator[Hole]:
+    """A proxy before the API server of a cluster that may come to swallow everything."""
+    made = Hole()
+    async with proxy_of(fleet, cluster, made) as made.proxy:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def both(fleet: Fleet) -> AsyncIterator[Mapping[str, Hole]]:
+    """On the ways of the source's agent to its own API server and to that of us."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = {cluster: await stack.enter_async_context(hole(fleet, cluster)) for cluster in ("cd", "us")}
+        assert found["cd"].proxy is not None
+        await stack.enter_async_context(agent_by(fleet, "cd", found["cd"].proxy))
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def by(fleet: Fleet, proxy: faults.LossyProxy, weight: int = 100) -> AsyncIterator[str]:
+    """A namespace with the targets us, by a proxy, and eu; with the usual weight pods go to us if it can take them."""
+    async with fleet.namespace(targets=()) as namespace:
+        await fleet.join(namespace, "eu")
+        await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority, weight=weight)
+        try:
+            yield namespace
+        finally:
+            proxy.delay = 0.0
+            proxy.mend()
+            # Only a target that can be reached goes in order, and this one is reached by the proxy alone.
+            await fleet.source.delete(TARGETS, "us", namespace)
+            await fleet.gone(TARGETS, "us", namespace)
+
+
+async def swallowed(
+    fleet: Fleet, holes: Mapping[str, Hole], step: Step, lost: Lost, count: int, weight: int = 100
+) -> None:
+    """Pods are made, run and are deleted, each once, though a link is silent for a while from a step of theirs on."""
+    us, struck = holes["us"].proxy, holes[step.of]
+    assert us is not None
+    async with by(fleet, us, weight) as namespace:
+        struck.arm(namespace, step, lost)
+        mending = asyncio.ensure_future(struck.mend())
+        try:
+            await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", count), namespace)
+            before = {pod["metadata"]["uid"] for pod in await fleet.running(namespace, "web", count)}
+            await fleet.agree(namespace)
+            await fleet.source.delete(DEPLOYMENTS, "web", namespace, propagation="Background")
+            await empty(fleet, namespace)
+            assert struck.struck.is_set(), "the test has seen no such write"
+            await mending
+        finally:
+            mending.cancel()
+            await asyncio.gather(mending, return_exceptions=True)
+        born = fleet.census.of(namespace, fleet.census.born.values())
+        assert {each.parent_uid for each in born} == before, "a pod was made anew"
+        fleet.census.check(namespace, at_most=count, may_end=True)
