@@ -13,7 +13,7 @@ from agent.kube.errors import Forbidden
 _KINDS = (PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS)
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
 """Pause between questions after a no: the rights of a target that has just been joined come one after the other."""
-_GRANTED_SECONDS = 600.0
+_GRANTED_SECONDS = 5.0
 """For how long a yes counts."""
 
 
@@ -23,6 +23,7 @@ class Following:
 
     kinds: list[str] = field(default_factory=list)
     _until: float = 0.0
+    _again: float = 0.0
     _backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_SECONDS, _LONGEST_SECONDS))
 
     async def ask(self, target: Target) -> float:
@@ -34,5 +35,7 @@ class Following:
                 with contextlib.suppress(Forbidden):
                     if not await missing(target, kind, ("create",)):
                         self.kinds.append(kind.plural)
-            self._until = now + (_GRANTED_SECONDS if len(self.kinds) == len(_KINDS) else self._backoff.next())
-        return max(0.0, self._until - now)
+            granted = len(self.kinds) == len(_KINDS)
+            self._until = now + (_GRANTED_SECONDS if granted else self._backoff.next())
+            self._again = now + _LONGEST_SECONDS if granted else self._until
+        return max(0.0, self._again - now)
