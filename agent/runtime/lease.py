@@ -70,6 +70,10 @@ class LeaderLease:
         self._expires = 0.0
         self._renewed = (0.0, clock.now())
         """When our last renewal was sent: by the monotonic clock, and by the time of day."""
+        self._sent = self._renewed
+        """The same of the last that was tried."""
+        self._own: dict[str, Any] | None = None
+        """The lease as our last renewal has left it, None where we do not know."""
         self.turned = time.monotonic()
         """When it was last looked whether the lease is ours, by the monotonic clock."""
         self.heard = -math.inf
@@ -130,12 +134,11 @@ class LeaderLease:
         await lead()
 
     async def _acquire(self) -> None:
-        """Wait for the lease, which is ours from the moment at which it was asked for."""
+        """Wait for the lease, which is ours from the moment at which it was taken."""
         while True:
-            started = (time.monotonic(), self._clock.now())
-            self.turned = started[0]
+            self.turned = time.monotonic()
             if await self._try(self._times.renew):
-                self._renewed = started
+                self._renewed = self._sent
                 return
             # Others' renewals count from when they are seen; and not a moment is lost when a holder's time is up.
             pause, left = self._times.retry / 2, self._expires - time.monotonic()
@@ -148,13 +151,12 @@ class LeaderLease:
         """
         while (left := self._left()) > 0:
             await asyncio.sleep(min(self._times.retry, left))
-            started = (time.monotonic(), self._clock.now())
-            self.turned = started[0]
+            self.turned = time.monotonic()
             held = await self._try(self._left())
             if held is False:
                 return
             if held:
-                self._renewed = started
+                self._renewed = self._sent
 
     def _left(self) -> float:
         return self._renewed[0] + self._times.renew - time.monotonic()
@@ -179,39 +181,66 @@ class LeaderLease:
         self._complaint = text
 
     async def _take(self) -> bool | None:
-        now = micro_stamp(self._clock.now())
-        spec: dict[str, Any] = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._times.duration)),
-            "renewTime": now,
-        }
+        return await self._renew() or await self._read_and_take()
+
+    async def _renew(self) -> bool:
+        """One request where nobody else has changed the lease since; an API server may take seconds for each."""
+        own, self._own = self._own, None
+        if own is None:
+            return False
+        try:
+            await self._write(own, {})
+        except (Conflict, NotFound):
+            return False
+        return True
+
+    async def _read_and_take(self) -> bool | None:
         try:
             lease = await self._client.get(LEASES, self._name, self.namespace)
         except NotFound:
-            fresh = {
-                "apiVersion": LEASES.api_version,
-                "kind": LEASES.name,
-                "metadata": {"name": self._name, "namespace": self.namespace},
-                "spec": spec | {"acquireTime": now, "leaseTransitions": 0},
-            }
-            try:
-                await self._client.create_raw(LEASES, fresh)
-            except AlreadyExists:
-                return False
-            return True
+            return await self._make()
         current = lease.get("spec") or {}
-        holder = current.get("holderIdentity") or ""
+        holder, change = current.get("holderIdentity") or "", dict[str, Any]()
         if holder != self.identity:
             if holder and not self._expired(lease["metadata"]["resourceVersion"], current):
                 return False
-            spec |= {"acquireTime": now, "leaseTransitions": int(current.get("leaseTransitions") or 0) + 1}
-        lease["spec"] = current | spec
+            change = {
+                "acquireTime": micro_stamp(self._clock.now()),
+                "leaseTransitions": int(current.get("leaseTransitions") or 0) + 1,
+            }
         self._note_absence(lease, current)
         try:
-            await self._client.update(LEASES, lease)
+            await self._write(lease, change)
         except Conflict:
             return None
         return True
+
+    async def _make(self) -> bool:
+        change = {"acquireTime": micro_stamp(self._clock.now()), "leaseTransitions": 0}
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.name,
+            "metadata": {"name": self._name, "namespace": self.namespace},
+            "spec": self._held_now() | change,
+        }
+        try:
+            await self._client.create_raw(LEASES, lease)
+        except AlreadyExists:
+            return False
+        return True
+
+    async def _write(self, lease: dict[str, Any], change: dict[str, Any]) -> None:
+        lease["spec"] = (lease.get("spec") or {}) | self._held_now() | change
+        self._own = await self._client.update(LEASES, lease)
+
+    def _held_now(self) -> dict[str, Any]:
+        """What the lease says when it is ours from this moment on, at which it is sent."""
+        self._sent = (time.monotonic(), self._clock.now())
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self._times.duration)),
+            "renewTime": micro_stamp(self._sent[1]),
+        }
 
     def _note_absence(self, lease: dict[str, Any], found: dict[str, Any]) -> None:
         """Also one's own: a leader whose lease is older than it left it is forgotten by a restored etcd."""
@@ -233,6 +262,7 @@ class LeaderLease:
 
     async def _release(self) -> None:
         """Let the next leader start at once, if that can be done before it may anyway."""
+        self._own = None
         try:
             async with asyncio.timeout(self._times.duration):
                 lease = await self._client.get(LEASES, self._name, self.namespace)

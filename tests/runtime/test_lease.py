@@ -111,6 +111,28 @@ async def test_a_leader_cut_off_stops_before_another_takes_over(
     assert (cut_off.terms, other.terms) == (1, 1)
 
 
+async def test_a_leader_whose_api_server_takes_long_for_each_answer_goes_on_leading(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        Session(relay.connection, timeout=10.0) as session,
+    ):
+        contender = Contender(Client(session), namespace, "patient", set())
+        async with contender.running():
+            await until(lambda: contender.lease.leading)
+            # From one renewal to the answer to the next is as long as two answers take, and a pause.
+            relay.delay(TIMES.renew / 3)
+            renewals = set[str]()
+
+            async def renewed() -> bool:
+                renewals.add((await read(client, namespace))["renewTime"])
+                return len(renewals) == 4
+
+            await until(renewed)
+            assert contender.terms == 1
+
+
 async def test_a_frozen_leader_ends_its_work_and_leads_again_afterwards(cluster: Cluster, namespace: str) -> None:
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
