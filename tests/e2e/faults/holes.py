@@ -34,13 +34,15 @@ def _is(verb: str, part: str, *words: str) -> faults.Drop:
     return is_it
 
 
+_claims = _is("PATCH", "/pods/", names.ANNOTATION_CLAIM)
+_changes_finalizers = _is("PATCH", "/pods/", '"finalizers"')
 STEPS = (
-    Step("claim", "cd", _is("PATCH", "/pods/", names.ANNOTATION_CLAIM)),
+    Step("claim", "cd", _claims),
     Step("PodChaperon", "us", is_candidate_post),
     Step("binding", "cd", _is("POST", "/binding/")),
     Step("status home", "cd", _is("PATCH", "/status/", "Running")),
     Step("deletion of the PodChaperon", "us", is_delete),
-    Step("deletion of the pod", "cd", _is("DELETE", "/pods/")),
+    Step("release of the pod", "cd", lambda *request: _changes_finalizers(*request) and not _claims(*request)),
 )
 RESERVING = (Step("candidate", "us", is_candidate_post), Step("leave", "us", is_allow))
 LOSING = Step("deletion of a candidate", "us", is_delete)
