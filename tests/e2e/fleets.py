@@ -110,6 +110,7 @@ FLEET_OF = {
     "tests/e2e/test_30_kubelet.py": "real",
     "tests/e2e/test_31_traffic.py": "real",
     "tests/e2e/test_33_last_words.py": "real",
+    "tests/e2e/test_34_operator.py": "real",
     "tests/e2e/test_40_versions.py": "versions",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",

@@ -1,0 +1,105 @@
+"""Promise 34: a stock operator runs in a target, with its service account, and reconciles what is in its source."""
+
+import functools
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import CONFIGMAPS, CRDS, NAMESPACES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Kind
+from agent.api.names import SHORT_PREFIX, SOURCE_API
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, Raw, on_virtual_node
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.test_11_elect_by_default import ELECTS, elects, stock
+
+pytestmark = [pytest.mark.realnodes]
+
+GROUP = "example.org"
+GREETINGS = Kind(GROUP, "v1", "greetings", "Greeting")
+PROGRAM = "/programs/kubectl"
+LOOP = f"""
+list='{{range .items[*]}}{{.metadata.name}} {{.spec.text}}{{"\\n"}}{{end}}'
+while true; do
+  {PROGRAM} get greetings --output=jsonpath="$list" | while read -r name text; do
+    {PROGRAM} create configmap "$name" --from-literal=text="$text" --dry-run=client --output=yaml |
+      {PROGRAM} apply --filename=-
+    {PROGRAM} patch greeting "$name" --subresource=status --type=merge --patch='{{"status":{{"said":"'"$text"'"}}}}'
+  done
+  sleep 1
+done
+"""
+"""Makes a ConfigMap of each Greeting, and says so in its status."""
+
+
+def definition() -> Raw:
+    """The operator's own kind."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    names = {"plural": GREETINGS.plural, "singular": "greeting", "kind": GREETINGS.name}
+    spec = {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": f"{GREETINGS.plural}.{GROUP}"}, "spec": spec}
+
+
+def chart(kubectl: str) -> tuple[tuple[Kind, Raw], ...]:
+    """What an operator's manifest has, beside its kind."""
+    rules = [
+        {"apiGroups": [GROUP], "resources": ["greetings", "greetings/status"], "verbs": ["get", "list", "patch"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]},
+    ]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "greeter"}
+    container = {
+        "name": "main",
+        "image": "flotilla.local/busybox:1",
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", LOOP],
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "volumeMounts": [{"name": "kubectl", "mountPath": PROGRAM}],
+    }
+    volume = {"name": "kubectl", "hostPath": {"path": kubectl, "type": "File"}}
+    deployment = stock(manifests.deployment("greeter", 1, serviceAccountName="greeter", volumes=[volume]))
+    deployment["spec"]["template"]["spec"]["containers"] = [container]
+    # The one word that makes it an operator for the cluster in which it was applied.
+    deployment["spec"]["template"]["metadata"]["annotations"] = {SHORT_PREFIX + SOURCE_API: "true"}
+    subject = {"kind": "ServiceAccount", "name": "greeter"}
+    return (
+        (SERVICE_ACCOUNTS, {"metadata": {"name": "greeter"}}),
+        (ROLES, {"metadata": {"name": "greeter"}, "rules": rules}),
+        (ROLE_BINDINGS, {"metadata": {"name": "greeter"}, "roleRef": reference, "subjects": [subject]}),
+        (DEPLOYMENTS, deployment),
+    )
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def greetings(fleet: Fleet) -> AsyncIterator[None]:
+    """The kind is served in the source, and there only."""
+    made = await fleet.source.create(CRDS, definition())
+    yield
+    await fleet.source.delete(CRDS, made["metadata"]["name"])
+
+
+@pytest.mark.usefixtures("greetings")
+async def test_an_operator_with_an_account_of_its_own_reconciles_from_a_target(fleet: Fleet, namespace: str) -> None:
+    await fleet.source.patch(NAMESPACES, namespace, ELECTS)
+    await elects(fleet, namespace, True)
+    for kind, obj in chart(str(fleet.sandbox.plan.programs["kubectl"])):
+        await fleet.source.create(kind, obj, namespace)
+    (pod,) = await fleet.running(namespace, "greeter", 1)
+    assert on_virtual_node(pod)
+
+    async def said(text: str) -> bool:
+        greeting = await fleet.source.get(GREETINGS, "morning", namespace)
+        copy = await fleet.source.get(CONFIGMAPS, "morning", namespace)
+        return bool((greeting.get("status") or {}).get("said") == copy["data"]["text"] == text)
+
+    morning = {"apiVersion": GREETINGS.api_version, "kind": GREETINGS.name, "metadata": {"name": "morning"}}
+    await fleet.source.create(GREETINGS, {**morning, "spec": {"text": "hello"}}, namespace)
+    await fleet.until("it is reconciled", functools.partial(said, "hello"), about=namespace)
+    await fleet.source.patch(GREETINGS, "morning", {"spec": {"text": "good-day"}}, namespace)
+    await fleet.until("a change is reconciled", functools.partial(said, "good-day"), about=namespace)
