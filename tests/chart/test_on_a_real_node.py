@@ -42,6 +42,7 @@ from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.sandbox.realnode.conftest import kubectl, why_not
 from tests.waiting import until
+from webhook.configurations import PATH_VALIDATE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -281,7 +282,8 @@ async def test_the_charts_own_test_fails_and_tells_why_where_api_servers_do_not_
 async def reach(fleet: Fleet, port: int) -> None:
     """Have the API server look for what validates at another port of the webhook's Service."""
     client, name = fleet.clients["one"], "multicluster-scheduler"
-    (webhook,) = (await client.get(VALIDATING_WEBHOOKS, name))["webhooks"]
+    entries = (await client.get(VALIDATING_WEBHOOKS, name))["webhooks"]
+    webhook = next(entry for entry in entries if entry["clientConfig"]["service"]["path"] == PATH_VALIDATE)
     found = {"name": webhook["name"], "clientConfig": {"service": {**webhook["clientConfig"]["service"], "port": port}}}
     await client.patch(VALIDATING_WEBHOOKS, name, {"webhooks": [found]}, style="strategic")
 
