@@ -38,7 +38,7 @@ def test_more_names_than_an_object_can_hold_are_not_published() -> None:
 
 def test_nothing_is_said_of_accounts_that_are_brought_there() -> None:
     found = {SERVICE_ACCOUNTS: ACCOUNTS, PERSISTENT_VOLUME_CLAIMS: CLAIMS}
-    made = decide(View(["a", "b"], found, followed=["a"]))
+    made = decide(View(["a", "b"], found, followed={"a"}))
     assert made.namespaces == [
         {"name": "a", "persistentVolumeClaims": ["data"]},
         {"name": "b", "serviceAccounts": ["two"], "persistentVolumeClaims": []},

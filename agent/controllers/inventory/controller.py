@@ -41,7 +41,7 @@ class InventoryRoom(Controller[Key]):
     """Keys are those of Targets; ClusterTargets have an empty namespace."""
 
     name = "inventory"
-    workers = 2
+    workers = 16
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()
@@ -93,11 +93,11 @@ class InventoryRoom(Controller[Key]):
             forbidden=forbidden,
         )
 
-    def _followed(self, view: View, following: Following) -> list[str]:
+    def _followed(self, view: View, following: Following) -> frozenset[str]:
         """Namespaces whose service accounts follow, and may: an account that may be made may be kept right."""
         if SERVICE_ACCOUNTS.plural not in following.kinds:
-            return []
-        return [name for name in view.namespaces if self._accounts_follow(name)]
+            return frozenset()
+        return frozenset(name for name in view.namespaces if self._accounts_follow(name))
 
     def _accounts_follow(self, namespace: str) -> bool:
         found = self._deps.namespaces.get(namespace)

@@ -1,6 +1,7 @@
 """What the status of a Target says about the namespaces it serves. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ class View:
     namespaces: Sequence[str]
     found: Mapping[Kind, Iterable[tuple[str, str]]]
     forbidden: Sequence[Kind] = ()
-    followed: Collection[str] = ()
+    followed: AbstractSet[str] = frozenset()
     """Namespaces whose service accounts are brought there: none of them can be missing."""
 
 
