@@ -1,14 +1,15 @@
 """Service accounts of a namespace that elects by default, on real API servers."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
-from agent.controllers.follow import FollowRoom
+from agent.controllers.follow import FollowRoom, accounts
 from tests.controllers.pair import Pair
-from tests.controllers.test_follow import told, volume
+from tests.controllers.test_follow import STILL_SECONDS, told, volume
 from tests.controllers.test_follow_targets import restricted
 
 pytestmark = pytest.mark.cluster
@@ -53,6 +54,35 @@ async def test_an_account_that_the_target_has_made_for_itself_serves_as_well(pai
         assert not [each for each in await pair.here.list(EVENTS, pair.namespace) if each["reason"] == "FollowBlocked"]
         theirs = await pair.there.get(SERVICE_ACCOUNTS, "builder", pair.namespace)
         assert "labels" not in theirs["metadata"]
+
+
+async def test_what_served_as_well_and_is_gone_is_made_anew(pair: Pair) -> None:
+    await electing(pair)
+    await pair.there.create(SERVICE_ACCOUNTS, {"metadata": {"name": "builder"}}, pair.namespace)
+    async with pair.at_work(FollowRoom) as target:
+        made = await pod(pair, "builder")
+        assert pair.deps is not None
+        await pair.deps.provisions.ensure(made, target)
+        await pair.there.delete(SERVICE_ACCOUNTS, "builder", pair.namespace)
+        await pair.copy(SERVICE_ACCOUNTS, "builder", lambda found: "labels" in found["metadata"])
+
+
+async def test_pods_keep_the_account_they_found_when_their_namespace_ceases_to_elect(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "_LOOK_SECONDS", 0.2)
+    await electing(pair)
+    async with pair.at_work(FollowRoom):
+        await pod(pair, "builder")
+        await pair.copy(SERVICE_ACCOUNTS, "builder")
+        await electing(pair, **{names.SHORT_PREFIX + names.ELECT_BY_DEFAULT: "false"})
+        await pod(pair, "later")
+        await pair.copy(CONFIGMAPS, "later")
+        await asyncio.sleep(STILL_SECONDS)
+        assert not await pair.no_copy(SERVICE_ACCOUNTS, "builder")
+        assert await pair.no_copy(SERVICE_ACCOUNTS, "later")
+        await pair.end("builder")
+        await pair.gone(SERVICE_ACCOUNTS, "builder")
 
 
 async def test_where_accounts_are_not_allowed_the_pod_says_so_unless_the_target_has_its_account(pair: Pair) -> None:

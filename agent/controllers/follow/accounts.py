@@ -11,6 +11,10 @@ from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.needs import Item, Needs
 from agent.controllers.follow.obstacles import UNTOLD
 from agent.kube.errors import Forbidden
+from agent.kube.store import Object
+
+_LOOK_SECONDS = 10.0
+"""Pause between looks whether the last pod that uses an account has gone."""
 
 
 class AccountBringer(Bringer):
@@ -28,16 +32,16 @@ class AccountBringer(Bringer):
         """Create the account where there is none."""
         try:
             return await super().create(place, look_first=look_first)
-        except Blocked:
-            if self._needs.asked_for(place.item):
+        except Blocked as error:
+            if self._needs.asked_for(place.item) or await self._is_there(place) is False:
                 raise
-            there = await self._is_there(place)
-            if there is None:
-                raise Blocked(UNTOLD) from None
-            if not there:
-                raise
-        original = await self._original(place)
-        return Outcome.MISSING if original is None else self._needs_none(place, original)
+            # What serves as well may go, as another source's copy does with its pods: it is looked at again.
+            raise Blocked(UNTOLD) from error
+
+    async def kept(self, place: Place, copy: Object) -> float:
+        """A namespace that merely ceases to ask leaves the pods that are there what they have found there."""
+        in_use = place.originals.store.get(place.item.key) is not None and self._needs.is_in_use(place.item)
+        return await super().kept(place, copy) or (_LOOK_SECONDS if in_use else 0.0)
 
     async def _is_there(self, place: Place) -> bool | None:
         """By a right that Sources of ours have and Admiralty's do not; None where it cannot be known."""

@@ -23,7 +23,7 @@ from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.claims import HAS_VOLUME, ClaimBringer
 from agent.controllers.follow.kinds import KINDS, copies_in, originals
 from agent.controllers.follow.needs import Item, Needs
-from agent.controllers.follow.obstacles import Obstacles
+from agent.controllers.follow.obstacles import UNTOLD, Obstacles
 from agent.kube.errors import Conflict, Forbidden, KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
@@ -141,7 +141,9 @@ class FollowRoom(Controller[Item]):
     async def _step(self, place: Place, now: float) -> float | None:
         item, bringer = place.item, self._bringers[place.item.kind]
         needed = bool(self._needs.pods(item))
-        if needed and isinstance(place.copies.error, Forbidden) and self._accounts.is_due(item):
+        if needed and isinstance(place.copies.error, Forbidden):
+            if not self._accounts.is_due(item):
+                raise Blocked(UNTOLD)
             raise Blocked(
                 f"{item.kind.plural} do not follow to target {place.target.title}, whose role for sources does not let"
                 f" us list and watch them: {place.copies.error}"

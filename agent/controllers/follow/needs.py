@@ -96,6 +96,18 @@ class Needs:
         pods = (self._proxies.store.get(key) for key in self.pods(item))
         return any(pod and names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "true" for pod in pods)
 
+    def is_in_use(self, item: Item) -> bool:
+        """Whether pods in a target name a service account there, and neither they nor their namespace say no to it."""
+        if names.annotation(self._annotations(item.namespace), names.FOLLOW_ACCOUNT) == "false":
+            return False
+        return any(self._uses(pod, item) for pod in self._proxies.store.by_index("namespace", item.namespace))
+
+    def _uses(self, pod: Object, item: Item) -> bool:
+        if pod.phase in _DONE or names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "false":
+            return False
+        nodes = (_home(pod), *(each.target.node_name for each in self._deps.chaperons.of(pod.key)))
+        return item.node in nodes and (item.kind, item.name) in self._names(pod, accounts=True)[0]
+
     def expect(self, pod: Key, target: Target) -> list[Item]:
         """What a pod needs in a target that its chaperon is about to be sent to."""
         if self._proxies.store.get(pod) is None:
