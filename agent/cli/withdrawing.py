@@ -35,6 +35,7 @@ from agent.kube.session import Session
 from agent.kube.store import Object
 from agent.model.ingress import unmarked
 from agent.model.service import is_copy
+from agent.model.standin import is_stand_in
 
 Raw = dict[str, Any]
 Say = Callable[[str], None]
@@ -75,7 +76,8 @@ async def _release_originals(client: Client) -> None:
     """Of all kinds but Services, which are restored before."""
     await _delete(client, SERVICE_EXPORTS, await _list(client, SERVICE_EXPORTS, None, OURS))
     # Kubernetes keeps those that claims are bound to until the claims go, and no longer.
-    await _delete(client, PERSISTENT_VOLUMES, await _list(client, PERSISTENT_VOLUMES, None, names.LABEL_STAND_IN))
+    volumes = await _list(client, PERSISTENT_VOLUMES, None, names.LABEL_STAND_IN)
+    await _delete(client, PERSISTENT_VOLUMES, [volume for volume in volumes if is_stand_in(volume)])
     for ingress in await _list(client, INGRESSES):
         metadata = ingress["metadata"]
         annotations = metadata.get("annotations") or {}

@@ -84,6 +84,11 @@ def volume_for(claim: Mapping[str, Any], there: Mapping[str, Any], target: tuple
     }
 
 
+def is_stand_in(volume: Mapping[str, Any]) -> bool:
+    """Whether a volume is one that nothing can mount. Others, with data, may have our label: it is no proof."""
+    return bool((volume["spec"].get("csi") or {}).get("driver") == names.STAND_IN_DRIVER)
+
+
 def claim_uid(volume: Mapping[str, Any]) -> str:
     """UID of the claim that a volume is for, empty for none."""
     return str((volume["spec"].get("claimRef") or {}).get("uid") or "")

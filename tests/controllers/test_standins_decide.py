@@ -1,6 +1,10 @@
+import json
 from typing import Any
 
+from agent.api.kinds import PERSISTENT_VOLUMES
+from agent.controllers.standins.controller import claims_of
 from agent.controllers.standins.decide import Grow, Make, Remove, Replace, View, decide
+from agent.kube.store import Object
 from agent.model.standin import name_of, volume_for
 from tests.model.test_standin import EU, claim, there
 
@@ -71,3 +75,12 @@ def test_it_grows_with_the_volume_there_and_never_shrinks() -> None:
 
 def test_a_capacity_that_cannot_be_read_changes_nothing() -> None:
     assert decide(view(bound("much"), there("5Gi"), OWN)) == []
+
+
+def test_a_volume_that_is_not_ours_or_names_no_claim_stands_for_none() -> None:
+    def kept(**spec: Any) -> Object:
+        return Object(PERSISTENT_VOLUMES, json.dumps({**OWN, "spec": {**OWN["spec"], **spec}}).encode())
+
+    assert claims_of(kept()) == (("team", "data"),)
+    assert claims_of(kept(csi=None, nfs={"server": "files", "path": "/"})) == ()
+    assert claims_of(kept(claimRef=None)) == ()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.model.standin import claim_key, claim_uid, is_for, is_needed, name_of, volume_for
+from agent.model.standin import claim_key, claim_uid, is_for, is_needed, is_stand_in, name_of, volume_for
 from agent.model.virtualnode import virtual_node
 from agent.scheduling.matching import any_term_matches
 
@@ -50,6 +50,14 @@ def test_what_is_for_another_target_is_told_apart() -> None:
     old = volume_for(claim(), there(), EU)
     assert is_for(old, volume_for(claim(), there("9Gi"), EU))
     assert not is_for(old, volume_for(claim(), there(), ("team", "us")))
+
+
+def test_a_volume_with_data_is_none_whatever_its_labels_are() -> None:
+    found = volume_for(claim(), there(), EU)
+    assert is_stand_in(found)
+    for source in ({"nfs": {"server": "files", "path": "/"}}, {"csi": {"driver": "disks.example.test"}}):
+        spec = {field: value for field, value in found["spec"].items() if field != "csi"} | source
+        assert not is_stand_in({**found, "spec": spec})
 
 
 def test_a_claim_that_waits_needs_one() -> None:

@@ -18,7 +18,7 @@ from agent.controllers.standins.decide import Grow, Make, Remove, Replace, View,
 from agent.controllers.standins.used import UsedHere
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
-from agent.model.standin import claim_key, claim_uid
+from agent.model.standin import claim_key, claim_uid, is_stand_in
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ class StandInRoom(Controller[Key]):
         self._client = deps.local.client
         self._claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
         self._volumes = deps.local.informer(PERSISTENT_VOLUMES, labels=names.LABEL_STAND_IN)
-        self._volumes.store.index(_OF_CLAIM, lambda volume: ("/".join(claim_key(volume.decode())),))
+        self._volumes.store.index(_OF_CLAIM, lambda volume: map("/".join, claims_of(volume)))
         self._used = UsedHere(self._client)
         self._copies: dict[str, Informer] = {}
         self._stops: dict[str, Callable[[], None]] = {}
         self.watch(self._claims, lambda claim: (claim.key,) if _VOLUME_IN in claim.raw else ())
-        self.watch(self._volumes, lambda volume: (claim_key(volume.decode()),))
+        self.watch(self._volumes, claims_of)
         deps.targets.on_attach(self._attached)
         deps.targets.on_detach(self._detached)
 
@@ -137,6 +137,12 @@ class StandInRoom(Controller[Key]):
     def _detached(self, target: Target) -> None:
         if self._copies.pop(target.node_name, None) is not None:
             self._stops.pop(target.node_name)()
+
+
+def claims_of(volume: Object) -> tuple[Key, ...]:
+    """The claim that a volume stands for: none for one with our label that is not of our making, or names no claim."""
+    found = volume.decode()
+    return (claim_key(found),) if is_stand_in(found) and all(claim_key(found)) else ()
 
 
 def _bound(copy: Object) -> Iterable[Key]:
