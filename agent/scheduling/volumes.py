@@ -18,13 +18,13 @@ def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
     metadata, spec = volume["metadata"], volume["spec"]
     if "deletionTimestamp" in metadata or (volume.get("status") or {}).get("phase", "") not in _FREE:
         return False
-    if not _holds(claim["spec"], spec):
-        return False
+    # Quantities last: a cluster may have thousands of free volumes, most of another class.
     if kept_for := spec.get("claimRef"):
-        return _is(claim["metadata"], kept_for)
+        return _is(claim["metadata"], kept_for) and _holds(claim["spec"], spec)
+    if storage_class(claim) != storage_class(volume) or not _holds(claim["spec"], spec):
+        return False
     wanted = claim["spec"].get("selector")
-    labels = metadata.get("labels") or {}
-    return storage_class(claim) == storage_class(volume) and (wanted is None or selector(wanted).matches(labels))
+    return wanted is None or selector(wanted).matches(metadata.get("labels") or {})
 
 
 def _holds(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
