@@ -33,6 +33,14 @@ def test_it_is_made_once_the_claim_there_is_bound() -> None:
     assert decide(view(claim(), there(), OWN)) == []
 
 
+def test_none_is_made_that_is_smaller_than_what_its_claim_asks_for() -> None:
+    large = claim(resources={"requests": {"storage": "10Gi"}})
+    assert decide(view(large, there("5Gi"))) == [], "Kubernetes would never bind the claim to it"
+    assert decide(view(large, there("10Gi"))) == [Make(volume_for(large, there("10Gi"), EU))]
+    lost = claim("Lost", volumeName=name_of(large), resources=large["spec"]["resources"])
+    assert decide(view(lost, there("5Gi"))) == [Make(OWN)], "it was bound before it was to grow"
+
+
 def test_it_is_made_only_where_an_administrator_wants_it_and_nobody_else_makes_one() -> None:
     assert decide(view(claim(), there(), makes=False)) == []
     assert decide(view(claim(volumeName="theirs"), there())) == []

@@ -69,12 +69,19 @@ def decide(view: View) -> list[Action]:
         return actions
     wanted = volume_for(view.claim, view.there, view.target)
     if own is None:
-        return [*actions, Make(wanted)] if is_needed(view.claim) else actions
+        return [*actions, Make(wanted)] if is_needed(view.claim) and not _is_too_small(wanted, view.claim) else actions
     if not is_for(own, wanted):
         return [*actions, Replace(own, wanted)]
     if view.claim["spec"].get("volumeName") == own["metadata"]["name"]:
         actions += _grown(own, wanted, view.claim)
     return actions
+
+
+def _is_too_small(wanted: Raw, claim: Raw) -> bool:
+    """Whether Kubernetes would not bind the claim to it, as where the volume of an adopted claim has yet to grow."""
+    spec = claim["spec"]
+    asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
+    return not spec.get("volumeName") and _is_less(wanted["spec"]["capacity"], asked)
 
 
 def _grown(own: Raw, wanted: Raw, claim: Raw) -> list[Action]:
