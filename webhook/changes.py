@@ -6,15 +6,16 @@ from agent.api import names
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
 from agent.model.reapplied import restored
+from webhook.pods import LONG
 from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched
 
 
 def takes_long(request: Request) -> bool:
-    """Whether an answer may take more than a few milliseconds: only Admiralty's webhook writes manifests in YAML."""
+    """Whether an answer may take more than a few milliseconds: what is in a manifest, or all of it, may be YAML."""
     pod = request.get("oldObject")
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return not ((annotations or {}).get(names.ANNOTATION_MANIFEST) or "{").startswith("{")
+    return len((annotations or {}).get(names.ANNOTATION_MANIFEST) or "") > LONG
 
 
 def answer(request: Request) -> Answer:

@@ -16,6 +16,9 @@ from agent.model.proxypod import given_tolerations
 
 Raw = dict[str, Any]
 
+_MOST = 100
+"""Tolerations, or constraints, which are compared each with each: a pod with more of them is left to the API server."""
+
 
 def restored(old: Mapping[str, Any], new: Raw) -> Raw:
     """The changed proxy pod `new`, with the fields of `old` that its user only repeats; itself where there is none.
@@ -30,8 +33,11 @@ def restored(old: Mapping[str, Any], new: Raw) -> Raw:
     back = {}
     for field in changed:
         values = live.get(field), incoming.get(field), source["spec"].get(field)
+        given = given_tolerations(source) if field == "tolerations" else []
+        if any(isinstance(each, list) and len(each) > _MOST for each in (*values, given)):
+            continue
         if field == "tolerations":
-            back[field] = _tolerations(*values, given_tolerations(source))
+            back[field] = _tolerations(*values, given)
         elif _REPEATS.get(field, _is_same)(*values):
             back[field] = live.get(field)
     spec = {field: value for field, value in {**incoming, **back}.items() if value is not None}

@@ -81,6 +81,17 @@ def test_a_toleration_that_a_manifest_has_got_is_added_once() -> None:
     assert again == added
 
 
+@pytest.mark.parametrize("annotations", [{}, USED], ids=["none", "from the spec"])
+@pytest.mark.parametrize("field", ["tolerations", "topologySpreadConstraints"])
+def test_of_more_than_anybody_needs_nothing_is_compared(field: str, annotations: dict[str, str]) -> None:
+    """Each would be compared with each, for whoever may change a pod: many seconds for as many as fit into one."""
+    made = {"tolerations": SPOT, "topologySpreadConstraints": ZONES}[field]
+    many = [{**made, "key" if field == "tolerations" else "topologyKey": f"k{number}"} for number in range(101)]
+    old = proxy_pod(pod(annotations, spec={**MANIFEST, field: many}), ())
+    new = changed(old, **{field: many[::-1]})
+    assert restored(old, new) is new
+
+
 def test_tolerations_that_are_added_to_those_of_the_proxy_are_taken_as_they_are() -> None:
     old = proxy()
     new = changed(old, tolerations=[*old["spec"]["tolerations"], EXTRA])
