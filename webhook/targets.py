@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGETS
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.kube.store import Object
@@ -71,7 +71,8 @@ class Targets:
         if not account and not claims:
             return []
         inventories = {
-            f"{target.kind.name} {target.name}": _inventory(target, namespace) for target in self._usable(namespace)
+            f"{target.kind.name} {target.name}": _inventory(target, namespace, follows=_account_follows(pod))
+            for target in self._usable(namespace)
         }
         sentences = []
         if account:
@@ -90,12 +91,17 @@ class Targets:
         return (target for target in known if not target.deleting)
 
 
-def _inventory(target: Object, namespace: str) -> _Inventory:
-    """What counts of a target: of a kind that is brought there, nobody needs to know what is there already."""
+def _inventory(target: Object, namespace: str, *, follows: bool) -> _Inventory:
+    """What counts of a target: of a kind that is brought there, nobody needs to know what is there already.
+
+    :param follows: the pod says itself that its service account does
+    """
     status = _decoder.decode(target.raw).status
     found = next((one for one in status.namespaces if one.name == namespace), _Inventory(namespace))
     if PERSISTENT_VOLUME_CLAIMS.plural in status.follow:
         found.persistent_volume_claims = None
+    if follows and SERVICE_ACCOUNTS.plural in status.follow:
+        found.service_accounts = None
     return found
 
 
@@ -113,6 +119,10 @@ def _sentence(what: str, name: str, namespace: str, without: list[str], count: i
 def _account(pod: Mapping[str, Any]) -> str:
     name = str(pod.get("spec", {}).get("serviceAccountName") or "")
     return "" if name == _DEFAULT_ACCOUNT else name
+
+
+def _account_follows(pod: Mapping[str, Any]) -> bool:
+    return names.annotation((pod.get("metadata") or {}).get("annotations"), names.FOLLOW_ACCOUNT) == "true"
 
 
 def _claims(pod: Mapping[str, Any]) -> list[str]:

@@ -118,6 +118,19 @@ def test_a_claim_that_follows_brings_no_warning_about_the_targets_that_it_follow
     assert "cannot run there" in sentence
 
 
+def test_an_account_that_its_pod_asks_for_brings_no_warning_about_the_targets_that_it_follows_to(
+    targets: Targets,
+) -> None:
+    own, shared = (informer.store for informer in targets.informers)
+    own.put(having("eu", "default", follow=("serviceaccounts",), serviceAccounts=[]))
+    asking = {**needing("builder"), "metadata": {"annotations": {"multicluster/follow-service-account": "true"}}}
+    assert targets.missing("default", asking) == []
+    assert "service account builder" in targets.missing("default", needing("builder"))[0]
+    shared.put(having("us", serviceAccounts=[]))
+    (sentence,) = targets.missing("default", asking)
+    assert sentence.startswith("service account builder does not exist in namespace default of ClusterTarget us:")
+
+
 def test_what_is_not_known_brings_no_warning(targets: Targets) -> None:
     targets.informers[0].store.put(having("eu", "default", serviceAccounts=["builder"]))
     targets.informers[1].store.put(target("us"))
