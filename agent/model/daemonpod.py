@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.api.conditions import find_condition, set_condition
 from agent.model.diff import merge_patch
+from agent.model.proxypod import is_controlled_by, is_proxy
 
 Raw = dict[str, Any]
 
@@ -41,6 +42,11 @@ def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
     metadata = pod["metadata"]
     guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     return {"metadata": guard, "status": changed} if changed else {}
+
+
+def comes_again(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod on a virtual node is made anew for that node whenever it is deleted, and nothing runs for it."""
+    return not is_proxy(pod) and is_controlled_by(pod, "DaemonSet", "apps")
 
 
 def unplaced(pod: Mapping[str, Any]) -> str:

@@ -200,6 +200,29 @@ async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, clien
         await gone(lambda: client.get(NODES, name))
 
 
+async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, SummaryRoom, CleanupRoom):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
+        spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
+        await client.create(DAEMONSETS, workload(DAEMONSETS, "log", spec), namespace)
+
+        async def landed() -> bool:
+            return bool(await client.list(PODS, namespace, labels="app=log", fields=f"spec.nodeName={name}"))
+
+        await until(landed)
+        await client.delete(TARGETS, "c1", namespace)
+        await gone(lambda: client.get(NODES, name))
+
+        async def left() -> bool:
+            return not await client.list(PODS, namespace, labels="app=log")
+
+        await until(left)
+
+
 async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_target_is_applied_again(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.model.daemonpod import patch, unplaced
+from agent.model.daemonpod import comes_again, patch, unplaced
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STAMP = "2026-01-01T12:00:00Z"
@@ -52,6 +52,17 @@ def test_what_node_lifecycle_has_changed_is_told_again() -> None:
 
 def test_what_has_ended_stays_so() -> None:
     assert patch(pod(phase="Failed", reason="Evicted"), NOON) == {}
+
+
+def test_only_pods_of_daemon_sets_that_are_no_proxies_come_again() -> None:
+    def made(kind: str, scheduler: str = "default-scheduler", *, controller: bool = True) -> dict[str, Any]:
+        owner = {"apiVersion": "apps/v1", "kind": kind, "name": "log", "uid": "u", "controller": controller}
+        return {"metadata": {"ownerReferences": [owner]}, "spec": {"schedulerName": scheduler}}
+
+    assert comes_again(made("DaemonSet"))
+    assert not comes_again(made("DaemonSet", "admiralty-proxy"))
+    assert not comes_again(made("DaemonSet", controller=False))
+    assert not comes_again(made("ReplicaSet"))
 
 
 REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -4,7 +4,8 @@ Watches  Targets, ClusterTargets, all nodes, states of targets, the ClusterSumma
 Writes   the Node: labels, our taints, status. Users' labels, taints, annotations and cordon survive.
 Absent target: Ready stays true, the condition TargetReachable and a NoSchedule taint say that it is away.
 A target whose agent does not work gets no new pods: a taint of its own says so. What runs there stays.
-A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first. One that another
+A node whose Target is gone is deleted after its pods; they cannot run anywhere, and are deleted first, but for those of
+DaemonSets, whose controller makes them again at once while there is the node: they go after it. One that another
 agent has made, such as Admiralty's, whose uninstallation takes its Targets along, waits for a Target for a while.
 """
 
@@ -23,6 +24,7 @@ from agent.clusters.target import Target
 from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
 from agent.kube.errors import UNDECODABLE, AlreadyExists, Conflict, KubeError, NotFound, one_line
 from agent.kube.store import Key, Object
+from agent.model.daemonpod import comes_again
 from agent.model.virtualnode import free, has_several_huge_pages
 from agent.runtime.controller import Controller
 
@@ -189,7 +191,7 @@ class VirtualNodeRoom(Controller[Key]):
         return max(0.0, self._anothers_since.setdefault(key, now) + ANOTHERS_SECONDS - now)
 
     async def _retire(self, key: Key, node: Object) -> float | None:
-        """Delete the pods of a node whose Target is gone, then the node."""
+        """Delete the pods of a node whose Target is gone, then the node, then those that would come again."""
         try:
             await self._client.get_raw(_kind(key), key[1], key[0])
         except NotFound:
@@ -199,18 +201,22 @@ class VirtualNodeRoom(Controller[Key]):
             return _RETIRE_SECONDS
         _, items = await self._client.list_raw(PODS, fields=f"spec.nodeName={node.name}")
         pods = [Object(PODS, bytes(item)) for item in items]
-        for pod in pods:
+        holding = [pod for pod in pods if not comes_again(pod.decode())]
+        for pod in holding:
             if not pod.deleting:
                 await self._delete_pod(pod)
-        if pods:
+        if holding:
             return _RETIRE_SECONDS
         with contextlib.suppress(NotFound, Conflict), self._nodes.vanished.noticed(node.key, node.uid):
             await self._client.delete(NODES, node.name, uid=node.uid)
+        for pod in pods:
+            # Nobody else would end it for a minute, and it has never run.
+            await self._delete_pod(pod, grace=0)
         return None
 
-    async def _delete_pod(self, pod: Object) -> None:
+    async def _delete_pod(self, pod: Object, grace: int | None = None) -> None:
         with contextlib.suppress(NotFound, Conflict):
-            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=grace)
 
     async def _ask_version(self, target: Target) -> None:
         try:
