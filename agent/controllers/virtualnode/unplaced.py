@@ -13,7 +13,7 @@ from agent.api.kinds import NODES, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
-from agent.kube.store import Key, Object
+from agent.kube.store import Key, Object, metadata_only
 from agent.model.daemonpod import unplaced
 from agent.model.proxypod import is_controlled_by
 from agent.runtime.controller import Controller
@@ -62,12 +62,17 @@ class UnplacedPodRoom(Controller[Key]):
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         if self._pods is None and new is not None and target_of(new):
-            self._pods = self._local.informer(PODS, fields=_WAITING)
+            self._pods = self._local.informer(PODS, fields=_WAITING, reduce=reduced)
             self._stop = self.watch(self._pods, _of_a_daemon_set, required=False)
         elif self._pods is not None and new is None and not len(self._nodes.store):
             self._stop()
             self._local.informers.drop(self._pods)
             self._pods = None
+
+
+def reduced(pod: bytes) -> bytes:
+    """Of other pods, of which thousands may wait, as good as nothing is kept, not even whose they are."""
+    return pod if b'"DaemonSet"' in pod else metadata_only(pod)
 
 
 def _of_a_daemon_set(pod: Object) -> tuple[Key, ...]:
