@@ -5,6 +5,7 @@ known ones count. What a target has, its status says (ruling 14): no target is c
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from agent.kube.store import Object
 
 _NAMESPACE = "namespace"
 _DEFAULT_ACCOUNT = "default"
+_REMEMBERED = 8
+"""Namespaces for which it is remembered what targets say: reading it anew takes long where these are many."""
 _FOLLOW = f"annotate pod or namespace {names.SHORT_PREFIX}{names.FOLLOW_ACCOUNT}=true, where Sources allow accounts"
 
 
@@ -41,11 +44,30 @@ class _Target(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Target)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one target says of a namespace, as long as it is this very object."""
+
+    target: Object
+    follow: list[str]
+    inventory: _Inventory
+
+    def accounts(self, *, follows: bool) -> list[str] | None:
+        """Service accounts that are there; None where that is of no matter, since the pod's own comes along."""
+        return None if follows and SERVICE_ACCOUNTS.plural in self.follow else self.inventory.service_accounts
+
+    def claims(self) -> list[str] | None:
+        """The same of claims."""
+        return None if PERSISTENT_VOLUME_CLAIMS.plural in self.follow else self.inventory.persistent_volume_claims
+
+
 class Targets:
     """Two informers; run both."""
 
     def __init__(self, client: Client) -> None:
         self.informers = (Informer(client, TARGETS), Informer(client, CLUSTER_TARGETS))
+        self._told: dict[str, dict[str, _Told]] = {}
+        """By namespace, that asked for last at the end, and title of the target."""
         for informer in self.informers:
             informer.store.index(_NAMESPACE, lambda target: (target.namespace,))
 
@@ -70,20 +92,29 @@ class Targets:
         account, claims = _account(pod), _claims(pod)
         if not account and not claims:
             return []
-        inventories = {
-            f"{target.kind.name} {target.name}": _inventory(target, namespace, follows=_account_follows(pod))
-            for target in self._usable(namespace)
-        }
+        told = self._remembered(namespace)
         sentences = []
         if account:
-            without = _without(account, {name: one.service_accounts for name, one in inventories.items()})
-            told = _sentence("service account", account, namespace, without, len(inventories))
-            sentences += [f"{sentence}, or follows the pod from here: {_FOLLOW}" for sentence in told]
+            follows = _account_follows(pod)
+            without = _without(account, {title: one.accounts(follows=follows) for title, one in told.items()})
+            found = _sentence("service account", account, namespace, without, len(told))
+            sentences += [f"{sentence}, or follows the pod from here: {_FOLLOW}" for sentence in found]
         for claim in claims:
-            without = _without(claim, {name: one.persistent_volume_claims for name, one in inventories.items()})
-            told = _sentence("persistent volume claim", claim, namespace, without, len(inventories))
-            sentences += [f"{sentence}, or follows the pod from here" for sentence in told]
+            without = _without(claim, {title: one.claims() for title, one in told.items()})
+            found = _sentence("persistent volume claim", claim, namespace, without, len(told))
+            sentences += [f"{sentence}, or follows the pod from here" for sentence in found]
         return sentences
+
+    def _remembered(self, namespace: str) -> dict[str, _Told]:
+        before, told = self._told.pop(namespace, {}), {}
+        for target in self._usable(namespace):
+            title = f"{target.kind.name} {target.name}"
+            known = before.get(title)
+            told[title] = known if known is not None and known.target is target else _read(target, namespace)
+        self._told[namespace] = told
+        if len(self._told) > _REMEMBERED:
+            del self._told[next(iter(self._told))]
+        return told
 
     def _usable(self, namespace: str) -> Iterator[Object]:
         targets, cluster_targets = (informer.store for informer in self.informers)
@@ -91,18 +122,10 @@ class Targets:
         return (target for target in known if not target.deleting)
 
 
-def _inventory(target: Object, namespace: str, *, follows: bool) -> _Inventory:
-    """What counts of a target: of a kind that is brought there, nobody needs to know what is there already.
-
-    :param follows: the pod says itself that its service account does
-    """
+def _read(target: Object, namespace: str) -> _Told:
     status = _decoder.decode(target.raw).status
     found = next((one for one in status.namespaces if one.name == namespace), _Inventory(namespace))
-    if PERSISTENT_VOLUME_CLAIMS.plural in status.follow:
-        found.persistent_volume_claims = None
-    if follows and SERVICE_ACCOUNTS.plural in status.follow:
-        found.service_accounts = None
-    return found
+    return _Told(target, status.follow, found)
 
 
 def _without(name: str, known: Mapping[str, list[str] | None]) -> list[str]:
@@ -122,6 +145,7 @@ def _account(pod: Mapping[str, Any]) -> str:
 
 
 def _account_follows(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod says so itself; of namespaces that do, targets say nothing."""
     return names.annotation((pod.get("metadata") or {}).get("annotations"), names.FOLLOW_ACCOUNT) == "true"
 
 

@@ -131,6 +131,18 @@ def test_an_account_that_its_pod_asks_for_brings_no_warning_about_the_targets_th
     assert sentence.startswith("service account builder does not exist in namespace default of ClusterTarget us:")
 
 
+def test_what_a_target_says_counts_from_then_on_in_as_many_namespaces_as_there_are(two: Targets) -> None:
+    own, _ = (informer.store for informer in two.informers)
+    before = two.missing("default", needing("builder"))
+    assert two.missing("default", needing("builder")) == before
+    own.put(having("eu", "default", serviceAccounts=[], persistentVolumeClaims=["data"]))
+    assert "cannot run anywhere" in two.missing("default", needing("builder"))[0]
+    for number in range(20):
+        assert two.missing(f"team-{number}", needing("builder")) == []
+    own.remove(("default", "eu"))
+    assert two.missing("default", needing("builder")) == [before[0].replace("cannot run there", "cannot run anywhere")]
+
+
 def test_what_is_not_known_brings_no_warning(targets: Targets) -> None:
     targets.informers[0].store.put(having("eu", "default", serviceAccounts=["builder"]))
     targets.informers[1].store.put(target("us"))
