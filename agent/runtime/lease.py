@@ -184,9 +184,12 @@ class LeaderLease:
         return await self._renew() or await self._read_and_take()
 
     async def _renew(self) -> bool:
-        """One request where nobody else has changed the lease since; an API server may take seconds for each."""
+        """One request where nobody else has changed the lease since; an API server may take seconds for each.
+
+        Not once time has gone by that we know nothing of, as when a machine is resumed: that is noted as an absence.
+        """
         own, self._own = self._own, None
-        if own is None:
+        if own is None or not self.holds():
             return False
         try:
             await self._write(own, {})

@@ -1,0 +1,68 @@
+"""Renewals of a lease by one request, and when the lease is read first."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+from agent.api.kinds import Kind
+from agent.base.clock import SystemClock
+from agent.kube.errors import NotFound
+from agent.runtime.lease import LeaderLease, LeaseTimes
+from tests.waiting import until
+
+TIMES = LeaseTimes(duration=2.0, renew=1.4, retry=0.02)
+
+
+class Jumping:
+    """A time of day that goes on while the machine does not."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return SystemClock().now() + self.ahead
+
+
+class OneLease:
+    """Has a lease and nothing else, and notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._lease: dict[str, Any] | None = None
+
+    async def get(self, kind: Kind, name: str, namespace: str) -> dict[str, Any]:
+        self.asked.append("get")
+        if self._lease is None:
+            raise NotFound(404, "NotFound", name)
+        return {**self._lease, "spec": dict(self._lease["spec"])}
+
+    async def create_raw(self, kind: Kind, lease: dict[str, Any]) -> None:
+        self._lease = lease
+
+    async def update(self, kind: Kind, lease: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append("update")
+        self._lease = lease
+        return {**lease, "spec": dict(lease["spec"])}
+
+
+async def test_a_leader_that_is_resumed_together_with_its_cluster_learns_that_nobody_led() -> None:
+    """As where a machine is set back to a snapshot of all that ran there: nobody has changed the lease."""
+    clock, server = Jumping(), OneLease()
+    client: Any = server
+    lease = LeaderLease(client, clock, "team", "lease", "one", TIMES)
+
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(lease.run(work))
+    try:
+        await until(lambda: server.asked[-3:] == ["update"] * 3)
+        assert lease.absences == ()
+        clock.ahead = timedelta(hours=1)
+        await until(lambda: bool(lease.absences))
+        assert lease.leading
+        assert lease.absences[0].ended - lease.absences[0].began > timedelta(minutes=59)
+        await until(lambda: server.asked[-3:] == ["update"] * 3)
+        assert len(lease.absences) == 1
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
