@@ -90,8 +90,17 @@ class Ranked:
         for each in found:
             if not each.chaperon.deleting:
                 await chaperons.delete(each.target, each.chaperon.decode())
-        left = [each for each in self._deps.targets if self._deps.chaperons.departed(each, pod.uid) is not None]
-        return bool(found) or not all([await self._deps.asking.is_free(each, pod) for each in left])
+        return bool(found) or await self._any_delegate_of(pod)
+
+    async def _any_delegate_of(self, pod: Object) -> bool:
+        """Whether one is left where a chaperon is gone. One that does not answer keeps the pod from no other target."""
+        known = self._deps.chaperons
+        left = [each for each in self._deps.targets if each.ready and known.departed(each, pod.uid) is not None]
+        for target in left:
+            if not await self._deps.asking.is_free(target, pod):
+                return True
+            known.expect(target, pod.uid)
+        return False
 
     def _placed(self, pod: Object, target: Target | None) -> Object | None:
         """The pod's chaperon in the target of its claim."""
