@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
@@ -72,7 +71,7 @@ class Chaperons:
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
         self._in: Counter[str] = Counter()
         """How many this cluster itself has made, by namespace."""
-        self._departures: WeakKeyDictionary[Target, Departures] = WeakKeyDictionary()
+        self._departures = Departures()
         self._subscribers: list[Callable[[Key], None]] = []
         self._stops: dict[Key, Callable[[], None]] = {}
         targets.on_attach(self._attached)
@@ -84,13 +83,11 @@ class Chaperons:
 
     def departed(self, target: Target, uid: str) -> Departure | None:
         """The last chaperon of a proxy pod in a target that has told lately that it is gone; None if it has not."""
-        found = self._departures.get(target)
-        return found.get(uid) if found is not None else None
+        return self._departures.get((target.key, uid))
 
     def expect(self, target: Target, uid: str) -> None:
         """A chaperon of a proxy pod is about to be sent there: what was told of an earlier one counts no more."""
-        if target in self._departures:
-            self._departures[target].discard(uid)
+        self._departures.discard((target.key, uid))
 
     def any_in(self, namespace: str) -> bool:
         """Whether a pod of a namespace has a chaperon that this cluster itself has made, by its UID."""
@@ -122,8 +119,8 @@ class Chaperons:
             after = new if new is not None and self.is_ours(new) else None
             if old is not None and self.is_ours(old) and (after is None or parent_of(after) != parent_of(old)):
                 if new is None:
-                    departures = self._departures.setdefault(target, Departures())
-                    departures.add(old.labels.get(names.LABEL_PARENT_UID, ""), Departure.of(old))
+                    way = (target.key, old.labels.get(names.LABEL_PARENT_UID, ""))
+                    self._departures.add(way, Departure.of(old))
                 self._note(target, old, False)
             if after is not None:
                 self._note(target, after, True)
@@ -148,6 +145,7 @@ class Chaperons:
         stop = self._stops.pop(target.key, None)
         if stop is not None:
             stop()
+        self._departures.forget(target.key)
         for parent in self.parents(target):
             for entry in [entry for entry in self._by_parent[parent] if entry[0] == target.key]:
                 self._drop(parent, entry)

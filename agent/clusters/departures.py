@@ -10,10 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from agent.kube.errors import UNDECODABLE
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.status import ENDED
 
-_LIMIT = 4_000
+_LIMIT = 20_000
+"""8 MB, however many targets there are."""
+
+_Way = tuple[Key, str]
+"""Key of a target and UID of a proxy pod."""
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -45,26 +49,30 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """The last of one target, by UID of the proxy pod, `limit` of them at most."""
+    """The last of each proxy pod in each target, `limit` of them at most: who is forgotten is asked for."""
 
     def __init__(self, limit: int = _LIMIT) -> None:
         self._limit = limit
-        self._found: dict[str, Departure] = {}
+        self._found: dict[_Way, Departure] = {}
 
-    def get(self, uid: str) -> Departure | None:
-        """That of a proxy pod, None where none was seen or it was long ago."""
-        return self._found.get(uid)
+    def get(self, way: _Way) -> Departure | None:
+        """That of a proxy pod in a target, None where none was seen or it was long ago."""
+        return self._found.get(way)
 
-    def add(self, uid: str, departure: Departure) -> None:
+    def add(self, way: _Way, departure: Departure) -> None:
         """Note one, and forget the oldest if that makes one too many."""
-        self._found.pop(uid, None)
-        self._found[uid] = departure
+        self._found.pop(way, None)
+        self._found[way] = departure
         if len(self._found) > self._limit:
             del self._found[next(iter(self._found))]
 
-    def discard(self, uid: str) -> None:
+    def discard(self, way: _Way) -> None:
         """Another chaperon of the proxy pod may be there from now on."""
-        self._found.pop(uid, None)
+        self._found.pop(way, None)
+
+    def forget(self, target: Key) -> None:
+        """What that target has told may be another cluster's from now on."""
+        self._found = {way: departure for way, departure in self._found.items() if way[0] != target}
 
 
 def _is_made_once(chaperon: Object) -> bool:

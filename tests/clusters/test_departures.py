@@ -9,6 +9,8 @@ from agent.clusters.departures import Departure, Departures
 from agent.kube.client import encode
 from agent.kube.store import Object
 
+EU = ("", "eu")
+
 
 def gone(phase: str = "Running", **spec: Any) -> Departure:
     metadata = {"name": "web-1", "namespace": "team", "uid": "c"}
@@ -38,14 +40,26 @@ def test_a_pod_has_ended_for_good_only_where_it_said_so_and_is_never_made_again(
 def test_the_last_one_of_each_pod_counts_until_another_is_sent_and_the_oldest_are_forgotten() -> None:
     departures = Departures(limit=2)
     first, second = gone(), gone("Failed")
-    departures.add("a", first)
-    departures.add("b", first)
-    departures.add("a", second)
-    assert departures.get("a") is second
-    departures.add("c", first)
-    assert departures.get("b") is None
-    assert departures.get("a") is second
-    departures.discard("a")
-    departures.discard("a")
-    assert departures.get("a") is None
-    assert departures.get("c") is first
+    departures.add((EU, "a"), first)
+    departures.add((EU, "b"), first)
+    departures.add((EU, "a"), second)
+    assert departures.get((EU, "a")) is second
+    departures.add((EU, "c"), first)
+    assert departures.get((EU, "b")) is None
+    assert departures.get((EU, "a")) is second
+    departures.discard((EU, "a"))
+    departures.discard((EU, "a"))
+    assert departures.get((EU, "a")) is None
+    assert departures.get((EU, "c")) is first
+
+
+def test_however_many_targets_there_are_no_more_are_remembered_and_of_one_that_goes_nothing() -> None:
+    departures = Departures(limit=10)
+    departure = gone()
+    targets = [("", f"target-{number}") for number in range(20)]
+    for target in targets:
+        departures.add((target, "a"), departure)
+    assert [departures.get((target, "a")) for target in targets] == [None] * 10 + [departure] * 10
+    departures.forget(targets[-1])
+    assert departures.get((targets[-1], "a")) is None
+    assert departures.get((targets[-2], "a")) is departure
