@@ -19,7 +19,7 @@ from agent.clusters.managers import kept_managers
 from agent.controllers.svcreroute.decide import View, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage, service_of
 from agent.controllers.svcreroute.selections import Selections
-from agent.controllers.svcreroute.sharing import Sharing
+from agent.controllers.svcreroute.sharing import Scopes, Sharing
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import merge_patch
@@ -50,6 +50,7 @@ class ServiceRerouteRoom(Controller[Key]):
         proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
         self._selections = Selections(proxies, self.queue.add)
         self._sharing = Sharing(deps, proxies, self._turned)
+        self._scopes = Scopes()
         self._empty_since: dict[Key, float] = {}
         self._waiting_since: dict[Key, float] = {}
         self._looked_at: dict[Key, float] = {}
@@ -94,7 +95,7 @@ class ServiceRerouteRoom(Controller[Key]):
     def _proxies(self, key: Key, *, rerouted: bool) -> tuple[bool, float | None]:
         """Whether the Service counts as selecting proxy pods, and in how many seconds that may end."""
         begins = rerouted or self._deps.namespaces.is_in_use(key[0])
-        if begins and self._selections.any(key) and self._is_federated(key[0]):
+        if begins and self._selections.any(key) and self._scopes.any(key[0]):
             self._empty_since.pop(key, None)
             return True, None
         if not rerouted:
@@ -106,14 +107,9 @@ class ServiceRerouteRoom(Controller[Key]):
     def _is_shared(self, service: Object) -> tuple[bool, float | None]:
         """Whether a Service that selects no proxy pods is shared, and in how many seconds that may end."""
         if self._sharing.asks(service.namespace):
-            return self._is_federated(service.namespace), None
+            return self._scopes.any(service.namespace), None
         lingers = self._sharing.lingers(service)
         return lingers, self._deps.settings.share_linger if lingers else None
-
-    def _is_federated(self, namespace: str) -> bool:
-        """Whether there is any target that pods of this namespace may go to."""
-        keys = (obj.key for informer in self._coverage.targets for obj in informer.store)
-        return any(key[0] in ("", namespace) for key in keys)
 
     def _wait(self, service: Object, *, switched: bool) -> Wait:
         if self._coverage.by_name(service.namespace):
@@ -197,8 +193,11 @@ class ServiceRerouteRoom(Controller[Key]):
 
     def _driver_changed(self, old: Object | None, new: Object | None) -> None:
         target = new or old
-        if target is not None and (self._coverage.note(target.key, new) or old is None or new is None):
+        assert target is not None
+        if self._coverage.note(target.key, new):
             self._target_changed(target)
+        if self._scopes.note(old, new):
+            self._scope_changed()
 
     def _turned(self, namespace: str) -> None:
         for service in self._services.store:
@@ -207,13 +206,17 @@ class ServiceRerouteRoom(Controller[Key]):
 
     def _target_changed(self, target: object) -> None:
         for service in self._services.store:
+            if self._selections.any(service.key):
+                self.queue.add(service.key)
+
+    def _scope_changed(self) -> None:
+        for service in self._services.store:
             if self._selections.any(service.key) or self._is_shared_wrongly(service):
                 self.queue.add(service.key)
 
     def _is_shared_wrongly(self, service: Object) -> bool:
-        if not self._sharing.asks(service.namespace):
-            return False
-        return (names.LABEL_GLOBAL in service.labels) != self._is_federated(service.namespace)
+        shared = names.LABEL_GLOBAL in service.labels
+        return shared != self._scopes.any(service.namespace) and self._sharing.asks(service.namespace)
 
 
 _MARK = names.ANNOTATION_ORIGINAL_SELECTOR.encode()

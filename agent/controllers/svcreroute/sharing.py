@@ -1,5 +1,6 @@
 """Namespaces that share all of their Services, so that pods in targets find also those whose pods stay here."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from agent.clusters.deps import Deps
@@ -7,6 +8,25 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, refuses_to_share, shares_services
 from agent.model.service import is_shared_by_namespace
+
+
+class Scopes:
+    """For which namespaces there are Targets: asked of every Service."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def note(self, old: Object | None, new: Object | None) -> bool:
+        """A Target has come, changed or gone; whether it was the first or the last of its scope."""
+        target = new or old
+        assert target is not None
+        before = self._counts[target.namespace] > 0
+        self._counts[target.namespace] += (new is not None) - (old is not None)
+        return before != (self._counts[target.namespace] > 0)
+
+    def any(self, namespace: str) -> bool:
+        """Whether there is any target that pods of a namespace may go to."""
+        return self._counts[""] > 0 or self._counts[namespace] > 0
 
 
 class Sharing:
