@@ -5,7 +5,8 @@ in a variable that is named like one.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 Service = tuple[str, str]
@@ -22,12 +23,11 @@ _VARIABLE = re.compile(
 _CONTAINERS = ("initContainers", "containers")
 
 
-def mentioned(pod: Mapping[str, Any], known: Collection[Service]) -> set[Service]:
+def mentioned(pod: Mapping[str, Any], known: AbstractSet[Service]) -> set[Service]:
     """Which of the Services that are known a pod mentions."""
     namespace = pod["metadata"]["namespace"]
-    return {service for host, sure in _hosts(pod["spec"]) for service in _meant(host, namespace, sure=sure)} & set(
-        known
-    )
+    meant = (service for host, sure in _hosts(pod["spec"]) for service in _meant(host, namespace, sure=sure))
+    return {service for service in meant if service in known}
 
 
 def _hosts(spec: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
