@@ -10,7 +10,7 @@ from agent.clusters.target import Target
 from agent.controllers.endpoints.drivers import Place
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.service import is_shared
+from agent.model.service import is_shared, is_shared_by_namespace
 
 HERE = ""
 CONDITION = "ServicesShared"
@@ -84,6 +84,11 @@ class Sharing:
         """Whether a Service of this cluster is shared."""
         original = self.services.store.get(service)
         return original is not None and not original.deleting and is_shared(original.annotations)
+
+    def is_at_home(self, service: Key) -> bool:
+        """Whether its pods are here alone: what targets have behind its copies is none of ours, and not believed."""
+        original = self.services.store.get(service)
+        return original is not None and is_shared_by_namespace(original.annotations)
 
     def may_be_exported(self, service: Key) -> bool:
         """Whether its namespace is enabled, or pods of it are in a target still, or another cluster has it already."""

@@ -100,6 +100,8 @@ class EndpointSlices:
         """The other clusters whose endpoints come here by this driver: each end must have it."""
         if place.node and self._sharing.driver(place.node) != self.reason:
             return []
+        if self._sharing.is_at_home(place.service):
+            return [HERE] if place.node else []
         nodes = self._sharing.serving(place.service[0])
         others = [node for node in nodes if node != place.node and self._sharing.driver(node) == self.reason]
         shared = self._sharing.nodes_of(place.service)

@@ -1,0 +1,54 @@
+"""Of which clusters the endpoints of a Service are believed."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import SERVICES
+from agent.controllers.endpoints.drivers import Place
+from agent.controllers.endpoints.gather import HERE, Sharing
+from agent.controllers.endpoints.slices import EndpointSlices
+from agent.kube.client import encode
+from agent.kube.store import Object, Store
+from agent.model.service import rerouted, shared
+
+KEY = ("shop", "db")
+PLAIN = {"metadata": {"namespace": "shop", "name": "db"}, "spec": {"selector": {"app": "db"}}}
+BY_USER = {**PLAIN, "metadata": {**PLAIN["metadata"], "annotations": {"multicluster/global": "true"}}}
+
+
+class Everywhere(Sharing):
+    """Two targets have a copy of the Service."""
+
+    def __init__(self, service: dict[str, Any]) -> None:
+        store = Store()
+        store.put(Object(SERVICES, encode(service)))
+        self.services: Any = SimpleNamespace(store=store)
+        self.deps: Any = None
+
+    def serving(self, namespace: str) -> list[str]:
+        return ["us", "eu"]
+
+    def nodes_of(self, service: tuple[str, str]) -> list[str]:
+        return [HERE, "us", "eu"]
+
+    def driver(self, node: str) -> str:
+        return EndpointSlices.reason
+
+
+@pytest.mark.parametrize(
+    ("service", "here", "there"),
+    [
+        (shared(PLAIN), [], [HERE]),
+        (rerouted(PLAIN, switch=True), ["us", "eu"], [HERE, "eu"]),
+        (BY_USER, ["us", "eu"], [HERE, "eu"]),
+    ],
+)
+def test_of_a_service_that_only_its_namespace_shares_no_endpoint_comes_from_a_target(
+    service: dict[str, Any], here: list[str], there: list[str]
+) -> None:
+    driver = EndpointSlices(Everywhere(service))
+    cluster: Any = None
+    assert driver._linked(Place(HERE, cluster, KEY, "u")) == here
+    assert driver._linked(Place("us", cluster, KEY, "v")) == there
