@@ -9,10 +9,11 @@ no answer at all for `endpoints_grace` seconds they are not ready any more, as t
 
 import asyncio
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
 from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
-from agent.clusters.target import Target
+from agent.clusters.target import State, Target
 from agent.controllers.endpoints.choice import all_drivers
 from agent.controllers.endpoints.drivers import Place
 from agent.controllers.endpoints.gather import HERE, Sharing, key_of
@@ -46,6 +47,8 @@ class EndpointsRoom(Controller[At]):
         self._busy_until: dict[At, float] = {}
         self._unshared: dict[Key, float] = {}
         self._told: set[At] = set()
+        self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
+        """What matters here of targets."""
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
@@ -152,7 +155,12 @@ class EndpointsRoom(Controller[At]):
             self._all(obj.namespace)
 
     def _target_changed(self, target: Target) -> None:
-        self._all(target.namespace)
+        """Every shared Service in every cluster is looked at: not for what its agent, its pace or a message says."""
+        there, away = self._deps.targets.get(target.key) is target, target.record.state is State.UNREACHABLE
+        now = (there, target.ready, away, target.ranges)
+        if self._known.get(target) != now:
+            self._known[target] = now
+            self._all(target.namespace)
 
     def _all(self, namespace: str) -> None:
         for service in self._sharing.known(lambda key: namespace in ("", key[0])):
