@@ -8,12 +8,14 @@ from agent.model.quantity import InvalidQuantity, Quantity
 from agent.scheduling.podterms import selector
 
 _FREE = ("", "Pending", "Available")
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
     """Whether a claim could be bound to a volume that is there.
 
-    One that is kept for a claim is its, whatever its class and labels are.
+    One that is kept for a claim is its, whatever its class and labels are. Those of a pool that a program keeps, as the
+    static provisioner of local disks does, wait for pods of this cluster and for nobody's data.
     """
     metadata, spec = volume["metadata"], volume["spec"]
     if "deletionTimestamp" in metadata or (volume.get("status") or {}).get("phase", "") not in _FREE:
@@ -21,6 +23,8 @@ def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
     # Quantities last: a cluster may have thousands of free volumes, most of another class.
     if kept_for := spec.get("claimRef"):
         return _is(claim["metadata"], kept_for) and _holds(claim["spec"], spec)
+    if _PROVISIONED_BY in (metadata.get("annotations") or {}):
+        return False
     if storage_class(claim) != storage_class(volume) or not _holds(claim["spec"], spec):
         return False
     wanted = claim["spec"].get("selector")

@@ -25,7 +25,7 @@ def test_a_service_that_a_target_does_not_have_is_named_once_with_the_pods_and_t
     assert "kubectl annotate namespace default multicluster/share-services=true" in finding.remedy
 
 
-def test_all_is_well_where_targets_have_it_or_nobody_can_tell() -> None:
+def test_all_is_well_where_targets_have_it_and_nothing_is_said_where_nobody_can_tell() -> None:
     us = replace(target(), services=frozenset({("default", "db")}))
     found = pod("app", "db"), pod("far", "db.other"), pod("api", "kubernetes.default"), pod("new", "web", "")
     (finding,) = lookup.services(view(targets=(us,), proxies=found, services=HERE))
@@ -33,4 +33,4 @@ def test_all_is_well_where_targets_have_it_or_nobody_can_tell() -> None:
     assert list(lookup.services(view(targets=(us,), proxies=None, services=HERE))) == []
     assert list(lookup.services(view(targets=(us,), proxies=(), services=HERE))) == []
     unread = replace(us, services=None)
-    assert next(lookup.services(view(targets=(unread,), proxies=found, services=HERE))).level is Level.OK
+    assert list(lookup.services(view(targets=(unread,), proxies=found, services=HERE))) == []

@@ -67,3 +67,11 @@ def test_a_volume_that_is_kept_for_a_claim_is_that_claims_whatever_its_class() -
     assert not could_have(claim(), volume(claimRef={**own, "uid": "V"}))
     assert not could_have(claim(), volume(claimRef={**own, "name": "more"}))
     assert not could_have(claim(volumeMode="Block"), volume(claimRef=own))
+
+
+def test_a_volume_of_a_pool_that_a_program_keeps_is_for_nobodys_data_unless_it_is_kept_for_the_claim() -> None:
+    pooled = volume()
+    pooled["metadata"]["annotations"] = {"pv.kubernetes.io/provisioned-by": "local-volume-provisioner-node-1"}
+    assert not could_have(claim(), pooled)
+    pooled["spec"]["claimRef"] = {"namespace": "team", "name": "data"}
+    assert could_have(claim(), pooled)

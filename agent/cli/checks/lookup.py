@@ -44,7 +44,7 @@ def services(view: View) -> Iterator[Finding]:
             f"kubectl annotate namespace {namespace} {names.SHORT_PREFIX}{names.SHARE_SERVICES}=true shares all of its"
             f" Services, {names.SHORT_PREFIX}{names.GLOBAL}=true on the Service this one",
         )
-    if not unfound and view.proxies:
+    if not unfound and view.proxies and any(each.services is not None for each in view.targets):
         yield ok("services", "targets have those that pods mention")
 
 
