@@ -93,9 +93,9 @@ async def test_claims_follow_where_they_may_be_created(cluster: Cluster, client:
     await add(client, namespace, "c2", kubeconfig(cluster, user={"token": token}))
     async with running(cluster, *ROOMS):
         await condition(client, namespace, "c2", "InventoryPublished", "True")
-        assert (await client.get(TARGETS, "c2", namespace))["status"].get("follow", []) == []
+        await follow(client, namespace, ["serviceaccounts"])
         await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)
-        await follow(client, namespace, ["persistentvolumeclaims"])
+        await follow(client, namespace, ["persistentvolumeclaims", "serviceaccounts"])
 
 
 async def test_a_cluster_target_describes_every_namespace_whose_pods_may_be_elected(
