@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api.conditions import find_condition, set_condition
 from agent.model.diff import merge_patch
-from agent.model.proxypod import is_controlled_by, is_proxy
+from agent.model.proxypod import is_of_a_daemon_set, is_proxy
 
 Raw = dict[str, Any]
 
@@ -46,7 +46,7 @@ def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
 
 def comes_again(pod: Mapping[str, Any]) -> bool:
     """Whether a pod on a virtual node is made anew for that node whenever it is deleted, and nothing runs for it."""
-    return not is_proxy(pod) and is_controlled_by(pod, "DaemonSet", "apps")
+    return not is_proxy(pod) and is_of_a_daemon_set(pod)
 
 
 def unplaced(pod: Mapping[str, Any]) -> str:

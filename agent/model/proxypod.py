@@ -30,7 +30,12 @@ _SWITCHES = (names.FOLLOW_ACCOUNT, names.FOLLOW_ROLES, names.FOLLOW_POLICIES, na
 
 def is_delegate(pod: Mapping[str, Any]) -> bool:
     """Whether a PodChaperon controls the pod."""
-    return is_controlled_by(pod, "PodChaperon", names.GROUP)
+    return _is_controlled_by(pod, "PodChaperon", names.GROUP)
+
+
+def is_of_a_daemon_set(pod: Mapping[str, Any]) -> bool:
+    """Whether a DaemonSet controls the pod."""
+    return _is_controlled_by(pod, "DaemonSet", "apps")
 
 
 def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
@@ -52,11 +57,10 @@ def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
 
 
 def _may_be_elected_by_default(pod: Mapping[str, Any]) -> bool:
-    return not pod.get("spec", {}).get("nodeName") and not is_controlled_by(pod, "DaemonSet", "apps")
+    return not pod.get("spec", {}).get("nodeName") and not is_of_a_daemon_set(pod)
 
 
-def is_controlled_by(pod: Mapping[str, Any], kind: str, group: str) -> bool:
-    """Whether the pod's controller is of a kind."""
+def _is_controlled_by(pod: Mapping[str, Any], kind: str, group: str) -> bool:
     return any(
         owner.get("controller") and owner.get("kind") == kind and _group(owner) == group
         for owner in pod.get("metadata", {}).get("ownerReferences") or ()
@@ -215,7 +219,7 @@ def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> Non
         names.annotation(annotations, names.USE_CONSTRAINTS) is not None
         and names.annotation(annotations, names.PROXY_CONSTRAINTS) is None
     )
-    if not keeps_affinity and is_controlled_by(pod, "DaemonSet", "apps"):
+    if not keeps_affinity and is_of_a_daemon_set(pod):
         raise InvalidPod(
             "metadata.ownerReferences",
             "the pods of a DaemonSet belong to the nodes of this cluster: remove the annotation "

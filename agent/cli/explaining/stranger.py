@@ -4,7 +4,7 @@ from agent.api import names
 from agent.kube.store import Object
 from agent.model.daemonpod import REASON, message
 from agent.model.namespaces import command, is_enabled
-from agent.model.proxypod import is_controlled_by, is_delegate, is_elected
+from agent.model.proxypod import is_delegate, is_elected, is_of_a_daemon_set
 
 
 def remedy(pod: Object, namespace: Object | None) -> str:
@@ -19,7 +19,7 @@ def remedy(pod: Object, namespace: Object | None) -> str:
             f"{what} is a delegate, made by PodChaperon {pod.controller.name if pod.controller else ''}:"
             f" explain the proxy pod that it stands for, {where}"
         )
-    if is_controlled_by(pod.decode(), "DaemonSet", "apps") and _reason(pod) == REASON:
+    if is_of_a_daemon_set(pod.decode()) and _reason(pod) == REASON:
         return f"{what} is a DaemonSet's: {message(pod.node_name)}"
     enabled = namespace is not None and is_enabled(namespace.labels)
     label = command(pod.namespace)

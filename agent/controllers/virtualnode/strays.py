@@ -16,7 +16,7 @@ from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model import daemonpod
-from agent.model.proxypod import is_controlled_by
+from agent.model.proxypod import is_of_a_daemon_set
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class StrayPodRoom(Controller[tuple[str, Key]]):
 
     async def _answer_for(self, pod: Object) -> None:
         manifest = pod.decode()
-        if not is_controlled_by(manifest, "DaemonSet", "apps"):
+        if not is_of_a_daemon_set(manifest):
             return
         patch = daemonpod.patch(manifest, self._clock.now())
         if patch:

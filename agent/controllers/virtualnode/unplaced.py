@@ -15,7 +15,7 @@ from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object, metadata_only
 from agent.model.daemonpod import unplaced
-from agent.model.proxypod import is_controlled_by
+from agent.model.proxypod import is_of_a_daemon_set
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class UnplacedPodRoom(Controller[Key]):
         if pod is None or pod.deleting or pod.gated:
             return None
         manifest = pod.decode()
-        name = unplaced(manifest) if is_controlled_by(manifest, "DaemonSet", "apps") else ""
+        name = unplaced(manifest) if is_of_a_daemon_set(manifest) else ""
         node = self._nodes.store.get(("", name)) if name else None
         if node is None or node.deleting or not target_of(node):
             return None
