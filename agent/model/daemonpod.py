@@ -11,13 +11,13 @@ from typing import Any
 from agent.api.conditions import find_condition, set_condition
 from agent.model.diff import merge_patch
 from agent.model.proxypod import is_of_a_daemon_set, is_proxy
+from agent.model.status import ENDED
 
 Raw = dict[str, Any]
 
 REASON = "VirtualNode"
 """What `kubectl get pods` shows as STATUS of such a pod."""
 _CONDITIONS = ("Initialized", "ContainersReady", "Ready")
-_ENDED = ("Succeeded", "Failed")
 
 
 def message(node: str) -> str:
@@ -31,7 +31,7 @@ def message(node: str) -> str:
 def patch(pod: Mapping[str, Any], now: datetime) -> Raw:
     """Merge patch for the status of a DaemonSet's pod on a virtual node, {} when it says all; what has ended stays."""
     old: Raw = pod.get("status") or {}
-    if old.get("phase") in _ENDED:
+    if old.get("phase") in ENDED:
         return {}
     text = message(pod["spec"]["nodeName"])
     conditions = old.get("conditions")

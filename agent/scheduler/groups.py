@@ -9,7 +9,7 @@ from agent.clusters.deps import Deps
 from agent.kube.errors import Conflict, KubeError
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
-from agent.model.status import restarts_always
+from agent.model.status import ENDED, restarts_always
 from agent.scheduler import group as room
 from agent.scheduler.groupturns import Limits, Memory, Stage
 from agent.scheduler.groupview import Group, Member
@@ -145,7 +145,7 @@ def _member(pod: Object, view: View | None) -> Member:
         view=view,
         node_name=pod.node_name,
         started=(manifest.get("status") or {}).get("startTime") or "",
-        over=pod.phase in ("Succeeded", "Failed"),
+        over=pod.phase in ENDED,
         going=pod.deleting,
         on_failure=names.annotation(annotations, names.POD_GROUP_ON_FAILURE),
         run=annotations.get(names.ANNOTATION_GROUP_RUN, ""),

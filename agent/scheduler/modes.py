@@ -2,6 +2,7 @@
 
 from agent.api import names
 from agent.kube.store import Key, Object
+from agent.model.status import ENDED
 from agent.settings import Mode
 
 __all__ = ["Mode", "group_name", "group_of", "is_open", "mode_of"]
@@ -31,7 +32,7 @@ def mode_of(pod: Object, namespace: Object | None, default: Mode) -> Mode:
 
 def is_open(pod: Object) -> bool:
     """Whether a pod still wants a target."""
-    return not (pod.deleting or pod.node_name or pod.phase in ("Succeeded", "Failed"))
+    return not (pod.deleting or pod.node_name or pod.phase in ENDED)
 
 
 def group_of(pod: Object) -> Key | None:

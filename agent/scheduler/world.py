@@ -21,6 +21,7 @@ from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.nodeshapes import counted
+from agent.model.status import ENDED
 from agent.scheduler.gather import Demands
 from agent.scheduling.holdings import Holdings
 
@@ -283,4 +284,4 @@ def place_of(pod: Object) -> str:
 
 
 def _ended(pod: Object) -> bool:
-    return pod.phase in ("Succeeded", "Failed")
+    return pod.phase in ENDED

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.model.status import ENDED
+
 Raw = Mapping[str, Any]
 
 
@@ -69,7 +71,7 @@ def plan(pods: Iterable[Raw], options: Options) -> Plan:
 
 
 def _objection(raw: Raw, options: Options) -> str:
-    if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if (raw.get("status") or {}).get("phase") in ENDED:
         return ""
     if not _controller(raw) and not options.force:
         return UNMANAGED

@@ -11,6 +11,7 @@ from agent.base.clock import parse
 from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_of
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
+from agent.model.status import ENDED
 from agent.scheduler import decide as ranked
 from agent.scheduler.attempts import attempts_of
 from agent.scheduler.gather import Demands
@@ -103,7 +104,7 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
         ),
         "notes": (*facts.notes, *_misspelt(facts.namespace)),
     }
-    if pod.phase in ("Succeeded", "Failed"):
+    if pod.phase in ENDED:
         return Account(**common, bound=_bound(facts, titles) if pod.node_name else None)
     demand, ranking = _ranking(facts, settings, now)
     candidates = {seen.place.node_name: _candidate(seen, pod) for seen in facts.targets}
@@ -142,7 +143,7 @@ def _group(facts: Facts) -> str:
     if key is None:
         return ""
     members = [pod for pod in facts.proxies if group_of(pod) == key and not pod.deleting]
-    live = sum(pod.phase not in ("Succeeded", "Failed") and not pod.gated for pod in members)
+    live = sum(pod.phase not in ENDED and not pod.gated for pod in members)
     gated = sum(pod.gated for pod in members)
     size = names.annotation(facts.pod.annotations, names.POD_GROUP_SIZE) or "?"
     return f"{group_name(key)}: {live} of {size} pods are there" + (

@@ -15,6 +15,7 @@ from agent.cli.fleet.reading import Fleet
 from agent.cli.options import Failed
 from agent.controllers.target.gather import reference
 from agent.kube.store import Object
+from agent.model.status import ENDED
 
 Raw = dict[str, Any]
 
@@ -89,7 +90,7 @@ def target_lines(fleet: Fleet, answers: dict[tuple[str, str], Answer]) -> list[T
     bound: Counter[str] = Counter()
     pending: Counter[str] = Counter()
     for pod in fleet.proxies:
-        if pod.phase in ("Succeeded", "Failed"):
+        if pod.phase in ENDED:
             continue
         node = pod.node_name or pod.known.claim
         bound[pod.node_name] += 1

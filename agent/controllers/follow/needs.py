@@ -15,8 +15,8 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.namespaces import accounts_follow
 from agent.model.references import References, own_and_added
+from agent.model.status import ENDED
 
-_DONE = ("Succeeded", "Failed")
 _NOTHING: frozenset[Any] = frozenset()
 _FOLLOW_ACCOUNT = names.FOLLOW_ACCOUNT.encode()
 _INJECTED = names.INJECTED.encode()
@@ -103,7 +103,7 @@ class Needs:
         return any(self._uses(pod, item) for pod in self._proxies.store.by_index("namespace", item.namespace))
 
     def _uses(self, pod: Object, item: Item) -> bool:
-        if pod.phase in _DONE or names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "false":
+        if pod.phase in ENDED or names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "false":
             return False
         nodes = (_home(pod), *(each.target.node_name for each in self._deps.chaperons.of(pod.key)))
         return item.node in nodes and (item.kind, item.name) in self._names(pod, accounts=True)[0]
@@ -146,15 +146,15 @@ class Needs:
         nodes: set[str] = set()
         if pod is not None:
             self._read(pod, record)
-        if pod is not None and not pod.deleting and pod.phase not in _DONE:
+        if pod is not None and not pod.deleting and pod.phase not in ENDED:
             home = _home(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
             nodes = {home, *self._expected.get(key, ())} - {""}
         for each in placed:
-            if each.chaperon.phase in _DONE:
+            if each.chaperon.phase in ENDED:
                 continue
             if pod is None or each.chaperon.labels.get(names.LABEL_PARENT_UID) != pod.uid:
                 yield from self._of_chaperon(each)
-            elif pod.phase not in _DONE:
+            elif pod.phase not in ENDED:
                 nodes.add(each.target.node_name)
                 # Made when the annotation perhaps said otherwise.
                 yield from self._of_chaperon(each) if record.added else ()
@@ -244,7 +244,7 @@ def _listed(found: References, kinds: Collection[Kind]) -> _Names:
 def _signature(pod: Object) -> object:
     metadata = pod.head.metadata
     changes = metadata.generation or pod.version
-    return (pod.uid, changes, pod.deleting, _home(pod), pod.phase in _DONE)
+    return (pod.uid, changes, pod.deleting, _home(pod), pod.phase in ENDED)
 
 
 def _home(pod: Object) -> str:
@@ -255,4 +255,4 @@ def _home(pod: Object) -> str:
 
 
 def _places(placed: Iterable[Placed]) -> object:
-    return frozenset((each.target.node_name, each.chaperon.uid, each.chaperon.phase in _DONE) for each in placed)
+    return frozenset((each.target.node_name, each.chaperon.uid, each.chaperon.phase in ENDED) for each in placed)

@@ -26,13 +26,13 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import sourceapi
 from agent.model.references import ROOT_CA
+from agent.model.status import ENDED
 from agent.runtime.controller import Controller
 
 Item = tuple[str, str, str]
 """Virtual node of the target, namespace and name of the proxy pod."""
 
 _MARK = names.SOURCE_API.encode()
-_DONE = ("Succeeded", "Failed")
 _BLOCKED_SECONDS = 30.0
 _OF_POD = "pod"
 
@@ -187,7 +187,7 @@ class SourceApiRoom(Controller[Item]):
             await target.cluster.client.delete(SECRETS, secret.name, secret.namespace, uid=secret.uid)
 
     def _is_needed(self, pod: Object, node: str) -> bool:
-        if pod.key not in self._asking or pod.deleting or pod.phase in _DONE:
+        if pod.key not in self._asking or pod.deleting or pod.phase in ENDED:
             return False
         if (node, pod.uid) in self._chaperons(pod.key):
             return True
