@@ -16,6 +16,7 @@ from agent.clusters.provisions import Provisions
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
 from agent.controllers import build, build_for_every_replica
+from agent.extender.server import Extender
 from agent.kube.client import Client
 from agent.kube.config import SERVICE_ACCOUNT, Connection, load
 from agent.kube.errors import KubeError
@@ -29,7 +30,6 @@ from agent.runtime.supervisor import Supervisor
 from agent.runtime.vitals import STAND_DOWNS, Judgement, Vitals
 from agent.runtime.watchdog import roster
 from agent.scheduler.controller import ProxyScheduler
-from agent.scheduler.extender.server import Extender
 from agent.settings import Settings
 
 if TYPE_CHECKING:

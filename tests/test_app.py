@@ -17,11 +17,11 @@ from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.virtualnode import virtual_node
 from agent.sandbox import Cluster
+from tests.extender.candidates import Asker
 from tests.kube import kubeconfigs
 from tests.kube.relay import Relay
 from tests.processes import started
 from tests.runtime.test_health import free_port
-from tests.scheduler.extender.candidates import Asker
 from tests.waiting import until
 
 agent = functools.partial(started, "agent")

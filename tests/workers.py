@@ -26,6 +26,7 @@ _DEAREST = (
     "tests/soak",
     "tests/e2e",
     "tests/scheduler",
+    "tests/extender",
     "tests/cli",
     "tests/docs",
     "tests/sandbox",

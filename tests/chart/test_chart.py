@@ -147,7 +147,7 @@ def test_agent_and_webhook_understand_their_flags(settings: tuple[str, ...]) -> 
         main = spec["spec"]["containers"][0]
         if main["command"] == ["python", "-m", "agent"]:
             assert parse_agent(main["args"]).kubelet_port == 10250, name
-        elif main["command"] == ["python", "-m", "agent.scheduler.extender"]:
+        elif main["command"] == ["python", "-m", "agent.extender"]:
             assert parse_agent(main["args"]).extender_address == "127.0.0.1:10261", name
         elif main["command"] == ["python", "-m", "webhook"]:
             assert parse_webhook(main["args"], {}).service is not None, name

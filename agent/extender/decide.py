@@ -6,8 +6,8 @@ from typing import Literal
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
+from agent.extender.wire import BindingArgs
 from agent.model.hold import mark_of, round_is_over, round_of
-from agent.scheduler.extender.wire import BindingArgs
 
 NOT_ALLOWED = "not allowed"
 ENDED = "reservation ended: waiting for its source to ask again"

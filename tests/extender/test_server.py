@@ -12,14 +12,14 @@ import pytest
 
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
+from agent.extender.server import Extender
 from agent.kube.config import load
 from agent.sandbox import Cluster as SandboxCluster
 from agent.sandbox.certificates import Authority, Pair
-from agent.scheduler.extender.server import Extender
 from agent.settings import InvalidSetting, Settings
+from tests.extender.candidates import Asker, serving
 from tests.kube.kubeconfigs import kubeconfig
 from tests.runtime.test_health import free_port
-from tests.scheduler.extender.candidates import Asker, serving
 
 pytestmark = pytest.mark.cluster
 
@@ -91,7 +91,7 @@ async def test_with_tls_plain_http_is_not_served(cluster: SandboxCluster, tmp_pa
 async def test_a_renewed_certificate_is_served_without_a_restart(
     cluster: SandboxCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.scheduler.extender.server._CERTIFICATE_SECONDS", 0.05)
+    monkeypatch.setattr("agent.extender.server._CERTIFICATE_SECONDS", 0.05)
     files = Files(tmp_path)
     address = f"127.0.0.1:{free_port()}"
     async with serving(cluster, extender_address=address, **files.settings):
@@ -157,7 +157,7 @@ async def test_only_binds_are_served(cluster: SandboxCluster) -> None:
 async def test_a_client_that_never_sends_its_body_is_answered(
     cluster: SandboxCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.scheduler.extender.server._BODY_SECONDS", 0.2)
+    monkeypatch.setattr("agent.extender.server._BODY_SECONDS", 0.2)
     port = free_port()
     async with serving(cluster, extender_address=f"127.0.0.1:{port}"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -171,7 +171,7 @@ async def test_a_client_that_never_sends_its_body_is_answered(
 async def test_while_the_api_server_cannot_be_read_the_scheduler_is_told_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.scheduler.extender.gather._SYNC_SECONDS", 0.3)
+    monkeypatch.setattr("agent.extender.gather._SYNC_SECONDS", 0.3)
     path = tmp_path / "kubeconfig"
     path.write_bytes(kubeconfig(cluster={"server": f"https://127.0.0.1:{free_port()}"}))
     local = Cluster(load(str(path)), "local")

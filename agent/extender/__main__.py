@@ -1,4 +1,4 @@
-"""`python -m agent.scheduler.extender`: the bind extender as a process of its own, with rights of its own."""
+"""`python -m agent.extender`: the bind extender as a process of its own, with rights of its own."""
 
 import asyncio
 import contextlib
@@ -6,15 +6,15 @@ import sys
 
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
+from agent.extender.server import Extender
 from agent.kube.config import load
 from agent.runtime.entry import run_process
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.supervisor import Supervisor
-from agent.scheduler.extender.server import Extender
 from agent.settings import InvalidSetting, Settings, parse
 
-_PROGRAM = "python -m agent.scheduler.extender"
+_PROGRAM = "python -m agent.extender"
 _PURPOSE = (
     "Flotilla's bind extender for the candidate scheduler (mode reserve), outside the agent. Of the agent's settings"
     " those of extender, cluster, log, health and metrics count, --hold and --request-timeout."

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
-from agent.scheduler.extender.decide import (
+from agent.extender.decide import (
     ENDED,
     NOT_ALLOWED,
     STOPPING,
@@ -22,7 +22,7 @@ from agent.scheduler.extender.decide import (
     Wait,
     decide,
 )
-from agent.scheduler.extender.wire import BindingArgs
+from agent.extender.wire import BindingArgs
 
 ASKED = BindingArgs("web-1", "default", "P", "node-1")
 POD = Pod("P", "PodChaperon", "web-1", "C")

@@ -18,13 +18,13 @@ from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
 from agent.clusters.cluster import Cluster
 from agent.clusters.managers import untracked
+from agent.extender.decide import Bind, Chaperon, Refuse, Reserve, View, Wait, decide
+from agent.extender.gather import Candidates
+from agent.extender.wire import BindingArgs
 from agent.kube.errors import Conflict, KubeError, NotFound
 from agent.kube.store import Key
 from agent.model.hold import Mark, mark_of
 from agent.runtime.supervisor import Supervisor
-from agent.scheduler.extender.decide import Bind, Chaperon, Refuse, Reserve, View, Wait, decide
-from agent.scheduler.extender.gather import Candidates
-from agent.scheduler.extender.wire import BindingArgs
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
-from tests.scheduler.extender.candidates import (
+from tests.extender.candidates import (
     ALLOWED,
     ENDED,
     HOLD,

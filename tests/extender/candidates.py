@@ -15,6 +15,7 @@ from agent.api.kinds import CHAPERONS, PODS
 from agent.api.ownroles import CANDIDATES
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
+from agent.extender.server import Extender
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.errors import Forbidden
@@ -22,7 +23,6 @@ from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Cluster as SandboxCluster
 from agent.sandbox import kubeconfig
 from agent.sandbox.objects import account_token, connect
-from agent.scheduler.extender.server import Extender
 from agent.settings import Settings
 from tests.runtime.test_health import free_port
 from tests.waiting import until

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.cluster import Cluster
+from agent.extender.decide import Chaperon, Pod
+from agent.extender.wire import BindingArgs
 from agent.kube.errors import NotFound, Unreachable
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.scheduler.extender.decide import Chaperon, Pod
-from agent.scheduler.extender.wire import BindingArgs
 
 _SYNC_SECONDS = 5.0
 _UNBOUND = f"spec.schedulerName={names.SCHEDULER_CANDIDATE},spec.nodeName="

@@ -11,9 +11,7 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
-from tests.processes import started
-from tests.runtime.test_health import free_port
-from tests.scheduler.extender.candidates import (
+from tests.extender.candidates import (
     ALLOWED,
     HOLD,
     RESERVED,
@@ -25,9 +23,11 @@ from tests.scheduler.extender.candidates import (
     own_kubeconfig,
     reserved,
 )
+from tests.processes import started
+from tests.runtime.test_health import free_port
 from tests.waiting import until
 
-extender = functools.partial(started, "agent.scheduler.extender")
+extender = functools.partial(started, "agent.extender")
 
 
 async def page(http: aiohttp.ClientSession, url: str) -> str:

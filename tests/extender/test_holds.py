@@ -12,12 +12,12 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, NODES, PODS
 from agent.base.metrics import REGISTRY
 from agent.controllers.chaperon.controller import Chaperon
+from agent.extender.decide import ENDED as ROUND_IS_OVER
+from agent.extender.decide import NOT_ALLOWED, STOPPING
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from agent.scheduler.extender.decide import ENDED as ROUND_IS_OVER
-from agent.scheduler.extender.decide import NOT_ALLOWED, STOPPING
 from tests.controllers.rooms import running
-from tests.scheduler.extender.candidates import (
+from tests.extender.candidates import (
     ALLOWED,
     ENDED,
     HOLD,

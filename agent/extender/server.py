@@ -9,8 +9,8 @@ from aiohttp import web
 
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
-from agent.scheduler.extender.holds import BINDS, Holds
-from agent.scheduler.extender.wire import MAX_BODY_BYTES, Malformed, parse, result
+from agent.extender.holds import BINDS, Holds
+from agent.extender.wire import MAX_BODY_BYTES, Malformed, parse, result
 from agent.settings import InvalidSetting, Settings
 
 log = logging.getLogger(__name__)

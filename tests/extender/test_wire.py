@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduler.extender.wire import BindingArgs, Malformed, parse, result
+from agent.extender.wire import BindingArgs, Malformed, parse, result
 
 GOOD = {"PodName": "web-1", "PodNamespace": "default", "PodUID": "0f6e-1", "Node": "node-1.example.com"}
 
