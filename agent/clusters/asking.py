@@ -80,7 +80,7 @@ class Asking:
         moment = self._sending.moment
         try:
             selector = f"{names.LABEL_PARENT_UID}={uid}"
-            _, found = await target.cluster.client.list_raw(CHAPERONS, namespace, labels=selector)
+            _, found = await target.port.list_raw(CHAPERONS, namespace, labels=selector)
             if not found:
                 await self._confirm(target)
         except Unreachable:
@@ -95,7 +95,7 @@ class Asking:
         """Chaperons that this cluster has made in a target, without their content."""
         moment = self._sending.moment
         try:
-            _, found = await target.cluster.client.list_raw(
+            _, found = await target.port.list_raw(
                 CHAPERONS,
                 target.namespace or None,
                 labels=f"{names.LABEL_PARENT_CLUSTER_UID}={self._cluster_uid}",
@@ -111,7 +111,7 @@ class Asking:
     async def take(self, target: Target, chaperon: Object) -> None:
         """Have a chaperon that was found there in the store, if it is still there."""
         try:
-            raw = await target.cluster.client.get_raw(CHAPERONS, chaperon.name, chaperon.namespace)
+            raw = await target.port.get_raw(CHAPERONS, chaperon.name, chaperon.namespace)
         except NotFound:
             return
         target.chaperons.absorb(raw)

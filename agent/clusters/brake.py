@@ -101,7 +101,7 @@ class Brake:
     def made_at(self, target: Target, created: str) -> datetime:
         """When something in a target was made, by our clock, as its creationTimestamp says."""
         try:
-            return parse(created) - timedelta(seconds=target.cluster.client.session.skew)
+            return parse(created) - timedelta(seconds=target.port.skew)
         except (ValueError, OverflowError):
             return _LONG_AGO
 

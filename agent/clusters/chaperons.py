@@ -40,10 +40,10 @@ async def request_delete(
     if it was gone or has changed before.
     """
     namespace, name = chaperon
-    client = target.cluster.client
+    port = target.port
     try:
         with target.chaperons.vanished.noticed(chaperon, uid):
-            return await client.delete(CHAPERONS, name, namespace, uid=uid, version=version, propagation=propagation)
+            return await port.delete(CHAPERONS, name, namespace, uid=uid, version=version, propagation=propagation)
     except (NotFound, Conflict, Gone):
         return None
     except Unreachable:

@@ -1,6 +1,9 @@
 """One cluster we talk to: its client, its shared informers, and the tasks that keep them up to date."""
 
+from typing import TYPE_CHECKING
+
 from agent.api.kinds import Kind
+from agent.clusters.push import Push
 from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.config import Connection
@@ -9,6 +12,9 @@ from agent.kube.reading import Reduce
 from agent.kube.session import Session
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from agent.clusters.port import Port
 
 
 class Cluster:
@@ -21,6 +27,7 @@ class Cluster:
         self.client = Client(Session(connection, name=name, timeout=timeout))
         self.supervisor = Supervisor(name)
         self.informers = Informers(self.client, self.supervisor, budget)
+        self.port: Port = Push(self.client, self.informers, self.supervisor)
 
     def informer(
         self,

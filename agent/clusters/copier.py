@@ -25,7 +25,7 @@ class Copier:
         self._kind = kind
         self.target = target
         self._copies = found
-        self._client = target.cluster.client
+        self._client = target.port
 
     async def bring(self, wanted: Raw, original: Raw, copy: Object | None) -> Object | None:
         """Make the copy what is wanted; None where the target has the original itself, or what that is a copy of."""

@@ -44,7 +44,7 @@ class Delegates:
     async def _named(self, target: Target, namespace: str, name: str) -> list[Object]:
         if target not in self._by_list:
             try:
-                raw = await target.cluster.client.get_raw(PODS, name, namespace, accept=METADATA_ONE)
+                raw = await target.port.get_raw(PODS, name, namespace, accept=METADATA_ONE)
             except NotFound:
                 return []
             except Forbidden:
@@ -54,8 +54,8 @@ class Delegates:
         return await self._list(target, namespace, fields=f"metadata.name={name}")
 
     async def _list(self, target: Target, namespace: str, *, labels: str = "", fields: str = "") -> list[Object]:
-        client = target.cluster.client
-        _, found = await client.list_raw(PODS, namespace, labels=labels, fields=fields, accept=METADATA_LIST)
+        port = target.port
+        _, found = await port.list_raw(PODS, namespace, labels=labels, fields=fields, accept=METADATA_LIST)
         return [Object(PODS, bytes(raw)) for raw in found]
 
 

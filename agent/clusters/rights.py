@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from agent.api.kinds import Kind
 from agent.clusters.refusals import remedy
 from agent.clusters.target import Target
-from agent.kube.reviews import may_we
 
 
 async def missing(target: Target, kind: Kind, verbs: Iterable[str]) -> list[str]:
@@ -23,4 +22,4 @@ def words(target: Target, kind: Kind, verbs: list[str]) -> str:
 
 async def _may(target: Target, kind: Kind, verb: str) -> bool:
     attributes = {"group": kind.group, "resource": kind.plural, "verb": verb, "namespace": target.namespace}
-    return await may_we(target.cluster.client, attributes)
+    return await target.port.may(attributes)

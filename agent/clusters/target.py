@@ -69,6 +69,7 @@ class Target:
     def __init__(self, key: Key, cluster: Cluster, clock: Clock, probing: Probing, *, is_self: bool = False) -> None:
         self.key = key
         self.cluster = cluster
+        self.port = cluster.port
         self.is_self = is_self
         self.identity = Identity(cluster.client.session, probing.timeout, certain=is_self)
         self.identified = is_self
@@ -132,7 +133,7 @@ class Target:
     def informer(self, kind: Kind, *, labels: str = "", fields: str = "", reduce: Reduce | None = None) -> Informer:
         """A shared informer of the target cluster, within the namespace this target serves."""
         namespace = self.namespace if kind.namespaced else None
-        return self.cluster.informer(kind, namespace, labels=labels, fields=fields, reduce=reduce)
+        return self.port.informer(kind, namespace, labels=labels, fields=fields, reduce=reduce)
 
     @property
     def slow(self) -> bool:

@@ -137,14 +137,14 @@ class Pods:
 
 async def _there(delegate: Delegate) -> _Pod | None:
     """The delegate as its target has it, None when it is not there. Admiralty lets sources list pods and get none."""
-    client = delegate.target.cluster.client
+    port = delegate.target.port
     try:
-        return read_pod(await client.get_raw(PODS, delegate.name, delegate.namespace))
+        return read_pod(await port.get_raw(PODS, delegate.name, delegate.namespace))
     except NotFound:
         return None
     except Forbidden:
         labels = f"{names.LABEL_PARENT_UID}={delegate.proxy.uid}"
-        _, items = await client.list_raw(PODS, delegate.namespace, labels=labels)
+        _, items = await port.list_raw(PODS, delegate.namespace, labels=labels)
         pods = (read_pod(item) for item in items)
         return next((pod for pod in pods if pod.metadata.name == delegate.name), None)
 

@@ -14,7 +14,7 @@ from agent.kube.channel import Channel, ChannelClosed
 from agent.kube.errors import KubeError
 from agent.kube.heads import Headers
 from agent.kube.splice import splice
-from agent.kube.streams import Answer, Query, ask, connect
+from agent.kube.streams import Answer, Query
 from agent.kubelet.pods import Delegate, Pods, refusal
 from agent.kubelet.requests import Request, Unacceptable
 from agent.kubelet.routes import Logs, Upgrade
@@ -94,14 +94,14 @@ class Streaming:
         """The target's answer; a token that has just been renewed is tried once more."""
         channel = await self._connected(delegate, self._pods.check(delegate, container))
         path = PODS.path(delegate.namespace, delegate.name, sub)
-        session = delegate.target.cluster.client.session
+        port = delegate.target.port
         resource = f"pods/{sub}"
         try:
-            answer = await ask(session, channel, method, path, query, headers, resource=resource, timeout=timeout)
+            answer = await port.ask(channel, method, path, query, headers, resource=resource, timeout=timeout)
             if answer.status == 401:
                 answer.channel.abort()
-                channel = await connect(session)
-                answer = await ask(session, channel, method, path, query, headers, resource=resource, timeout=timeout)
+                channel = await port.connect()
+                answer = await port.ask(channel, method, path, query, headers, resource=resource, timeout=timeout)
         except KubeError as error:
             delegate.target.doubt()
             raise Unacceptable(*_refused(delegate, error, "", resource)) from error
@@ -109,7 +109,7 @@ class Streaming:
 
     async def _connected(self, delegate: Delegate, check: Coroutine[Any, Any, None]) -> Channel:
         """A connection to the target, made while the pod is being checked."""
-        connecting = asyncio.ensure_future(connect(delegate.target.cluster.client.session))
+        connecting = asyncio.ensure_future(delegate.target.port.connect())
         try:
             await check
             return await connecting

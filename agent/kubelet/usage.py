@@ -147,7 +147,7 @@ class Usage:
 
     async def _list(self, target: Target) -> dict[tuple[str, str], _PodMetrics]:
         labels = f"{names.LABEL_PARENT_CLUSTER_UID}={self._deps.cluster_uid}"
-        _, items = await target.cluster.client.list_raw(POD_METRICS, target.namespace or None, labels=labels)
+        _, items = await target.port.list_raw(POD_METRICS, target.namespace or None, labels=labels)
         found = {}
         for item in items:
             with contextlib.suppress(*UNDECODABLE):

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from agent.api.kinds import Kind
-from agent.clusters.cluster import Cluster
+from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer, Subscriber
 from agent.kube.store import Store
@@ -26,14 +26,14 @@ class Discovered:
 
     def __init__(
         self,
-        cluster: Cluster,
+        port: Port,
         kind: Kind,
         namespace: str | None,
         interval: float,
         changed: Subscriber,
         turned: Callable[[], None],
     ) -> None:
-        self._cluster = cluster
+        self._port = port
         self._kind = kind
         self._namespace = namespace
         self._interval = interval
@@ -44,7 +44,7 @@ class Discovered:
         self._refusal = ""
         self._again = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
-        self._cancel = cluster.supervisor.spawn(f"discover {kind}", self._run)
+        self._cancel = port.spawn(f"discover {kind}", self._run)
 
     @property
     def store(self) -> Store | None:
@@ -69,14 +69,14 @@ class Discovered:
             pause = self._interval
             if self._informer is None:
                 try:
-                    await self._read()
+                    await self._port.try_list(self._kind, self._namespace)
                 except _REFUSALS as error:
                     self._refused(str(error))
                 except KubeError:
                     pause = min(pause, _NO_ANSWER_SECONDS)
                 else:
                     self._refusal = ""
-                    self._informer = self._cluster.informer(self._kind, self._namespace)
+                    self._informer = self._port.informer(self._kind, self._namespace)
                     self._unsubscribe = self._informer.subscribe(self._changed)
             try:
                 async with asyncio.timeout(pause):
@@ -93,19 +93,15 @@ class Discovered:
         self._listed = True
         self._turned()
 
-    async def _read(self) -> None:
-        path = self._kind.path(self._namespace)
-        await self._cluster.client.session.request("GET", path, params={"limit": "1"}, resource=self._kind.plural)
-
     def _refused(self, reason: str) -> None:
         """Once as long as the reason stays the same."""
         if reason != self._refusal:
             self._refusal = reason
-            log.info("%s are not watched in cluster %s: %s", self._kind, self._cluster.name, reason)
+            log.info("%s are not watched in cluster %s: %s", self._kind, self._port.name, reason)
 
     def _drop(self) -> None:
         if self._informer is not None:
             self._unsubscribe()
-            self._cluster.informers.drop(self._informer)
+            self._port.drop(self._informer)
             self._informer = None
             self._listed = False

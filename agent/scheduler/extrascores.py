@@ -52,7 +52,7 @@ class ExtraScores:
         self._changed = changed
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watched = {
-            kind: Discovered(local, kind, None, interval, self._object_changed, lambda: self._changed(None))
+            kind: Discovered(local.port, kind, None, interval, self._object_changed, lambda: self._changed(None))
             for kind in {kind for _, kind in self._wanted}
         }
 

@@ -29,7 +29,7 @@ class TargetQuotas:
         self._read: dict[Key, Quota] = {}
         self._flaws: dict[Key, str] = {}
         self._discovered = Discovered(
-            target.cluster, RESOURCE_QUOTAS, target.namespace or None, interval, self._seen, self._turned
+            target.port, RESOURCE_QUOTAS, target.namespace or None, interval, self._seen, self._turned
         )
         self.look = self._discovered.look
         self.stop = self._discovered.stop

@@ -33,7 +33,7 @@ def untaken(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sen
 
     :param sent: whether the chaperon itself was refused, and not something that the pod needs there
     """
-    if isinstance(error, Conflict) or error.server != target.cluster.client.session.connection.server:
+    if isinstance(error, Conflict) or not target.port.has_said(error):
         return None
     if isinstance(error, Unauthorized):
         target.doubt()

@@ -85,7 +85,7 @@ class Writes:
         body = {"metadata": {"uid": chaperon.uid, "resourceVersion": version, "annotations": {key: value}}}
         self._changing[target.node_name] += 1
         try:
-            raw = await target.cluster.client.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
+            raw = await target.port.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
         except NotFound:
             return
         except Unreachable:
@@ -129,7 +129,7 @@ class Writes:
         metadata = proxy["metadata"]
         self._deps.chaperons.expect(target, metadata["uid"])
         with self._deps.sending.request(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
-            self.absorb(target.chaperons, await target.cluster.client.create_raw(CHAPERONS, manifest))
+            self.absorb(target.chaperons, await target.port.create_raw(CHAPERONS, manifest))
 
     def warn(self, proxy: Mapping[str, Any], target: Target, reason: str) -> None:
         """Tell, by an event alone, why a pod goes on to another target."""
@@ -155,7 +155,7 @@ class Writes:
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
         moment, uid = self._deps.sending.moment, proxy["metadata"]["uid"]
-        raw = await target.cluster.client.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
+        raw = await target.port.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
         if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) != uid:
             raise Foreign(f"PodChaperon {metadata['name']} exists and belongs to another pod")
         target.chaperons.absorb(raw)

@@ -31,7 +31,7 @@ async def watched(answer: Callable[[int], web.Response | None], probe: Callable[
 
     async with serving(handle) as server:
         cluster = Cluster(Connection(server=server), "far")
-        found = Discovered(cluster, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, lambda: None)
+        found = Discovered(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, lambda: None)
         try:
             await until(lambda: probe(found) or None)
         finally:
@@ -55,7 +55,7 @@ async def test_who_asks_again_when_told_knows_what_the_first_list_has() -> None:
 
     async with serving(handle) as server:
         cluster = Cluster(Connection(server=server), "far")
-        found = Discovered(cluster, RESOURCE_QUOTAS, None, LATER, lambda old, new: look(), look)
+        found = Discovered(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: look(), look)
         try:
             await until(lambda: seen == {("shop", "team-a")})
         finally:

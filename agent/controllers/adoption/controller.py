@@ -73,7 +73,7 @@ class AdoptionRoom(Controller[Key]):
         body = {"metadata": {"uid": chaperon.uid, "resourceVersion": chaperon.version, "labels": labels}}
         try:
             with contextlib.suppress(NotFound, Conflict, Forbidden):
-                raw = await target.cluster.client.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
+                raw = await target.port.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
                 target.chaperons.absorb(raw)
         except Unreachable:
             target.doubt()

@@ -9,13 +9,11 @@ Absent target: the condition stays. The rooms that share endpoints and reroute S
 import time
 from collections.abc import Sequence
 
-import msgspec
-
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import CLUSTER_TARGETS, SERVICES, TARGETS
-from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
+from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing, usable
 from agent.controllers.endpoints.gather import CONDITION, Sharing
@@ -27,17 +25,6 @@ from agent.runtime.controller import Controller
 
 RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
-
-
-class _Group(msgspec.Struct):
-    name: str
-
-
-class _Groups(msgspec.Struct):
-    groups: list[_Group]
-
-
-_decode = msgspec.json.Decoder(_Groups).decode
 
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
@@ -71,7 +58,7 @@ class NetworkDriverRoom(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._drivers = all_drivers(Sharing(deps))
-        self._groups: dict[Cluster, tuple[float, frozenset[str]]] = {}
+        self._groups: dict[Port, tuple[float, frozenset[str]]] = {}
         self._checked: dict[Key, tuple[float, object]] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self._services = deps.local.informer(SERVICES)
@@ -90,17 +77,17 @@ class NetworkDriverRoom(Controller[Key]):
         now = time.monotonic()
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
         checked_at, asked = self._checked.get(key, (0.0, None))
-        if asked == (target.cluster, annotation) and now < checked_at:
+        if asked == (target.port, annotation) and now < checked_at:
             return checked_at - now
         words = await self._words(target, annotation)
         await self._write(obj, words)
         pause = self._deps.settings.discovery_interval if words[0] == "True" else RECHECK_SECONDS
-        self._checked[key] = (now + pause, (target.cluster, annotation))
+        self._checked[key] = (now + pause, (target.port, annotation))
         return pause
 
     async def _words(self, target: Target, annotation: str | None) -> tuple[Status, str, str]:
         services = (service.name for service in self._services.store)
-        here, there = usable(await self._served(self._deps.local), services), await self._served(target.cluster)
+        here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
         try:
             driver = choose(annotation, self._drivers, here, there)
         except ValueError as error:
@@ -110,14 +97,13 @@ class NetworkDriverRoom(Controller[Key]):
             return ("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
         return ("True", driver.reason, f"endpoints of shared Services: network driver {driver.name}")
 
-    async def _served(self, cluster: Cluster) -> frozenset[str]:
+    async def _served(self, port: Port) -> frozenset[str]:
         """API groups of a cluster."""
-        asked_at, groups = self._groups.get(cluster, (0.0, frozenset()))
+        asked_at, groups = self._groups.get(port, (0.0, frozenset()))
         now = time.monotonic()
         if not asked_at or now - asked_at > RECHECK_SECONDS:
-            raw = await cluster.client.session.request("GET", "/apis", resource="apis")
-            groups = frozenset(group.name for group in _decode(raw).groups)
-            self._groups[cluster] = (now, groups)
+            groups = await port.groups()
+            self._groups[port] = (now, groups)
         return groups
 
     async def _write(self, obj: Object, words: tuple[Status, str, str]) -> None:
@@ -134,5 +120,5 @@ class NetworkDriverRoom(Controller[Key]):
         self._objects[obj.kind].absorb(raw)
 
     def _detached(self, target: Target) -> None:
-        self._groups.pop(target.cluster, None)
+        self._groups.pop(target.port, None)
         self._checked.pop(target.key, None)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from agent.clusters.cluster import Cluster
+from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.kube.store import Key
 
@@ -19,7 +19,7 @@ class Place:
 
     node: str
     """Virtual node of the target, empty for this cluster."""
-    cluster: Cluster
+    port: Port
     service: Key
     uid: str
     """Of the Service there."""
@@ -27,7 +27,7 @@ class Place:
     @property
     def title(self) -> str:
         """How a user calls it."""
-        where = f"in target {self.cluster.name}" if self.node else "here"
+        where = f"in target {self.port.name}" if self.node else "here"
         return f"Service {'/'.join(self.service)} {where}"
 
 

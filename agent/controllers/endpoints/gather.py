@@ -75,10 +75,10 @@ class Sharing:
         """A Service in a cluster, None where it is not, or is not known to be."""
         if node == HERE:
             original = self.services.store.get(service)
-            return Place(HERE, self.deps.local, service, original.uid) if original is not None else None
+            return Place(HERE, self.deps.local.port, service, original.uid) if original is not None else None
         target, copies = self.deps.targets.by_node(node), self._copies.get(node)
         copy = copies.store.get(service) if copies is not None else None
-        return Place(node, target.cluster, service, copy.uid) if target is not None and copy is not None else None
+        return Place(node, target.port, service, copy.uid) if target is not None and copy is not None else None
 
     def is_shared(self, service: Key) -> bool:
         """Whether a Service of this cluster is shared."""

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from agent.api import names
 from agent.api.kinds import SERVICE_EXPORTS, SERVICES
+from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.controllers.endpoints.drivers import Place
 from agent.controllers.endpoints.gather import Sharing
-from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
 
@@ -53,11 +53,11 @@ class McsExports:
                 "ownerReferences": [owner],
             },
         }
-        client = place.cluster.client
+        port = place.port
         try:
-            await client.create_raw(SERVICE_EXPORTS, manifest)
+            await port.create_raw(SERVICE_EXPORTS, manifest)
         except AlreadyExists:
-            found = await client.get(SERVICE_EXPORTS, place.service[1], place.service[0])
+            found = await port.get(SERVICE_EXPORTS, place.service[1], place.service[0])
             if (found["metadata"].get("labels") or {}).get(OURS) != self._uid:
                 return
         self._exported[key] = place.uid
@@ -68,19 +68,19 @@ class McsExports:
 
     async def teardown(self, place: Place) -> None:
         """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""
-        client = place.cluster.client
+        port = place.port
         if not place.node and self._left is None:
-            self._left = await self._list(client)
+            self._left = await self._list(port)
         ours = self._exported.pop((place.node, *place.service), None) is not None
         if ours or (not place.node and place.service in (self._left or ())):
             with contextlib.suppress(NotFound):
-                await client.delete(SERVICE_EXPORTS, place.service[1], place.service[0])
+                await port.delete(SERVICE_EXPORTS, place.service[1], place.service[0])
         if not place.node and self._left:
             self._left.discard(place.service)
 
-    async def _list(self, client: Client) -> set[Key]:
+    async def _list(self, port: Port) -> set[Key]:
         try:
-            found = await client.list(SERVICE_EXPORTS, labels=f"{OURS}={self._uid}")
+            found = await port.list(SERVICE_EXPORTS, labels=f"{OURS}={self._uid}")
         except (NotFound, Forbidden):
             return set()
         return {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found}

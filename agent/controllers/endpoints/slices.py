@@ -130,29 +130,29 @@ class EndpointSlices:
         return max(0.0, self._deps.settings.endpoints_grace - age)
 
     async def _apply(self, place: Place, action: Action) -> None:
-        client, informer = place.cluster.client, self._sharing.informer(place.node)
+        port, informer = place.port, self._sharing.informer(place.node)
         namespace = place.service[0]
         match action:
             case Create(manifest):
                 try:
-                    raw = await client.create_raw(ENDPOINT_SLICES, manifest)
+                    raw = await port.create_raw(ENDPOINT_SLICES, manifest)
                 except AlreadyExists:
                     # Its labels, by which we would know it, have been taken away.
-                    await client.delete(ENDPOINT_SLICES, manifest["metadata"]["name"], namespace)
-                    raw = await client.create_raw(ENDPOINT_SLICES, manifest)
+                    await port.delete(ENDPOINT_SLICES, manifest["metadata"]["name"], namespace)
+                    raw = await port.create_raw(ENDPOINT_SLICES, manifest)
                 informer.absorb(raw)
             case Change(name, operations):
                 try:
-                    raw = await client.patch_raw(ENDPOINT_SLICES, name, operations, namespace, style="json")
+                    raw = await port.patch_raw(ENDPOINT_SLICES, name, operations, namespace, style="json")
                 except Invalid as error:
                     # The slice has changed, and what was patched by position is not there.
                     raise Conflict(409, "Conflict", str(error)) from error
                 informer.absorb(raw)
             case Delete(name, uid, instead):
                 with contextlib.suppress(NotFound, Conflict), informer.vanished.noticed((namespace, name), uid):
-                    await client.delete(ENDPOINT_SLICES, name, namespace, uid=uid)
+                    await port.delete(ENDPOINT_SLICES, name, namespace, uid=uid)
                 if instead is not None:
-                    informer.absorb(await client.create_raw(ENDPOINT_SLICES, instead))
+                    informer.absorb(await port.create_raw(ENDPOINT_SLICES, instead))
 
 
 class _Source(NamedTuple):

@@ -233,7 +233,7 @@ class Feedback(Controller[Key]):
         if "deletionTimestamp" in proxy or delegate.parent_uid != proxy["uid"]:
             return False
         try:
-            raw = await home.cluster.client.get_raw(CHAPERONS, chaperon["name"], chaperon["namespace"])
+            raw = await home.port.get_raw(CHAPERONS, chaperon["name"], chaperon["namespace"])
         except NotFound:
             return False
         return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])

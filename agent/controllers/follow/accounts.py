@@ -45,9 +45,9 @@ class AccountBringer(Bringer):
 
     async def _is_there(self, place: Place) -> bool | None:
         """By a right that Sources of ours have and Admiralty's do not; None where it cannot be known."""
-        item, client = place.item, place.target.cluster.client
+        item, port = place.item, place.target.port
         try:
-            _, found = await client.list_raw(item.kind, item.namespace, fields=f"metadata.name={item.name}")
+            _, found = await port.list_raw(item.kind, item.namespace, fields=f"metadata.name={item.name}")
         except Forbidden:
             return None
         return bool(found)

@@ -99,7 +99,7 @@ class Bringer:
             contextlib.suppress(NotFound, Conflict),
             place.copies.vanished.noticed((item.namespace, item.name), uid),
         ):
-            await place.target.cluster.client.delete(item.kind, item.name, item.namespace, uid=uid)
+            await place.target.port.delete(item.kind, item.name, item.namespace, uid=uid)
         self.forget(item)
 
     async def _original(self, place: Place) -> Raw | None:
@@ -121,7 +121,7 @@ class Bringer:
         wanted = self._wanted(place.item.kind, original)
         try:
             with asking(place.title, place.target, place.item.kind):
-                raw = await place.target.cluster.client.create_raw(place.item.kind, wanted)
+                raw = await place.target.port.create_raw(place.item.kind, wanted)
         except AlreadyExists:
             return await self._adopt(place, original)
         self._agree(place, original, raw)
@@ -132,7 +132,7 @@ class Bringer:
         item = place.item
         with asking(place.title, place.target, place.item.kind):
             try:
-                await place.target.cluster.client.get_raw(item.kind, item.name, item.namespace)
+                await place.target.port.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
                 raise Blocked(not_copied(place.title, place.target, TOKEN)) from None
         return self._needs_none(place, original)
@@ -144,10 +144,10 @@ class Bringer:
 
     async def _compare(self, place: Place, original: Raw, now: float | None) -> Outcome | float:
         """Without `now`, whatever differs is put right at once."""
-        item, client = place.item, place.target.cluster.client
+        item, port = place.item, place.target.port
         with asking(place.title, place.target, place.item.kind):
             try:
-                raw = await client.get_raw(item.kind, item.name, item.namespace)
+                raw = await port.get_raw(item.kind, item.name, item.namespace)
             except NotFound as error:
                 raise Vanished(error.status, error.reason, error.message) from error
         copy = Object(item.kind, raw).decode()
@@ -168,13 +168,13 @@ class Bringer:
         return Outcome.THERE
 
     async def _revise(self, place: Place, original: Raw, copy: Raw, wanted: Raw) -> None:
-        item, client = place.item, place.target.cluster.client
+        item, port = place.item, place.target.port
         with asking(place.title, place.target, place.item.kind):
             if copies.must_be_replaced(copy, wanted):
-                await client.delete(item.kind, item.name, item.namespace, uid=copy["metadata"]["uid"])
-                raw = await client.create_raw(item.kind, wanted)
+                await port.delete(item.kind, item.name, item.namespace, uid=copy["metadata"]["uid"])
+                raw = await port.create_raw(item.kind, wanted)
             else:
-                raw = await client.update_raw(item.kind, copies.revised(copy, wanted))
+                raw = await port.update_raw(item.kind, copies.revised(copy, wanted))
         self._agree(place, original, raw)
 
     def _wanted(self, kind: Kind, original: Raw) -> Raw:

@@ -72,13 +72,13 @@ class ClaimBringer(Bringer):
 
     async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
         """Create the claim where there is none; somebody else's of that name is the one that pods are meant to use."""
-        item, client = place.item, place.target.cluster.client
+        item, port = place.item, place.target.port
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
         with asking(place.title, place.target, place.item.kind):
             try:
-                raw = await client.get_raw(item.kind, item.name, item.namespace)
+                raw = await port.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
                 raw = b""
         found = Object(item.kind, raw).decode() if raw else None
@@ -89,9 +89,9 @@ class ClaimBringer(Bringer):
         original = await self._reserve(place, original)
         with asking(place.title, place.target, place.item.kind):
             if found is None:
-                raw = await client.create_raw(item.kind, self._claim(place, original))
+                raw = await port.create_raw(item.kind, self._claim(place, original))
             elif patch := growth(original, found) | unmarked(found):
-                raw = await client.patch_raw(item.kind, item.name, patch, item.namespace)
+                raw = await port.patch_raw(item.kind, item.name, patch, item.namespace)
         self._agree(place, original, raw)
         return Outcome.THERE
 
@@ -127,11 +127,11 @@ class ClaimBringer(Bringer):
         if copy is None or (copy.phase in HAS_VOLUME and self._keeps(place, copy, original)):
             await self._unmark(place, copy)
             return
-        item, client = place.item, place.target.cluster.client
+        item, port = place.item, place.target.port
         gone = place.copies.vanished.noticed((item.namespace, item.name), uid)
         with asking(place.title, place.target, item.kind), contextlib.suppress(NotFound), gone:
             # Not one that has been bound since: a Conflict has it looked at again.
-            await client.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
+            await port.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
         self.forget(item)
         if _volume_in(original) == item.node:
             await self._mark(place, original, None)
@@ -150,7 +150,7 @@ class ClaimBringer(Bringer):
             raise Blocked(not_copied(place.title, place.target, why))
         with asking(place.title, place.target, place.item.kind):
             item, judged = place.item, found["metadata"]
-            await place.target.cluster.client.delete(
+            await place.target.port.delete(
                 item.kind, item.name, item.namespace, uid=judged["uid"], version=judged["resourceVersion"]
             )
         return None
@@ -158,8 +158,8 @@ class ClaimBringer(Bringer):
     async def _unmark(self, place: Place, copy: Object | None) -> None:
         if copy is not None and (patch := unmarked(copy.decode())):
             with asking(place.title, place.target, place.item.kind):
-                client = place.target.cluster.client
-                raw = await client.patch_raw(copy.kind, copy.name, patch, copy.namespace)
+                port = place.target.port
+                raw = await port.patch_raw(copy.kind, copy.name, patch, copy.namespace)
             place.copies.absorb(raw)
 
     def _keeps(self, place: Place, copy: Object, original: Raw) -> bool:

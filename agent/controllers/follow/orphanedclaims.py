@@ -62,8 +62,8 @@ class OrphanedClaims:
         item = place.item
         metadata = {"uid": copy["metadata"]["uid"], "annotations": {names.ANNOTATION_ORPHANED_SINCE: stamp(now)}}
         with asking(place.title, place.target, item.kind):
-            client = place.target.cluster.client
-            raw = await client.patch_raw(item.kind, item.name, {"metadata": metadata}, item.namespace)
+            port = place.target.port
+            raw = await port.patch_raw(item.kind, item.name, {"metadata": metadata}, item.namespace)
         place.copies.absorb(raw)
 
     def _tell(self, place: Place, ends: datetime) -> None:

@@ -86,12 +86,12 @@ class ReleaseRoom(Controller[Original]):
         return any([await self._has_copy(target, original) for target in targets]) or bool(unknown)
 
     async def _delete_copy(self, target: Target, original: Object) -> None:
-        client = target.cluster.client
+        port = target.port
         try:
-            copy = await client.get(original.kind, original.name, original.namespace)
+            copy = await port.get(original.kind, original.name, original.namespace)
             uid = copy["metadata"]["uid"]
             if parent_uid(copy) == original.uid:
-                await client.delete(original.kind, original.name, original.namespace, uid=uid)
+                await port.delete(original.kind, original.name, original.namespace, uid=uid)
         except (NotFound, Conflict):
             return
 

@@ -95,7 +95,7 @@ class OptInRoom(CopyRoom):
             return
         labels = f"{self.label}={self.deps.cluster_uid}"
         with contextlib.suppress(Forbidden, NotFound):
-            _, found = await target.cluster.client.list_raw(self.kind, target.namespace or None, labels=labels)
+            _, found = await target.port.list_raw(self.kind, target.namespace or None, labels=labels)
             if found:
                 self._activate()
 

@@ -69,7 +69,7 @@ class LiveChanges(Controller[Key]):
     async def _write(self, target: Target, placed: Placed, patch: dict[str, Any], proxy: dict[str, Any]) -> None:
         namespace, name = placed.chaperon.key
         try:
-            target.chaperons.absorb(await target.cluster.client.patch_raw(CHAPERONS, name, patch, namespace))
+            target.chaperons.absorb(await target.port.patch_raw(CHAPERONS, name, patch, namespace))
         except NotFound:
             return
         except (Forbidden, Invalid) as error:

@@ -72,9 +72,9 @@ class SignsRoom(Controller[Key]):
         return self._interval
 
     async def _give(self, target: Target, home: str) -> bool:
-        client = target.cluster.client
+        port = target.port
         try:
-            lease = await client.get(LEASES, LEASE_SOURCES, home)
+            lease = await port.get(LEASES, LEASE_SOURCES, home)
         except NotFound:
             return False
         now, uid = self._deps.clock.now(), self._deps.cluster_uid
@@ -84,7 +84,7 @@ class SignsRoom(Controller[Key]):
         if last is None or last.holder != self._holder or (now - last.seen).total_seconds() > self._interval / 2:
             sign = Sign(now, self._holder, self._deps.settings.cluster_name)
             patch = signs.patch(uid, sign, lease["metadata"]["resourceVersion"])
-            await client.patch_raw(LEASES, LEASE_SOURCES, patch, home)
+            await port.patch_raw(LEASES, LEASE_SOURCES, patch, home)
         self._written.add(lease["metadata"]["uid"])
         return True
 

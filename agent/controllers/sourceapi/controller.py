@@ -170,21 +170,21 @@ class SourceApiRoom(Controller[Item]):
     async def _write(self, wanted: dict[str, Any], found: Object | None, target: Target) -> Object:
         metadata = wanted["metadata"]
         title = f"Secret {metadata['namespace']}/{metadata['name']}"
-        client, informer = target.cluster.client, self._secrets[target.node_name]
+        port, informer = target.port, self._secrets[target.node_name]
         with asking(title, target, SECRETS):
             if found is None:
                 try:
-                    return informer.absorb(await client.create_raw(SECRETS, wanted))
+                    return informer.absorb(await port.create_raw(SECRETS, wanted))
                 except AlreadyExists:
-                    there = await client.get(SECRETS, metadata["name"], metadata["namespace"])
+                    there = await port.get(SECRETS, metadata["name"], metadata["namespace"])
                     if (there["metadata"].get("labels") or {}).get(names.LABEL_TOKEN_OF) != self._deps.cluster_uid:
                         raise Blocked(not_copied(title, target, NOT_OURS)) from None
             body = {"metadata": {"annotations": metadata["annotations"]}, "data": wanted["data"]}
-            return informer.absorb(await client.patch_raw(SECRETS, metadata["name"], body, metadata["namespace"]))
+            return informer.absorb(await port.patch_raw(SECRETS, metadata["name"], body, metadata["namespace"]))
 
     async def _delete(self, target: Target, informer: Informer, secret: Object) -> None:
         with contextlib.suppress(NotFound, Conflict), informer.vanished.noticed(secret.key, secret.uid):
-            await target.cluster.client.delete(SECRETS, secret.name, secret.namespace, uid=secret.uid)
+            await target.port.delete(SECRETS, secret.name, secret.namespace, uid=secret.uid)
 
     def _is_needed(self, pod: Object, node: str) -> bool:
         if pod.key not in self._asking or pod.deleting or pod.phase in ENDED:

@@ -91,9 +91,7 @@ class TargetTokenRoom(Controller[Key]):
         self, obj: Object, target: Target, place: Reference, secret: Object, document: kubeconfig.Entry, claims: Claims
     ) -> float | None:
         try:
-            answer = await target.cluster.client.create(
-                SERVICE_ACCOUNTS, renewal.request(claims), claims.namespace, sub="token"
-            )
+            answer = await target.port.create(SERVICE_ACCOUNTS, renewal.request(claims), claims.namespace, sub="token")
             kubeconfig.set_token(document, str(answer["status"]["token"]), place.context)
             await self._write(secret, place.key, document)
         except (Forbidden, NotFound, Invalid) as error:

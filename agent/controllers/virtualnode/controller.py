@@ -22,7 +22,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, PODS, TAR
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
-from agent.kube.errors import UNDECODABLE, AlreadyExists, Conflict, KubeError, NotFound, one_line
+from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, one_line
 from agent.kube.store import Key, Object
 from agent.model.daemonpod import comes_again
 from agent.model.virtualnode import free, has_several_huge_pages
@@ -44,10 +44,6 @@ ANOTHERS_SECONDS = 300.0
 """For so long a node that another agent has made may be without a Target: who swaps agents applies it again."""
 _VERSION_LIMIT = 100
 _UNSYNCED_SECONDS = 0.1
-
-
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str = ""
 
 
 class VirtualNodeRoom(Controller[Key]):
@@ -220,9 +216,8 @@ class VirtualNodeRoom(Controller[Key]):
 
     async def _ask_version(self, target: Target) -> None:
         try:
-            body = await target.cluster.client.session.request("GET", "/version", resource="version")
-            self._versions[target.key] = one_line(msgspec.json.decode(body, type=_Version).git_version, _VERSION_LIMIT)
-        except (KubeError, *UNDECODABLE):
+            self._versions[target.key] = one_line(await target.port.git_version(), _VERSION_LIMIT)
+        except KubeError:
             # Some targets do not tell; asked again when they come back.
             self._versions[target.key] = ""
 

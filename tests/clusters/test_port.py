@@ -1,0 +1,27 @@
+"""Targets are asked through their port: how one is reached is known in agent.clusters alone."""
+
+import ast
+
+from agent.sandbox.objects import REPOSITORY
+
+_OWNERS = {"target", "place", "home", "us"}
+_MEANS = {"client", "informer", "informers", "supervisor"}
+
+
+def test_nobody_else_reaches_behind_the_port_of_a_target() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno}"
+        for path in sorted((REPOSITORY / "agent").rglob("*.py"))
+        if "clusters" not in path.relative_to(REPOSITORY).parent.parts and "cli" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and _reaches(node)
+    ]
+    assert found == []
+
+
+def _reaches(node: ast.Attribute) -> bool:
+    """Whether it is `target.cluster`, or `….cluster.client` and what else a cluster has to ask with."""
+    owner = node.value
+    if node.attr == "cluster":
+        return (owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")) in _OWNERS
+    return node.attr in _MEANS and isinstance(owner, ast.Attribute) and owner.attr == "cluster"
