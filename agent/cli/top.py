@@ -14,13 +14,14 @@ from agent.base.clock import SystemClock
 from agent.cli.fleet import show
 from agent.cli.fleet.asking import Connections, ask_all, connections
 from agent.cli.fleet.lines import TargetLine, target_lines, unplaced
-from agent.cli.fleet.reading import PROXIES, Source, agent_notes, read_fleet, source
+from agent.cli.fleet.reading import Source, agent_notes, read_fleet, source
 from agent.cli.fleet.words import NOTHING, cores, milliseconds, size
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish, told
 from agent.cli.output import Table, as_table
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model.podstate import PROXY_PODS
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
 
@@ -102,7 +103,7 @@ async def _watch(where: Source, to: Connections | None, interval: float) -> None
 
     async with Supervisor("top") as supervisor:
         # Listed once and then watched: of all that is shown, pods are what there may be very many of.
-        pods = Informers(where.client, supervisor).get(PODS, fields=PROXIES)
+        pods = Informers(where.client, supervisor).get(PODS, fields=PROXY_PODS)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(pods.synced.wait(), _FIRST_SECONDS)
         with Live(console=Console(), screen=True, auto_refresh=False) as screen:

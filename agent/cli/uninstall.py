@@ -37,10 +37,10 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, InvalidConfig, KubeError, NotFound
 from agent.kube.session import Session
+from agent.model.podstate import PROXY_PODS
 
 Raw = dict[str, Any]
 
-PROXIES = f"spec.schedulerName={names.SCHEDULER_PROXY}"
 DEFAULT_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _SHOWN = 5
@@ -178,7 +178,7 @@ class Uninstaller:
         """Take away what the agents made, and let go of what they held."""
         self._say("removing what agents and webhooks made")
         await restore_services(self._client, self._say)
-        await self._release_all(PODS, fields=PROXIES)
+        await self._release_all(PODS, fields=PROXY_PODS)
         for kind in (TARGETS, CLUSTER_TARGETS):
             await self._release_all(kind)
         await self._release_all(SECRETS, labels=names.LABEL_TARGET_SECRET, label=names.LABEL_TARGET_SECRET)
@@ -243,7 +243,7 @@ class Uninstaller:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _proxies(self) -> list[Raw]:
-        return await self._list(PODS, fields=PROXIES)
+        return await self._list(PODS, fields=PROXY_PODS)
 
     async def _list(self, kind: Kind, *, labels: str = "", fields: str = "") -> list[Raw]:
         try:

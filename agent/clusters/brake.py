@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
 from agent.base.absences import Absence
 from agent.base.clock import parse
 from agent.base.listeners import tell
@@ -18,6 +18,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.orphans import Census, Hold, hold
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target, parent_of
+from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.runtime.lease import LeaderLease
 
@@ -52,8 +53,10 @@ class Brake:
     may have been forgotten.
     """
 
-    def __init__(self, local: Cluster, targets: Targets, cluster_uid: str, lease: LeaderLease | None) -> None:
-        self._proxies = local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+    def __init__(
+        self, local: Cluster, proxies: Informer, targets: Targets, cluster_uid: str, lease: LeaderLease | None
+    ) -> None:
+        self._proxies = proxies
         self._objects = {kind: local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self._cluster_uid = cluster_uid
         self._lease = lease

@@ -11,6 +11,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
 from agent.clusters.namespaces import Namespaces
 from agent.clusters.provisions import Provisions
+from agent.clusters.proxies import ProxyPods
 from agent.clusters.registry import Targets
 from agent.clusters.sending import Sending
 from agent.kube.events import Recorder
@@ -41,6 +42,11 @@ class Deps:
         return Namespaces(self.local, self.chaperons)
 
     @cached_property
+    def proxies(self) -> ProxyPods:
+        """The proxy pods of this cluster."""
+        return ProxyPods(self.local)
+
+    @cached_property
     def asking(self) -> Asking:
         """What is asked before something is let go of."""
         return Asking(self.local.client, self.cluster_uid, self.chaperons, self.sending)
@@ -48,4 +54,4 @@ class Deps:
     @cached_property
     def brake(self) -> Brake:
         """What holds back the deletion of orphans."""
-        return Brake(self.local, self.targets, self.cluster_uid, self.lease)
+        return Brake(self.local, self.proxies.informer, self.targets, self.cluster_uid, self.lease)

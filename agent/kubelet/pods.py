@@ -15,8 +15,6 @@ from agent.kube.store import Key, Object
 from agent.kube.typed import Owner
 from agent.kubelet.requests import Unacceptable
 
-_BY_NODE = "node"
-
 
 @dataclass(frozen=True)
 class Delegate:
@@ -57,12 +55,11 @@ class Pods:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-        self._proxies.store.index(_BY_NODE, lambda pod: (pod.node_name,))
+        self._proxies = deps.proxies.informer
 
     def on(self, node: str) -> list[Object]:
         """Proxy pods that are bound to a virtual node."""
-        return self._proxies.store.by_index(_BY_NODE, node)
+        return self._deps.proxies.bound_to(node)
 
     def delegates(self, node: str) -> Iterator[Delegate]:
         """The delegates of all proxy pods of a virtual node."""

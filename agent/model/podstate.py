@@ -11,6 +11,11 @@ from typing import Literal, Protocol
 from agent.api import names
 from agent.model.status import ENDED
 
+PROXY_PODS = f"spec.schedulerName={names.SCHEDULER_PROXY}"
+"""Field selector of proxy pods: whatever has our scheduler."""
+OTHER_PODS = f"spec.schedulerName!={names.SCHEDULER_PROXY}"
+"""Field selector of pods that run in the cluster where they are."""
+
 
 class _Claim(Protocol):
     @property

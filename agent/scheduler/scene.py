@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 from datetime import timedelta
 
 from agent.api import names
-from agent.api.kinds import NODES, PODS
+from agent.api.kinds import NODES
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
@@ -33,7 +33,7 @@ class Scene:
     """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
-        self.proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self.proxies = deps.proxies.informer
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.namespaces = deps.namespaces.informer
         self._is_enabled = deps.namespaces.is_enabled

@@ -27,9 +27,10 @@ from agent.api.kinds import (
     TARGETS,
     VALIDATING_WEBHOOKS,
 )
-from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, SCHEDULER_PROXY, virtual_node
+from agent.api.names import LABEL_PARENT_UID, LEASE_CONTROLLERS, virtual_node
 from agent.kube.client import Client
 from agent.kube.errors import NotFound, Unauthorized
+from agent.model.podstate import PROXY_PODS
 from agent.sandbox import Cluster, Sandbox, SandboxError, ownimage
 from agent.sandbox.objects import REPOSITORY
 from agent.sandbox.realnode.images import BUSYBOX_IMAGE
@@ -141,7 +142,7 @@ def deployment(name: str, **annotations: str) -> Raw:
 
 
 async def proxies(client: Client, namespace: str | None = None) -> list[Raw]:
-    return await client.list(PODS, namespace, fields=f"spec.schedulerName={SCHEDULER_PROXY}")
+    return await client.list(PODS, namespace, fields=PROXY_PODS)
 
 
 async def delegates(fleet: Fleet) -> dict[str, int]:

@@ -173,7 +173,7 @@ async def test_what_is_an_orphan_by_an_old_store_is_asked_for_and_stays(
         name = chaperon["metadata"]["name"]
         asked = questions()
         # What is left of a store whose process stood still while the pod was made.
-        proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        proxies = deps.proxies.informer
         assert proxies.store.remove((namespace, "web"))
         await client.patch(CHAPERONS, name, {"metadata": {"annotations": {"any": "change"}}}, namespace)
         await until(lambda: questions() > asked)

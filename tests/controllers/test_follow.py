@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, NAMESPACES, PODS, SECRETS
+from agent.api.kinds import CHAPERONS, CONFIGMAPS, EVENTS, NAMESPACES, SECRETS
 from agent.controllers.follow import FollowRoom
 from agent.kube.config import load
 from agent.model.delegatepod import chaperon
@@ -91,7 +91,7 @@ async def test_a_pod_is_held_until_what_it_needs_is_there(pair: Pair) -> None:
         for number in range(20):
             await pair.create(CONFIGMAPS, f"c-{number}", data={"number": str(number)})
             pod = await pair.pod(f"web-{number}", volumes=[volume(f"c-{number}", optional=True)])
-            proxies = pair.deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+            proxies = pair.deps.proxies.informer
             key = (pair.namespace, f"web-{number}")
             await until(lambda: proxies.store.get(key))  # noqa: B023
             await pair.deps.provisions.ensure(pod, target)
@@ -359,7 +359,7 @@ async def test_many_pods_name_one_config_map_and_one_pod_names_many(pair: Pair) 
             await pair.pod(f"web-{number}", volumes=[volume("c-0")])
         assert pair.deps is not None
         deps = pair.deps
-        proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        proxies = deps.proxies.informer
         await until(lambda: proxies.store.get((pair.namespace, "web")))
         await deps.provisions.ensure(pod, target)
         copies = await pair.there.list(CONFIGMAPS, pair.namespace, labels=names.LABEL_PARENT_UID)

@@ -241,7 +241,7 @@ async def test_pods_of_one_claim_go_to_one_target(pair: Pair) -> None:
         await marked(pair, "eu")
         assert pair.deps.provisions.places(Object(PODS, msgspec.json.encode(one))) == {}
         two = await pair.pod("two", target="us", volumes=DATA)
-        proxies = pair.deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        proxies = pair.deps.proxies.informer
         await until(lambda: proxies.store.get((pair.namespace, "two")))
         with pytest.raises(Elsewhere, match=eu.node_name):
             await pair.deps.provisions.ensure(two, us)

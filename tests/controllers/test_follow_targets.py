@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import CONFIGMAPS, NAMESPACES, PODS, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.api.kinds import CONFIGMAPS, NAMESPACES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.api.roles import EVERYTHING, rules
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
@@ -102,7 +102,7 @@ async def test_a_target_that_gives_no_answer_holds_the_pod_and_not_another_targe
         slow = await pair.connect("us", relay.connection)
         relay.freeze(lambda method, path: method == "POST")
         assert pair.deps is not None
-        proxies = pair.deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        proxies = pair.deps.proxies.informer
         one = await pair.pod("one", target="us", volumes=[volume("files")])
         two = await pair.pod("two", volumes=[volume("files")])
         await until(lambda: proxies.store.get((pair.namespace, "two")))

@@ -43,6 +43,7 @@ from agent.cli.options import Failed
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
+from agent.model.podstate import PROXY_PODS
 from agent.model.proxypod import is_elected
 
 T = TypeVar("T")
@@ -79,9 +80,7 @@ class Gatherer:
             self._attempt("events of delegates", self._events(_NO_SCHEDULER)),
         )
         proxies, services = await asyncio.gather(
-            self._attempt(
-                "elected pods", self._client.list(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-            ),
+            self._attempt("elected pods", self._client.list(PODS, fields=PROXY_PODS)),
             self._attempt("Services", services_of(self._client, "")),
         )
         targets = await self._targets()

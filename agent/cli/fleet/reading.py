@@ -20,8 +20,8 @@ from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
+from agent.model.podstate import PROXY_PODS
 
-PROXIES = f"spec.schedulerName={names.SCHEDULER_PROXY}"
 SILENT = timedelta(seconds=60)
 """Agents renew their lease every few seconds; what is more than the clocks of two machines may differ by."""
 
@@ -101,12 +101,12 @@ async def read_nodes(client: Client) -> dict[str, Object]:
 async def read_proxies(client: Client, namespace: str | None, notes: list[str]) -> tuple[Object, ...]:
     """Proxy pods of all namespaces, of one if the user may list no more."""
     try:
-        _, items = await client.list_raw(PODS, fields=PROXIES)
+        _, items = await client.list_raw(PODS, fields=PROXY_PODS)
     except Forbidden as error:
         if namespace is None:
             raise
         notes.append(f"proxy pods of other namespaces are not counted: {error}")
-        _, items = await client.list_raw(PODS, namespace, fields=PROXIES)
+        _, items = await client.list_raw(PODS, namespace, fields=PROXY_PODS)
     return tuple(Object(PODS, bytes(item)) for item in items)
 
 

@@ -11,7 +11,7 @@ import contextlib
 from weakref import WeakSet
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -29,7 +29,7 @@ class AdoptionRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self._ready: WeakSet[Target] = WeakSet()
         self.watch(self._proxies, lambda pod: (pod.key,) if self._adoptable(pod.key) else ())
         deps.chaperons.subscribe(lambda parent: self.queue.add(parent) if self._adoptable(parent) else None)

@@ -32,9 +32,8 @@ class CleanupRoom(Controller[Key]):
         self._client = deps.local.client
         self._release_after = deps.settings.release_after
         self._live: tuple[int, int, frozenset[Key]] = (0, -1, frozenset())
-        self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._pods = deps.proxies.informer
         self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
-        self._pods.store.index("finalizer", lambda pod: pod.finalizers)
         self._settled: frozenset[str] = frozenset()
         for informer in self._targets:
             self.watch(informer, self._held_by)
@@ -126,4 +125,4 @@ class CleanupRoom(Controller[Key]):
                 self.queue.add(key)
 
     def _holding(self, target: Key) -> list[Key]:
-        return [pod.key for pod in self._pods.store.by_index("finalizer", names.finalizer(*target))]
+        return [pod.key for pod in self._deps.proxies.held_for(names.finalizer(*target))]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, EVENTS, PODS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, EVENTS, TARGETS
 from agent.base.allowance import Allowance
 from agent.base.metrics import REGISTRY
 from agent.base.recent import Recent
@@ -50,7 +50,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self._informers: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._told = Recent()
         self._allowances: dict[Key, Allowance] = {}

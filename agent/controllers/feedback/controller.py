@@ -49,7 +49,7 @@ class Feedback(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._client = deps.local.client
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self._homecoming = Homecoming(frozenset(deps.settings.home_annotation))
         self._agreed: dict[Key, _Seen] = {}
         """Proxy pods and their chaperons with nothing to bring home."""
@@ -58,8 +58,6 @@ class Feedback(Controller[Key]):
         self._strays = Strays(deps, self._delete_stray, self.order)
         self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
         """What matters here of targets: whether they are connected and ready, and their ranges."""
-        self._proxies.store.index("node", lambda pod: (pod.node_name,))
-        self._proxies.store.index("finalizer", lambda pod: pod.finalizers)
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.sending.subscribe(lambda target, pod: self.queue.add(pod) if self._is_ending(pod) else None)
@@ -152,9 +150,9 @@ class Feedback(Controller[Key]):
         known, self._known[target] = self._known.get(target), now
         if not target.ready or known == now:
             return
-        for pod in self._proxies.store.by_index("finalizer", target.finalizer):
+        for pod in self._deps.proxies.held_for(target.finalizer):
             self.queue.add(pod.key)
-        for pod in self._proxies.store.by_index("node", target.node_name):
+        for pod in self._deps.proxies.bound_to(target.node_name):
             self.queue.add(pod.key)
         for key in self._deps.chaperons.parents(target):
             self.queue.add(key)

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agent.api import names
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICE_ACCOUNTS, Kind
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import Blocked
 from agent.clusters.target import Target
@@ -41,7 +40,7 @@ class FollowRoom(Controller[Item]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self._originals = {kind: originals(deps, kind) for kind in KINDS}
         self._copies: dict[str, dict[Kind, Informer]] = {}
         self._stops: dict[str, list[Callable[[], None]]] = {}

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from agent.api import names
-from agent.api.kinds import PODS
 from agent.api.roles import SOURCE_RULES_ROLE
 from agent.clusters.copying import CopyRoom, Item
 from agent.clusters.deps import Deps
@@ -32,7 +31,7 @@ class OptInRoom(CopyRoom):
         """Targets that are not watched, by virtual node."""
         self._namespaces: set[str] = set()
         mark, suffix = self.asked_by.encode(), self.asked_by
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self._proxies.store.index(
             suffix,
             lambda pod: (

@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, PODS
+from agent.api.kinds import CHAPERONS
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -36,7 +36,7 @@ class LiveChanges(Controller[Key]):
         self._deps = deps
         self._known: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()
         """Targets that could be told when they changed last, or could not."""
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self.watch(self._proxies, lambda pod: ())
         self._proxies.subscribe(self._changed)
         deps.targets.on_change(self._target_changed)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import CONFIGMAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from agent.api.kinds import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, asking, not_copied
 from agent.clusters.target import Target
@@ -60,7 +60,7 @@ class SourceApiRoom(Controller[Item]):
         self._deps = deps
         self._source = deps.local.client
         self._lifetime = deps.settings.source_api_token
-        self._proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._proxies = deps.proxies.informer
         self._secrets: dict[str, Informer] = {}
         self._asking: set[Key] = set()
         self._told: dict[str, str] = {}

@@ -3,13 +3,13 @@
 import asyncio
 import time
 
-from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from agent.kube.client import Client
 from agent.kube.store import Key
+from agent.model.podstate import OTHER_PODS
 from agent.model.references import references
 
-_FIELDS = f"spec.schedulerName!={names.SCHEDULER_PROXY},status.phase!=Succeeded,status.phase!=Failed"
+_FIELDS = f"{OTHER_PODS},status.phase!=Succeeded,status.phase!=Failed"
 _FRESH_SECONDS = 1.0
 """Claims come in crowds, and each list has all pods of a namespace."""
 

@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agent.api import names
 from agent.api.kinds import PODS
 from agent.clusters.cluster import Cluster
 from agent.controllers.summary.reduced import Held, held, reduce
 from agent.kube.errors import Forbidden, KubeError, StatusError
 from agent.kube.store import Object
 from agent.model.free import Taken
+from agent.model.podstate import OTHER_PODS
 
 if TYPE_CHECKING:
     from agent.kube.informer import Informer
 
 log = logging.getLogger(__name__)
 
-FIELDS = f"spec.nodeName!=,spec.schedulerName!={names.SCHEDULER_PROXY},status.phase!=Succeeded,status.phase!=Failed"
+FIELDS = f"spec.nodeName!=,{OTHER_PODS},status.phase!=Succeeded,status.phase!=Failed"
 """Proxy pods are on virtual nodes, and in a source cluster they may be most pods."""
 _NOBODY = "metadata.name=-"
 

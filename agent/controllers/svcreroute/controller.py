@@ -13,7 +13,7 @@ import asyncio
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import PODS, SERVICES
+from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.managers import kept_managers
 from agent.controllers.svcreroute.decide import View, Wait, decide
@@ -47,7 +47,7 @@ class ServiceRerouteRoom(Controller[Key]):
         self._deps = deps
         self._services = deps.local.informer(SERVICES)
         self._coverage = Coverage(deps)
-        proxies = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        proxies = deps.proxies.informer
         self._selections = Selections(proxies, self.queue.add)
         self._sharing = Sharing(deps, proxies, self._turned)
         self._scopes = Scopes()

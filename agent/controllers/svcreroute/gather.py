@@ -10,6 +10,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
 from agent.kube.store import Key, Object
 from agent.model import endpoints
+from agent.model.podstate import OTHER_PODS
 from agent.model.service import Selector, format_selector
 
 BY_SERVICE = "service"
@@ -70,7 +71,7 @@ class Coverage:
     async def other_pods(self, namespace: str, selector: Selector) -> bool:
         """Whether pods that are ready, neither elected nor delegates, are selected, by the API server's word."""
         labels = f"{format_selector(selector)},!{names.LABEL_PARENT_UID}"
-        fields = f"spec.schedulerName!={names.SCHEDULER_PROXY},status.phase=Running"
+        fields = f"{OTHER_PODS},status.phase=Running"
         pods = await self._deps.local.client.list(PODS, namespace, labels=labels, fields=fields)
         conditions = ((pod.get("status") or {}).get("conditions") for pod in pods)
         return any((find_condition(each, "Ready") or {}).get("status") == "True" for each in conditions)

@@ -49,7 +49,7 @@ class TargetRoom(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
-        self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
+        self._pods = deps.proxies.informer
         self._references: dict[Key, Key] = {}
         self._secrets: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._fingerprints: dict[Key, str] = {}
@@ -58,8 +58,6 @@ class TargetRoom(Controller[Key]):
         self._leaving: dict[Key, tuple[str, str]] = {}
         self._leaving_since: dict[Key, float] = {}
         self._remains = Remains(deps)
-        self._pods.store.index("finalizer", lambda pod: pod.finalizers)
-        self._pods.store.index("node", lambda pod: (pod.node_name,))
         for informer in self._objects.values():
             self.watch(informer, lambda target: [target.key])
         self.watch(self._pods, self._left_by)
@@ -210,7 +208,7 @@ class TargetRoom(Controller[Key]):
             connected.doubt()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
         view = await self._view(obj)
-        bound = self._pods.store.by_index("node", names.virtual_node(*key))
+        bound = self._deps.proxies.bound_to(names.virtual_node(*key))
         since = self._leaving_since.setdefault(key, time.monotonic())
         waits = not view.forced and time.monotonic() - since < ADOPTION_SECONDS
         if waits and is_adopting(key, connected, self._deps.chaperons, bound):
@@ -239,7 +237,7 @@ class TargetRoom(Controller[Key]):
         ready = connected is not None and connected.ready
         asked = connected if ready and not forced else None
         parents = set(self._deps.chaperons.parents(connected)) if connected else set()
-        held = self._pods.store.by_index("finalizer", finalizer) + self._pods.store.by_index("node", node)
+        held = self._deps.proxies.held_for(finalizer) + self._deps.proxies.bound_to(node)
         pods = {pod.key: pod for pod in held}
         # Another Target may stand for the same cluster: what runs for that one is not ours to wait for.
         made_here = self._deps.chaperons.made_here(connected) if connected else ()

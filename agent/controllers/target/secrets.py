@@ -8,7 +8,7 @@ Writes   finalizer and label of Secrets: put when a Target that refers to one is
 import contextlib
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, PODS, SECRETS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SECRETS, TARGETS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.target import gather
@@ -31,8 +31,7 @@ class TargetSecretRoom(Controller[Key]):
         self._client = deps.local.client
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         self._held = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
-        self._pods = deps.local.informer(PODS, fields=f"spec.schedulerName={names.SCHEDULER_PROXY}")
-        self._pods.store.index("finalizer", lambda pod: pod.finalizers)
+        self._pods = deps.proxies.informer
         for informer in self._objects.values():
             self.watch(informer, _referred)
         self.watch(self._held, lambda secret: [secret.key])
@@ -65,7 +64,7 @@ class TargetSecretRoom(Controller[Key]):
         return connected is not None and connected.ready
 
     def _has_pods(self, target: Object) -> bool:
-        return self._pods.store.count("finalizer", names.finalizer(*target.key)) > 0
+        return self._deps.proxies.count_held_for(names.finalizer(*target.key)) > 0
 
     async def _is_needed(self, key: Key, users: list[Object]) -> bool:
         """Whether a Secret that somebody deletes has to stay for now.

@@ -9,13 +9,13 @@ Writes   the status of those of DaemonSets, unless a setting says otherwise: the
 import contextlib
 from typing import TYPE_CHECKING
 
-from agent.api import names
 from agent.api.kinds import NODES, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model import daemonpod
+from agent.model.podstate import OTHER_PODS
 from agent.model.proxypod import is_of_a_daemon_set
 from agent.runtime.controller import Controller
 
@@ -74,7 +74,7 @@ class StrayPodRoom(Controller[tuple[str, Key]]):
             self._local.informers.drop(informer)
 
     def _follow(self, node: str) -> None:
-        fields = f"spec.nodeName={node},spec.schedulerName!={names.SCHEDULER_PROXY}"
+        fields = f"spec.nodeName={node},{OTHER_PODS}"
         informer = self._local.informer(PODS, fields=fields)
         stop = self.watch(informer, lambda pod: [(node, pod.key)], required=False)
         self._pods[node] = (informer, stop)

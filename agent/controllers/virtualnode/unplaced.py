@@ -8,13 +8,13 @@ Writes   the binding of those of DaemonSets for a virtual node, once their sched
 import contextlib
 from typing import TYPE_CHECKING
 
-from agent.api import names
 from agent.api.kinds import NODES, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.virtualnode.controller import VIRTUAL, target_of
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Key, Object, metadata_only
 from agent.model.daemonpod import unplaced
+from agent.model.podstate import OTHER_PODS
 from agent.model.proxypod import is_of_a_daemon_set
 from agent.runtime.controller import Controller
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from agent.kube.informer import Informer
 
-_WAITING = f"spec.nodeName=,spec.schedulerName!={names.SCHEDULER_PROXY}"
+_WAITING = f"spec.nodeName=,{OTHER_PODS}"
 
 
 class UnplacedPodRoom(Controller[Key]):
