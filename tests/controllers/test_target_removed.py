@@ -1,21 +1,24 @@
-"""A Target that is removed just after its cluster was lost, before any probe has said so."""
+"""A Target that is removed while its cluster is lost, or just after, before any probe has said so."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from agent.api.kinds import PODS, TARGETS
+from agent.api import names
+from agent.api.kinds import CHAPERONS, PODS, TARGETS
 from agent.api.names import virtual_node
 from agent.controllers.cleanup import CleanupRoom
+from agent.controllers.feedback.controller import Feedback
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
-from tests.controllers.targets import add, condition, kubeconfig, tear_away
+from tests.controllers.targets import add, condition, kubeconfig, target, tear_away
 from tests.controllers.test_target import proxy
 from tests.kube.relay import Relay
-from tests.waiting import PATIENCE_SECONDS, gone
+from tests.waiting import PATIENCE_SECONDS, gone, until
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +39,42 @@ async def test_it_is_asked_at_once_and_lets_go_of_its_pods(cluster: Cluster, cli
         relay.freeze()
         await client.delete(TARGETS, "c1", namespace)
         await gone(lambda: client.get(PODS, "there", namespace))
+
+
+async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_gone(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, TargetRoom, CleanupRoom, Feedback) as deps,
+    ):
+        await add(client, namespace, "c1", kubeconfig(cluster, server=relay.connection.server))
+        await condition(client, namespace, "c1", "Ready", "True")
+        # Its claim has left the pod the finalizer of another target alone, which it runs in.
+        await client.create(TARGETS, target("c2", namespace))
+        pod = await client.create(PODS, proxy("there", namespace, "c2", node=virtual_node(namespace, "c2")))
+        await client.create(CHAPERONS, loser(pod, deps.cluster_uid))
+        await until(lambda: deps.chaperons.of((namespace, "there")))
+        relay.cut()
+        await condition(client, namespace, "c1", "Ready", "False", "Unreachable")
+        await client.delete(TARGETS, "c1", namespace)
+        found = await condition(client, namespace, "c1", "Drained", "False", "Unreachable")
+        assert "it is removed when it is back and empty" in found["message"]
+        relay.mend()
+        await client.patch(PODS, "there", {"metadata": {"finalizers": None}}, namespace)
+        await client.delete(PODS, "there", namespace, grace=0)
+        await gone(lambda: client.get(TARGETS, "c1", namespace))
+        assert await client.list(CHAPERONS, namespace) == []
+
+
+def loser(pod: dict[str, Any], cluster_uid: str) -> dict[str, Any]:
+    """A candidate of a pod, without leave."""
+    labels = {names.LABEL_PARENT_UID: pod["metadata"]["uid"], names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
+    metadata = {
+        "name": "loser",
+        "namespace": pod["metadata"]["namespace"],
+        "labels": labels,
+        "annotations": {names.ANNOTATION_PARENT_NAME: pod["metadata"]["name"]},
+    }
+    spec = {"schedulerName": names.SCHEDULER_CANDIDATE, "containers": [{"name": "c", "image": "busybox"}]}
+    return {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": metadata, "spec": spec}

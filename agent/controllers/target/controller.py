@@ -239,14 +239,12 @@ class TargetRoom(Controller[Key]):
         parents = set(self._deps.chaperons.parents(connected)) if connected else set()
         held = self._deps.proxies.held_for(finalizer) + self._deps.proxies.bound_to(node)
         pods = {pod.key: pod for pod in held}
-        # Another Target may stand for the same cluster: what runs for that one is not ours to wait for.
-        made_here = self._deps.chaperons.made_here(connected) if connected else ()
-        orphans = [parent for parent in made_here if self._pods.store.get(parent) is None]
+        unclaimed = connected is not None and self._remains.unclaimed(connected, pods)
         sent = [pod for pod in held if pod.known.claim == node and pod.key not in parents]
         doubtful = await self._remains.doubtful(asked, sent) if asked is not None else frozenset()
-        left = bool(parents & pods.keys() or orphans)
+        left = bool(parents & pods.keys()) or unclaimed
         left = left or (connected is not None and self._deps.provisions.left_in(connected))
-        unsure = bool(orphans) or self._deps.sending.any_to(obj.key)
+        unsure = unclaimed or self._deps.sending.any_to(obj.key)
         if asked is not None and not pods and not left:
             unsure = await self._remains.any_in(asked)
         deleted_at = parse(obj.head.metadata.deletion_timestamp or "")

@@ -207,7 +207,7 @@ class Leaving:
     chaperons: bool
     """Chaperons of ours are left there, or what was brought for them."""
     unsure: bool = False
-    """Chaperons are on their way there, or were there that belong to no pod, and it cannot be asked for them."""
+    """Chaperons are on their way there, or were there that no pod of its finalizer has, and it cannot be asked."""
     elsewhere: bool = False
     """Its kubeconfig leads to another cluster than the one where its pods were sent."""
 

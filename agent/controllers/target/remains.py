@@ -1,17 +1,32 @@
 """What a target that is being removed may still have of ours, beside what can be seen of it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 
 
 class Remains:
-    """Asks the target itself. Raises KubeError."""
+    """Asks the target itself, but for what is seen there. Raises KubeError."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
+
+    def unclaimed(self, target: Target, held: Container[Key]) -> bool:
+        """Whether chaperons are seen there that this cluster has made for pods that the target does not hold: for none,
+        or candidates that have lost, whose pods keep the finalizer of another target alone.
+
+        What another Target of the same cluster shows is that one's to take care of.
+        """
+        sending = self._deps.sending
+        others = [each for each in self._deps.targets if each is not target and not sending.is_closed(each)]
+        return any(
+            placed.target is target and not any(_shows(other, placed.chaperon) for other in others)
+            for parent in self._deps.chaperons.made_here(target)
+            if parent not in held
+            for placed in self._deps.chaperons.of(parent)
+        )
 
     async def doubtful(self, target: Target, pods: Iterable[Object]) -> frozenset[str]:
         """UIDs of those pods that wait and may have a chaperon there, or a delegate; a chaperon is seen then."""
@@ -31,7 +46,11 @@ class Remains:
         for other in self._deps.targets:
             if other is target or not other.ready or self._deps.sending.is_closed(other):
                 continue
-            shown = other.chaperons.store.get(chaperon.key)
-            if shown is not None and shown.uid == chaperon.uid:
+            if _shows(other, chaperon):
                 return True
         return False
+
+
+def _shows(target: Target, chaperon: Object) -> bool:
+    shown = target.chaperons.store.get(chaperon.key)
+    return shown is not None and shown.uid == chaperon.uid
