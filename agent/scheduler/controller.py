@@ -13,13 +13,13 @@ from typing import Any
 from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
-from agent.scheduler.couriers import Couriers
-from agent.scheduler.groups import Groups
+from agent.scheduler.cache.cache import IN_LINE, NEW, WAITING, Scene
+from agent.scheduler.groups.controller import Groups
+from agent.scheduler.limits import Turnstile
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
-from agent.scheduler.ranked import Ranked
-from agent.scheduler.reserving import Reserving
-from agent.scheduler.scene import IN_LINE, NEW, WAITING, Scene
-from agent.scheduler.turnstile import Turnstile
+from agent.scheduler.ranked.controller import Ranked
+from agent.scheduler.reserve.candidates import Couriers
+from agent.scheduler.reserve.controller import Reserving
 from agent.scheduler.writes import Writes
 
 

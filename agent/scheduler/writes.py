@@ -19,10 +19,10 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Un
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
-from agent.scheduler.attempts import attempts_of, with_attempt
+from agent.scheduler.cache.cache import Scene
+from agent.scheduler.failedtargets import attempts_of, with_attempt
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
-from agent.scheduler.scene import Scene
 from agent.scheduler.untaken import FAILING, creates_no_pods, note, untaken
 from agent.scheduling.ranking import Ranking
 

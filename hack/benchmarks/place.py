@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent.scheduler.gather import wants_of
+from agent.scheduler.cache.podinfo import wants_of
 from agent.scheduling.holdings import Holdings
 from agent.scheduling.ranking import rank
 from agent.scheduling.scores import Weights

@@ -10,7 +10,7 @@ from agent.base.clock import stamp
 from agent.controllers.chaperon.decide import LookAgain, NoScheduler, PutStatus, View, decide
 from agent.controllers.chaperon.failures import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
 from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
-from agent.scheduler.decide import judge, taken_up_by
+from agent.scheduler.ranked.decide import judge, taken_up_by
 from agent.scheduler.untaken import creates_no_pods
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

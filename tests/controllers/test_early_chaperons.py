@@ -22,8 +22,8 @@ from agent.kube.config import load
 from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
-from agent.scheduler.attempts import with_attempt
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.failedtargets import with_attempt
 from tests.clusters.test_delegates import delegate
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where

@@ -20,8 +20,8 @@ from agent.kube.config import load
 from agent.kube.errors import Conflict, NotFound
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
+from agent.scheduler.cache.cache import Scene
 from agent.scheduler.controller import ProxyScheduler
-from agent.scheduler.scene import Scene
 from agent.scheduler.writes import Writes
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running

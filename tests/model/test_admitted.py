@@ -16,7 +16,7 @@ from agent.model.livechanges import changes, told
 from agent.model.manifest import source_pod
 from agent.model.proxypod import InvalidPod, proxy_pod
 from agent.model.status import annotations_home
-from agent.scheduler.gather import demand_of
+from agent.scheduler.cache.podinfo import demand_of
 from tests.examples import examples
 from tests.model.pods import P, pod
 

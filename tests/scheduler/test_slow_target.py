@@ -19,7 +19,7 @@ from agent.kube.config import load
 from agent.kube.store import Object
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
-from agent.scheduler.turnstile import Turnstile
+from agent.scheduler.limits import Turnstile
 from agent.scheduler.writes import Writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running

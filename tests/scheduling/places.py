@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.scheduler.gather import wants_of
+from agent.scheduler.cache.podinfo import wants_of
 from agent.scheduling.holdings import Holdings
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.scores import Weights

@@ -12,12 +12,12 @@ from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_o
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.status import ENDED
-from agent.scheduler import decide as ranked
-from agent.scheduler.attempts import attempts_of
-from agent.scheduler.gather import Demands
+from agent.scheduler.cache.assumed import FLIGHT_SECONDS, place_of
+from agent.scheduler.cache.podinfo import Demands
+from agent.scheduler.failedtargets import attempts_of
 from agent.scheduler.modes import group_name, group_of, mode_of
-from agent.scheduler.sighting import Sighting, see
-from agent.scheduler.world import FLIGHT_SECONDS, place_of
+from agent.scheduler.ranked import decide as ranked
+from agent.scheduler.reserve.sighting import Sighting, see
 from agent.scheduling.explain import Row, explain, table
 from agent.scheduling.holdings import Holdings
 from agent.scheduling.ranking import Ranking, rank

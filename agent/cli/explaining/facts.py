@@ -30,10 +30,10 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, not_enabled
-from agent.scheduler.extrascores import kind_of, read_score
-from agent.scheduler.hearsay import Hearsay, hearsay
-from agent.scheduler.places import make_place
-from agent.scheduler.quotas import quotas_of
+from agent.scheduler.cache.extrascores import kind_of, read_score
+from agent.scheduler.cache.quotas import quotas_of
+from agent.scheduler.cache.targets import make_place
+from agent.scheduler.cache.unconnected import Hearsay, hearsay
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, Place, amounts
 from agent.settings import Settings

@@ -1,0 +1,116 @@
+"""What every decision about a pod starts from: its demand, all targets, and what of ours they hold."""
+
+import time
+from collections.abc import Callable, Container
+from datetime import timedelta
+
+from agent.api import names
+from agent.api.kinds import NODES
+from agent.base.clock import parse
+from agent.clusters.deps import Deps
+from agent.clusters.namespaces import turns
+from agent.kube.store import Object
+from agent.model.namespaces import not_enabled
+from agent.scheduler.cache.assumed import World
+from agent.scheduler.cache.podinfo import Demands
+from agent.scheduler.cache.refusing import Refusing
+from agent.scheduler.cache.targets import Places
+from agent.scheduler.metrics import PHASE
+from agent.scheduling.ranking import Ranking, rank
+from agent.scheduling.snapshot import Demand
+
+WAITING = -1.0
+"""Returned as the seconds until the next look at a pod that waits for the scene to change."""
+
+NEW = timedelta(seconds=2)
+"""A namespace and its first pods may be made together, and the pods be seen first."""
+
+IN_LINE = -2.0
+"""The same of a pod that is woken when it is its turn at a target: so far, it has not waited in vain."""
+
+
+class Scene:
+    """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""
+
+    def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
+        self.proxies = deps.proxies.informer
+        self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self.namespaces = deps.namespaces.informer
+        self._is_enabled = deps.namespaces.is_enabled
+        self._changed = changed
+        self.epoch = 0
+        """Grows whenever `changed` is called."""
+        self.demands = Demands()
+        self.world = World(
+            self.proxies,
+            deps.targets,
+            deps.chaperons,
+            self.demands,
+            deps.cluster_uid,
+            self._change,
+            enabled=self._is_enabled,
+        )
+        self._places = Places(deps, self.nodes, self._change)
+        self._refusing = Refusing(deps.targets, deps.chaperons, self._change)
+        self._clock = deps.clock
+        self._provisions = deps.provisions
+        self._weights = deps.settings.weights
+        self._turn = 0
+        self.namespaces.subscribe(self._relabelled)
+        deps.namespaces.on_turn(lambda namespace: self._change())
+
+    def ranking(self, pod: Object) -> tuple[Demand, Ranking]:
+        """The pod's demand, and the targets for it.
+
+        :raises InvalidPod: if its manifest is unusable
+        """
+        started = time.perf_counter()
+        demand = self.demands.of(pod).beside(self._provisions.places(pod))
+        self.world.refresh()
+        self._turn += 1
+        places = self._refusing.seen_by(pod, self._places.serving(pod.namespace), demand.attempts)
+        ranking = rank(demand, places, self.world.holdings, self._weights, turn=self._turn)
+        PHASE.labels("rank").observe(time.perf_counter() - started)
+        return demand, ranking
+
+    def leave_turns(self, pod: Object, but: Container[str] = ()) -> None:
+        """A pod does not try targets that refuse pods, but for those of these virtual nodes."""
+        self._refusing.leave_turns(pod, but)
+
+    def _change(self) -> None:
+        self.epoch += 1
+        self._changed()
+
+    def _relabelled(self, old: Object | None, new: Object | None) -> None:
+        namespace = new or old
+        assert namespace is not None
+        if turns(old, new):
+            self.world.look_again(namespace.name)
+        if self.demands.relabel(namespace.name, new.labels if new is not None else {}):
+            self.world.holdings.census.recount()
+            self._change()
+
+    def injected_follow(self, namespace: str) -> bool:
+        """Whether containers that other webhooks add to pods of a namespace travel, where a pod does not say."""
+        found = self.namespaces.store.get(("", namespace))
+        return found is not None and names.annotation(found.annotations, names.INJECTED) == names.INJECTED_FOLLOW
+
+    def settled(self, namespace: str) -> bool:
+        """Whether all targets of a namespace are known well enough to tell why a pod waits."""
+        return self._places.settled(namespace)
+
+    def closed(self, namespace: str) -> str:
+        """Why no pod of a namespace gets a target anew, empty when pods may."""
+        return "" if self._is_enabled(namespace) else not_enabled(namespace)
+
+    def is_leaving(self, pod: Object) -> bool:
+        """Whether a pod has gone, or is being deleted, by what has been told of it since it was read."""
+        told = self.proxies.store.get(pod.key)
+        return told is None or told.uid != pod.uid or told.deleting
+
+    def is_early(self, pod: Object) -> bool:
+        """Whether a pod is so new that its namespace may be enabled without that this was seen yet."""
+        if self._is_enabled(pod.namespace):
+            return False
+        age = self._clock.now() - parse(pod.head.metadata.creation_timestamp or "")
+        return timedelta(0) <= age < NEW

@@ -1,0 +1,105 @@
+"""Scores that others give targets, watched in this cluster where their kind is served."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from agent.api.kinds import Kind
+from agent.base.clock import Clock
+from agent.clusters.cluster import Cluster
+from agent.kube.errors import UNDECODABLE
+from agent.kube.store import Object
+from agent.scheduler.cache.optionalwatch import Discovered
+from agent.scheduling.extrascore import ExtraScore
+from agent.scheduling.snapshot import Extra
+
+_LONGEST_TIMER_SECONDS = 3600.0
+
+
+class _Score(msgspec.Struct):
+    name: str = ""
+    value: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    scores: list[_Score] | None = None
+    valid_until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class _Object(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decoder = msgspec.json.Decoder(_Object)
+
+
+class ExtraScores:
+    """`changed` is called with the name of the target of which a score changed or expired, None for any."""
+
+    def __init__(
+        self,
+        local: Cluster,
+        wanted: Iterable[ExtraScore],
+        clock: Clock,
+        interval: float,
+        changed: Callable[[str | None], None],
+    ) -> None:
+        self._wanted = [(score, kind_of(score)) for score in wanted]
+        self._clock = clock
+        self._changed = changed
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._watched = {
+            kind: Discovered(local.port, kind, None, interval, self._object_changed, lambda: self._changed(None))
+            for kind in {kind for _, kind in self._wanted}
+        }
+
+    def of(self, target: str) -> Mapping[str, Extra]:
+        """The scores of the target of this name that have not expired; the others are as good as missing.
+
+        `changed` is called when the first of them expires.
+        """
+        found: dict[str, Extra] = {}
+        now = self._clock.now()
+        for score, kind in self._wanted:
+            store = self._watched[kind].store
+            obj = store.get((target, score.object)) if store is not None else None
+            extra = read_score(obj, score.score) if obj is not None else None
+            if extra is not None and extra.counts(now):
+                found[score.name] = extra
+        ends = [extra.until for extra in found.values() if extra.until is not None]
+        self._wake(target, (min(ends) - now).total_seconds() if ends else None)
+        return found
+
+    def _wake(self, target: str, seconds: float | None) -> None:
+        timer = self._timers.pop(target, None)
+        if timer is not None:
+            timer.cancel()
+        if seconds is not None:
+            delay = min(seconds, _LONGEST_TIMER_SECONDS)
+            self._timers[target] = asyncio.get_running_loop().call_later(delay, self._changed, target)
+
+    def _object_changed(self, old: Object | None, new: Object | None) -> None:
+        for obj in (new, old):
+            if obj is not None:
+                self._changed(obj.namespace)
+                return
+
+
+def kind_of(score: ExtraScore) -> Kind:
+    """The kind of the object that has a score."""
+    return Kind(score.group, score.version, score.resource, "")
+
+
+def read_score(obj: Object, name: str) -> Extra | None:
+    """One of an object's scores, which may have expired; None when it says nothing of this name."""
+    try:
+        status = _decoder.decode(obj.raw).status
+    except UNDECODABLE:
+        return None
+    for score in status.scores or ():
+        if score.name == name:
+            return Extra(max(-100, min(100, score.value)), status.valid_until)
+    return None

@@ -1,0 +1,231 @@
+"""What a proxy pod asks for, read from its manifest and its annotations, once per pod."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypedDict
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from agent.api import names
+from agent.kube.store import Object
+from agent.model import constraints
+from agent.model.errors import InvalidPod
+from agent.model.manifest import FIELD, source_pod
+from agent.model.requests import host_ports, requests
+from agent.scheduler.failedtargets import attempts_of, read_attempts
+from agent.scheduling import resources
+from agent.scheduling.snapshot import Demand, Wants
+
+_CONSTRAINTS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
+_ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
+
+
+class _Container(TypedDict, total=False):
+    image: str
+    ports: Any
+    resources: Any
+    restartPolicy: str
+
+
+class _Spec(TypedDict, total=False):
+    """The fields that scheduling looks at."""
+
+    nodeSelector: Any
+    affinity: Any
+    tolerations: Any
+    topologySpreadConstraints: Any
+    containers: list[_Container]
+    initContainers: list[_Container] | None
+    overhead: Any
+    resources: Any
+    hostNetwork: bool
+    activeDeadlineSeconds: int | None
+    priority: int | None
+    priorityClassName: str
+
+
+class _Annotations(msgspec.Struct):
+    manifest: str | None = msgspec.field(default=None, name=names.ANNOTATION_MANIFEST)
+
+
+class _ProxyMetadata(msgspec.Struct):
+    annotations: _Annotations | None = None
+
+
+class _Proxy(msgspec.Struct):
+    metadata: _ProxyMetadata
+    spec: _Spec
+
+
+class _SourceMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _SourceSpec(TypedDict, total=False):
+    nodeSelector: Any
+    affinity: Any
+    tolerations: Any
+    containers: list[msgspec.Raw]
+
+
+class _Source(msgspec.Struct):
+    spec: _SourceSpec
+    metadata: _SourceMetadata | None = None
+    kind: str = "Pod"
+
+
+_proxy_decoder = msgspec.json.Decoder(_Proxy)
+_source_decoder = msgspec.json.Decoder(_Source)
+
+
+class _Known(NamedTuple):
+    generation: int
+    version: str
+    labels: Mapping[str, str]
+    demand: Demand
+    flaw: InvalidPod | None
+
+
+class Demands:
+    """Demands of proxy pods, kept by UID. Pods that ask the same share one `Wants`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._wants: WeakValueDictionary[bytes, Wants] = WeakValueDictionary()
+        self._namespaces: dict[str, dict[str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, pod: Object) -> Demand:
+        """The demand of a proxy pod.
+
+        :raises InvalidPod: if its manifest is unusable
+        """
+        known = self._read(pod)
+        if known.flaw is not None:
+            raise known.flaw
+        if _ATTEMPTS in pod.raw:
+            attempts = read_attempts(pod.annotations.get(names.ANNOTATION_ATTEMPTS))
+            return known.demand.after({node: attempt.reason for node, attempt in attempts.items()})
+        return known.demand
+
+    def about(self, pod: Object) -> Demand:
+        """The demand of a pod that has a target, without attempts; an unusable manifest is no matter any more."""
+        return self._read(pod).demand
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._known.pop(uid, None)
+
+    def relabel(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Take note of a namespace's labels; whether this changes any demand that is there."""
+        known = self._namespaces.get(namespace)
+        if known is None:
+            self._namespaces[namespace] = dict(labels)
+            return False
+        if known == labels:
+            return False
+        known.clear()
+        known.update(labels)
+        return True
+
+    def _read(self, pod: Object) -> _Known:
+        known = self._known.get(pod.uid)
+        if known is None or known.labels != pod.labels or not _same_spec(known, pod):
+            known = self._known[pod.uid] = self._parse(pod)
+        return known
+
+    def _parse(self, pod: Object) -> _Known:
+        proxy = _proxy_decoder.decode(pod.raw)
+        annotations = proxy.metadata.annotations
+        flaw: InvalidPod | None = None
+        try:
+            source = _source(annotations.manifest if annotations else None, pod)
+        except InvalidPod as error:
+            source, flaw = {}, error
+        demand = Demand(
+            wants=self._shared(pod.namespace, proxy.spec, source),
+            name=pod.name,
+            uid=pod.uid,
+            labels=pod.labels,
+            namespace_labels=self._namespaces.setdefault(pod.namespace, {}),
+            priority=proxy.spec.get("priority") or 0,
+        )
+        return _Known(pod.head.metadata.generation, pod.version, pod.labels, demand, flaw)
+
+    def _shared(self, namespace: str, spec: _Spec, source: Mapping[str, Any]) -> Wants:
+        key = msgspec.json.encode((namespace, {**spec, "priority": 0}, source))
+        wants = self._wants.get(key)
+        if wants is None:
+            wants = self._wants[key] = wants_of(namespace, spec, source)
+        return wants
+
+
+def _same_spec(known: _Known, pod: Object) -> bool:
+    generation = pod.head.metadata.generation
+    if generation:
+        return known.generation == generation
+    # Pods have no generation before Kubernetes 1.34. Once on a node, hardly anything of them changes.
+    return bool(pod.node_name) or known.version == pod.version
+
+
+def demand_of(proxy: Mapping[str, Any]) -> Demand:
+    """The demand of one proxy pod.
+
+    :raises InvalidPod: if its manifest is unusable
+    """
+    metadata, spec = proxy["metadata"], proxy["spec"]
+    return Demand(
+        wants=wants_of(metadata["namespace"], spec, _constraints(source_pod(proxy))),
+        name=metadata.get("name") or "",
+        uid=metadata.get("uid") or "",
+        labels=metadata.get("labels") or {},
+        priority=spec.get("priority") or 0,
+        attempts={node: attempt.reason for node, attempt in attempts_of(proxy).items()},
+    )
+
+
+def wants_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any]) -> Wants:
+    """What a proxy pod with this spec asks for; `source` are the constraints for the target's own nodes."""
+    return Wants(
+        namespace=namespace,
+        proxy={key: spec[key] for key in _CONSTRAINTS if spec.get(key)},
+        source=source,
+        requests=requests(spec),
+        limits=resources.limits(spec),
+        ports=host_ports(spec),
+        images=resources.images(spec),
+        terminating=spec.get("activeDeadlineSeconds") is not None,
+        best_effort=resources.best_effort(spec),
+        priority_class=spec.get("priorityClassName") or "",
+        told=resources.told(spec),
+    )
+
+
+def _source(manifest: str | None, pod: Object) -> dict[str, Any]:
+    """Constraints for the target's own nodes. Nearly all manifests are JSON, and most of them is of no interest."""
+    if manifest is not None:
+        try:
+            source = _source_decoder.decode(manifest)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            if source.kind == "Pod" and source.spec.get("containers"):
+                annotations = source.metadata.annotations if source.metadata else None
+                return _kept(annotations, source.spec)
+    return _constraints(source_pod(pod.decode()))
+
+
+def _constraints(source: Mapping[str, Any]) -> dict[str, Any]:
+    return _kept(source.get("metadata", {}).get("annotations"), source["spec"])
+
+
+def _kept(annotations: Mapping[str, str] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
+    if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
+        return {}
+    try:
+        found = constraints.of(spec)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidPod(FIELD, f"its constraints cannot be read: {error}") from error
+    return {key: found[key] for key in ("nodeSelector", "affinity", "tolerations") if found.get(key)}

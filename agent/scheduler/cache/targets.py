@@ -1,0 +1,261 @@
+"""Targets as the scheduler sees them, decoded once per change."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.clusters.agenthealth import AgentRecord
+from agent.clusters.deps import Deps
+from agent.clusters.target import Record, State, Target
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.quantity import InvalidQuantity
+from agent.scheduler.cache.extrascores import ExtraScores
+from agent.scheduler.cache.quotas import Quotas, TargetQuotas
+from agent.scheduler.cache.summaries import common_labels, shapes
+from agent.scheduler.cache.unconnected import hearsay, unconnected
+from agent.scheduling.extrascore import ExtraScore
+from agent.scheduling.snapshot import Amounts, Extra, Place, Quota, amounts
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 5.0
+"""A target that is connecting for longer is worth telling, as in its conditions."""
+NOT_UNDERSTOOD = "what it tells of itself cannot be understood: see the log of the agent here"
+
+
+class Places:
+    """A `Place` per target, made anew when something that it is made of changes.
+
+    `changed` is called when a pod that waits may find room now, or should go elsewhere.
+    """
+
+    def __init__(self, deps: Deps, nodes: Informer, changed: Callable[[], None]) -> None:
+        self._targets = deps.targets
+        self._nodes = nodes
+        self._changed = changed
+        self._clock = deps.clock
+        self._interval = deps.settings.discovery_interval
+        self._cache: dict[Key, Place] = {}
+        self._lists: dict[str, tuple[Place, ...]] = {}
+        self._quotas: dict[Key, TargetQuotas] = {}
+        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
+        self._extra = ExtraScores(deps.local, scores, deps.clock, self._interval, self._scored)
+        nodes.subscribe(self._node_changed)
+        for informer in self._objects.values():
+            informer.subscribe(self._object_changed)
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
+        deps.targets.on_detach(self._detached)
+
+    def serving(self, namespace: str) -> tuple[Place, ...]:
+        """All targets that pods of a namespace may go to, ready or not."""
+        known = self._lists.get(namespace)
+        if known is None:
+            found = [self._place(target) for target in self._targets.serving(namespace)]
+            found += [make_place(unconnected(hearsay(obj)), None, None, obj) for obj in self._unconnected(namespace)]
+            known = self._lists[namespace] = tuple(found)
+        return known
+
+    def settled(self, namespace: str) -> bool:
+        """Whether every target of a namespace is either connected or known not to be.
+
+        It is not for a moment after a start: what is said then of targets is news to nobody.
+        """
+        connecting = any(
+            target.record.state is State.CONNECTING
+            and (self._clock.now() - target.record.since).total_seconds() < SETTLE_SECONDS
+            for target in self._targets.serving(namespace)
+        )
+        told = [hearsay(obj) for obj in self._unconnected(namespace)]
+        return not connecting and all(each.known and not each.ready for each in told)
+
+    def _unconnected(self, namespace: str) -> list[Object]:
+        """Targets that cannot be connected, or not yet."""
+        return [
+            obj
+            for informer in self._objects.values()
+            for obj in informer.store
+            if obj.namespace in ("", namespace) and self._targets.get(obj.key) is None
+        ]
+
+    def _place(self, target: Target) -> Place:
+        place = self._cache.get(target.key)
+        if place is None:
+            place = self._cache[target.key] = self._make(target)
+        return place
+
+    def _make(self, target: Target) -> Place:
+        """What cannot be made up is a target that takes no pods: the others go on."""
+        obj = self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key)
+        quotas = self._quotas.get(target.key)
+        try:
+            return make_place(
+                target,
+                self._nodes.store.get(("", target.node_name)),
+                target.summary,
+                obj,
+                quotas=quotas.read() if quotas is not None else {},
+                extra=self._extra.of(target.title),
+            )
+        except Exception:
+            log.exception("target %s: what is known of it cannot be understood", "/".join(target.key).lstrip("/"))
+            return replace(make_place(target, None, None), state=NOT_UNDERSTOOD)
+
+    def _attached(self, target: Target) -> None:
+        target.summaries.subscribe(lambda old, new: self._forget(target))
+        self._quotas[target.key] = TargetQuotas(target, self._interval, lambda: self._forget(target))
+
+    def _detached(self, target: Target) -> None:
+        quotas = self._quotas.pop(target.key, None)
+        if quotas is not None:
+            quotas.stop()
+        self._forget(target)
+
+    def _target_changed(self, target: Target) -> None:
+        quotas = self._quotas.get(target.key)
+        if quotas is not None and target.ready:
+            # A Source's rights come together: what was refused before may be granted now.
+            quotas.look()
+        self._forget(target)
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        node = new or old
+        target = self._targets.by_node(node.name) if node is not None else None
+        if target is not None:
+            self._forget(target)
+
+    def _object_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        target = self._targets.get(obj.key) if obj is not None else None
+        if target is not None:
+            self._forget(target)
+        elif obj is not None:
+            self._lists.clear()
+            self._changed()
+
+    def _scored(self, name: str | None) -> None:
+        for target in self._targets:
+            if name in (None, target.title):
+                self._forget(target)
+
+    def _forget(self, target: Target) -> None:
+        old = self._cache.pop(target.key, None)
+        self._lists.clear()
+        current = self._targets.get(target.key)
+        if current is None or old is None:
+            self._changed()
+            return
+        new = self._place(current)
+        if new == old:
+            # What was found out about it stays true.
+            self._cache[target.key] = old
+        elif matters(old, new):
+            self._changed()
+
+
+def matters(old: Place, new: Place) -> bool:
+    """Whether a change may help a pod that waits: all do but quotas that only fill up."""
+    if replace(old, quotas=new.quotas) != new:
+        return True
+    return any(_left(quota) for quota in _gone_or_changed(old.quotas, new.quotas))
+
+
+def _gone_or_changed(old: Quotas, new: Quotas) -> Iterable[tuple[Quota, Quota | None]]:
+    for namespace, quotas in old.items():
+        now = {each.name: each for each in new.get(namespace, ())}
+        for each in quotas:
+            yield each, now.get(each.name)
+
+
+def _left(change: tuple[Quota, Quota | None]) -> bool:
+    """Whether a quota has gone, asks less, or has more left of something."""
+    old, new = change
+    if new is None or new.scopes != old.scopes or old.hard.keys() - new.hard.keys():
+        return True
+    return any(
+        new.hard[name] - new.used.get(name, 0) > amount - old.used.get(name, 0) for name, amount in old.hard.items()
+    )
+
+
+class Health(Protocol):
+    """What a `Place` has of a target itself: the agent's connection to it knows, and its Target's conditions tell."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def record(self) -> Record: ...
+    @property
+    def agent(self) -> AgentRecord | None: ...
+    @property
+    def slow(self) -> bool: ...
+
+
+def make_place(
+    target: Health,
+    node: Object | None,
+    summary: Object | None,
+    obj: Object | None = None,
+    *,
+    quotas: Quotas | None = None,
+    extra: Mapping[str, Extra] | None = None,
+) -> Place:
+    """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
+    ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
+    since = target.record.since.strftime("%H:%M")
+    state = f"{target.record.message} (since {since})"
+    if target.ready and node is None:
+        state = "its virtual node does not exist yet"
+    elif target.ready and target.agent is not None:
+        state = target.agent.message
+    spec: dict[str, Any] = {}
+    if node is not None:
+        spec = node.decode().get("spec") or {}
+    told = summary.decode() if summary is not None else {}
+    common = common_labels(summary)
+    limits, weight = wishes(obj)
+    return Place(
+        title=target.title,
+        node_name=target.node_name,
+        namespace=target.namespace,
+        ready=ready,
+        state="" if ready else state,
+        labels=node.labels if node is not None else {},
+        taints=tuple(spec.get("taints") or ()),
+        unschedulable=bool(spec.get("unschedulable")),
+        allocatable=amounts(told.get("allocatable")),
+        shapes=shapes(summary, common),
+        common_labels=common,
+        limits=limits,
+        quotas=quotas or {},
+        weight=weight,
+        extra=extra or {},
+        slow=target.slow,
+    )
+
+
+def wishes(obj: Object | None) -> tuple[Amounts, int]:
+    """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
+    if obj is None:
+        return {}, 0
+    manifest = obj.decode()
+    try:
+        limits = amounts((manifest.get("spec") or {}).get("limits"))
+    except InvalidQuantity:
+        limits = {}
+    text = names.annotation(manifest["metadata"].get("annotations"), names.WEIGHT)
+    try:
+        weight = max(-100, min(100, int(text or "0")))
+    except ValueError:
+        weight = 0
+    return limits, weight

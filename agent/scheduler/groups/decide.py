@@ -1,0 +1,290 @@
+"""All or nothing: when the pods of a group may have candidates, claim them and allow them. Pure.
+
+A group is the pods of one namespace with the same `multicluster/group`. Its first `group-size` live members (the core)
+start together; what is beyond follows. The group collects reservations, then claims all of them, then allows all:
+once every member of the core is claimed there is no way back, whoever reads it from the API objects, and before that
+all of it can be taken back.
+
+Groups of a source take turns (`Stage.place`): of two with targets in common, only one has candidates. It waits for no
+group of its source, and gives everything back after a time, so that groups of different sources do not wait for each
+other for ever either: each comes back after a pause of its own.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from agent.scheduler.groups import restarts as groupruns
+from agent.scheduler.groups.turns import Limits, Memory, Stage, pause
+from agent.scheduler.groups.view import Group, Member, ill_formed
+from agent.scheduler.reserve.decide import Gate, feasible, home, reasons, reserved, shut
+from agent.scheduler.reserve.sighting import NEGATIVE
+
+_TOLD = 3
+"""Targets whose words are passed on."""
+_TOLD_AFTER_SECONDS = 5.0
+"""How long a group collects reservations before its pods tell that it does: most are done by then."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What each unbound member of a group may do."""
+
+    gates: dict[str, Gate]
+    """By the UID of the member."""
+    memory: Memory
+    seconds: float | None = None
+    """When to look again, if nothing changes before."""
+    taken_back: tuple[str, ...] = ()
+    """UIDs of members to delete, for the group to start again as a whole."""
+    why: str = ""
+    """That they are."""
+
+
+def stage(group: Group) -> Stage:
+    """What other groups have to know of this one."""
+    memory = group.memory
+    core = _core(group)
+    parting = memory.parting is not None and memory.parting > -math.inf
+    complete = not (_wrong(group) or parting) and len(core) == group.size and _begun(group) is None
+    views = [member.view for member in core if member.view is not None]
+    return Stage(
+        key=group.key,
+        wants=complete,
+        claims=any(view.claim for view in views),
+        holds=memory.since is not None or (not memory.tries and any(s.live for view in views for s in view.sightings)),
+        targets=frozenset(node for view in views for node in (*view.order, *(s.node_name for s in view.sightings))),
+        priority=max((member.priority for member in core), default=0),
+        queued=memory.queued,
+        created=min((member.created for member in core), default=""),
+        until=memory.until,
+    )
+
+
+def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
+    """What the members may do. `rivals` are the stages of all other groups of this source."""
+    if not any(member.live for member in group.members):
+        return Verdict({}, _rest(group.memory))
+    if not group.restarts:
+        return _decide(group, rivals, now, limits)
+    run, loss = groupruns.lost(group)
+    if run:
+        why = f"group {group.name} has lost {loss} and starts again as a whole"
+        going = groupruns.taken_back(group, run)
+        return replace(_verdict(group, shut(why), replace(_rest(group.memory), lost=run)), taken_back=going, why=why)
+    parting = groupruns.parting(group, now, limits) if _begun(group) is None else None
+    group = replace(group, memory=replace(group.memory, lost="", parting=parting))
+    verdict = _decide(group, rivals, now, limits)
+    name = groupruns.name(group, _core(group))
+    return replace(verdict, gates={uid: replace(gate, run=name) for uid, gate in verdict.gates.items()})
+
+
+def _decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
+    begun = _begun(group)
+    if begun is not None:
+        return _verdict(group, Gate(only=_only(group, begun)), _rest(group.memory))
+    core = [] if ill_formed(group) else _core(group)
+    if core and len(core) == group.size and _committed(core):
+        return _verdict(group, Gate(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
+    wrong = _wrong(group)
+    if wrong:
+        return _verdict(group, shut(wrong), _rest(group.memory))
+    if group.memory.parting is not None and now < group.memory.parting:
+        names = ", ".join(sorted(member.name for member in groupruns.leaving(group)))
+        told = f"group {group.name} starts again when {names} of its last start is gone"
+        return _verdict(group, shut(told), _rest(group.memory), group.memory.parting - now)
+    if len(core) < group.size:
+        gated = f", and {group.gated} with scheduling gates" if group.gated else ""
+        there = f"there are {len(core)} of {group.size} pods in this namespace"
+        message = f"group {group.name} waits for its members: {there}{gated}"
+        return _verdict(group, shut(message), _rest(group.memory))
+    return _take_turns(group, core, rivals, now, limits)
+
+
+def _take_turns(group: Group, core: list[Member], rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
+    left = group.memory.until - now
+    if left > 0:
+        return _verdict(group, shut(group.memory.told), group.memory, left)
+    mine = stage(group)
+    waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
+    first = min(waiting, key=Stage.place, default=None)
+    if first is not None and first.place() < mine.place():
+        message = f"group {group.name} waits for group {first.key[1]}, which comes first"
+        return _verdict(group, shut(message), replace(group.memory, since=None))
+    return _collect(group, core, now, limits, contested=bool(waiting))
+
+
+def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, contested: bool) -> Verdict:
+    since = now if group.memory.since is None else group.memory.since
+    memory = replace(group.memory, since=since)
+    node = _common(core) if group.policy == "one-cluster" else ""
+    if node is not None and all(_has_reservation(member, node) for member in core):
+        return _of_core(group, core, Gate(allow=False, only=node, hurry=True), memory, since + limits.timeout - now)
+    pins = _surplus(group, core)
+    lacking = None if pins else next((member for member in core if _is_hopeless(member)), None)
+    limit = limits.hopeless if contested and lacking is not None else limits.timeout
+    left = since + limit - now
+    if left <= 0:
+        wait = pause(group.key, core[0].uid, memory.tries, limits)
+        got = f"group {group.name} got no reservation for every member in {limit:g} s"
+        told = f"{got} and tries again in a moment{_lacking(core, now)}"
+        released = Memory(
+            queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told, parting=memory.parting
+        )
+        return _verdict(group, shut(told), released, wait)
+    message = ""
+    if lacking is not None:
+        message = f"group {group.name} waits: no target has a node for {lacking.name}"
+    elif now >= since + _TOLD_AFTER_SECONDS:
+        message = f"group {group.name} collects reservations for its {group.size} pods"
+    else:
+        left = min(left, since + _TOLD_AFTER_SECONDS - now)
+    gate = Gate(claim=False, allow=False, message=message)
+    verdict = _of_core(group, core, gate, memory, left)
+    return replace(verdict, gates=verdict.gates | {uid: replace(gate, only=node) for uid, node in pins.items()})
+
+
+def _core(group: Group) -> list[Member]:
+    """The members that start together: those that are claimed already, then the oldest."""
+    live = [member for member in group.members if member.live]
+    live.sort(key=lambda m: (not (m.view is not None and m.view.claim), m.created, m.uid))
+    return live[: group.size]
+
+
+def _begun(group: Group) -> str | None:
+    """The virtual node of a member that has been given leave, None when none has."""
+    live = [member for member in group.members if member.live]
+    for member in live:
+        if member.node_name:
+            return member.node_name
+        here = home(member.view) if member.view is not None else None
+        if here is not None and (here.allowed or here.state == "bound"):
+            return _claim(member)
+    if group.restarts:
+        # What is lost has the whole group start again. Only what comes after a group that is done follows alone.
+        followed = group.done >= group.asked
+        return next((m.node_name for m in group.members if m.done and m.node_name), None) if followed else None
+    for member in group.members:
+        if member.over and member.node_name and any(_same_run(member, other) for other in live):
+            return member.node_name
+    return None
+
+
+def _same_run(over: Member, live: Member) -> bool:
+    """Whether a pod that is over began together with one that waits, or the latter is there in place of it.
+
+    Pods that are over may be left from an earlier run of a group by the same name, which this one has to do with
+    nothing: a member that waits was there before the first of its run started.
+    """
+    return (bool(over.owner) and over.owner == live.owner) or live.created <= over.started
+
+
+def _only(group: Group, node: str) -> str:
+    return node if group.policy == "one-cluster" else ""
+
+
+def _claim(member: Member) -> str:
+    return member.view.claim if member.view is not None else member.node_name
+
+
+def _committed(core: list[Member]) -> bool:
+    """Whether every member's claim stands. It does until its chaperon is seen to go."""
+    for member in core:
+        if member.view is None or not member.view.claim:
+            return False
+        here = home(member.view)
+        if here is None or here.going:
+            return False
+    return True
+
+
+def _has_reservation(member: Member, node: str) -> bool:
+    """Whether a member could start, on one virtual node if that is given."""
+    if member.view is None:
+        return False
+    if member.view.claim:
+        here = home(member.view)
+        return here is not None and here.state == "reserved" and here.live and node in ("", member.view.claim)
+    return any(node in ("", s.node_name) for s in reserved(member.view))
+
+
+def _is_hopeless(member: Member) -> bool:
+    """Whether every target has said that it has no node for the member."""
+    if member.view is None or member.view.claim:
+        return False
+    refused = {s.node_name for s in member.view.sightings if s.state in NEGATIVE}
+    return all(node in refused for node in feasible(member.view))
+
+
+def _lacking(core: list[Member], now: float) -> str:
+    """What targets say of the first member that has no reservation."""
+    for member in core:
+        if member.view is None or _has_reservation(member, ""):
+            continue
+        places = feasible(member.view)
+        view = replace(member.view, limits=replace(member.view.limits, silence=0.0))
+        said = [f"{node}: {reason}" for node, reason in reasons(view, now).items() if node in places]
+        why = "; ".join(sorted(said)[:_TOLD]) or (
+            "no target has answered" if places else "no target passes the filters"
+        )
+        return f": {member.name} has none ({why})"
+    return ": no target has room for all of it"
+
+
+def _surplus(group: Group, core: list[Member]) -> dict[str, str]:
+    """Members with several reservations while others have none, to the one virtual node they keep.
+
+    What they give up are places that a member without one could take, or one that would then make room for it, and so
+    on: `steps` counts how far a place is from that, and the farthest is kept.
+    """
+    views = {member.uid: member.view for member in core if member.view is not None and not member.view.claim}
+    held = {uid: [sighting.node_name for sighting in reserved(view)] for uid, view in views.items()}
+    if group.policy == "one-cluster" or all(held.values()):
+        return {}
+    steps: dict[str, int] = {}
+    wave, count = {node for uid, nodes in held.items() if not nodes for node in feasible(views[uid])}, 0
+    while wave:
+        steps |= dict.fromkeys(wave, count)
+        moving = [uid for uid, nodes in held.items() if wave.intersection(nodes)]
+        wave, count = {node for uid in moving for node in feasible(views[uid])} - steps.keys(), count + 1
+    return {
+        uid: max(nodes, key=lambda node: steps.get(node, len(steps))) for uid, nodes in held.items() if len(nodes) > 1
+    }
+
+
+def _common(core: list[Member]) -> str | None:
+    """The virtual node that holds reservations for all members and ranks best over all of them, None without one."""
+    ranks: dict[str, list[int]] = {}
+    for member in core:
+        if member.view is None:
+            return None
+        places = list(member.view.order)
+        claim = member.view.claim
+        for node in [claim] if claim else [s.node_name for s in reserved(member.view)]:
+            ranks.setdefault(node, []).append(places.index(node) if node in places else len(places))
+    full = [(sum(found), node) for node, found in ranks.items() if len(found) == len(core)]
+    return min(full)[1] if full else None
+
+
+def _of_core(group: Group, core: list[Member], gate: Gate, memory: Memory, seconds: float) -> Verdict:
+    beyond = shut(f"group {group.name} has {group.size} pods before this one that start together")
+    uids = {member.uid for member in core}
+    gates = {m.uid: gate if m.uid in uids else beyond for m in group.members if m.live}
+    return Verdict(gates, memory, seconds)
+
+
+def _verdict(group: Group, gate: Gate, memory: Memory, seconds: float | None = None) -> Verdict:
+    """The same for all members; where the namespace is not enabled, for those that are claimed."""
+    others = shut(group.closed) if group.closed else gate
+    live = [member for member in group.members if member.live]
+    return Verdict({member.uid: gate if _claim(member) else others for member in live}, memory, seconds)
+
+
+def _wrong(group: Group) -> str:
+    """Why the group may not begin, empty when it may."""
+    return group.closed or ill_formed(group)
+
+
+def _rest(memory: Memory) -> Memory:
+    """The group collects nothing, and starts counting anew when it does."""
+    return replace(memory, since=None, until=-math.inf, tries=0)

@@ -1,0 +1,247 @@
+"""Mode `ranked`: one candidate at a time, allowed from the beginning, in the target that the pod is claimed by."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from agent.api import names
+from agent.clusters import chaperons
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.kube.errors import Unreachable, Unsent
+from agent.kube.store import Key, Object
+from agent.model.errors import InvalidPod
+from agent.scheduler.cache.cache import IN_LINE, WAITING, Scene
+from agent.scheduler.failedtargets import attempts_of
+from agent.scheduler.limits import Lines
+from agent.scheduler.ranked import decide as steps
+from agent.scheduler.ranked.neglected import TakeUp
+from agent.scheduler.untaken import NO_ANSWER, Untaken, note
+from agent.scheduler.writes import Foreign, Writes
+from agent.scheduling.explain import explain
+
+_SILENCES = 2
+"""So often in a row a target may give no answer to a pod's chaperon, while it answers reads, before the pod goes
+elsewhere: the first may be the link's fault, and the chaperon still be on its way."""
+_TARGET_GONE_SECONDS = 0.1
+_MOVING_SECONDS = 1.0
+_UNSETTLED_SECONDS = 1.0
+
+
+class Ranked:
+    """Takes the next step for one proxy pod; `step` returns in how many seconds to look again, if it is to."""
+
+    def __init__(self, deps: Deps, scene: Scene, writes: Writes, wake: Callable[[Key], None]) -> None:
+        self._deps = deps
+        self._scene = scene
+        self._writes = writes
+        self._dwell = timedelta(seconds=deps.settings.dwell)
+        self._lines = Lines(writes.most, wake)
+        self._takeup = TakeUp(deps.settings.take_up, wake)
+        self._unsent: dict[str, tuple[str, str]] = {}
+        """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
+        self._silences: dict[str, int] = {}
+        """UIDs of pods to how often in a row their target gave no answer to their chaperon."""
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no target any more."""
+        self._unsent.pop(uid, None)
+        self._silences.pop(uid, None)
+        self._takeup.forget(uid)
+        self._lines.leave(uid)
+
+    async def step(self, pod: Object) -> float | None:
+        """The next step."""
+        if not pod.known.claim and await self._cleared(pod):
+            return _MOVING_SECONDS
+        target = self._deps.targets.by_node(pod.known.claim)
+        placed = self._placed(pod, target)
+        chaperon = placed.decode() if placed is not None else None
+        if target is not None and target.ready and placed is not None and chaperon is not None:
+            step = steps.glance(chaperon)
+            neglected = self._is_neglected(pod, target, placed, chaperon)
+            if isinstance(step, steps.Bind):
+                await self._writes.bind(pod, target.node_name, "ranked")
+            if step is not None and not neglected:
+                return None
+        return await self._place(pod, target, chaperon)
+
+    def _is_neglected(self, pod: Object, target: Target, placed: Object, chaperon: dict[str, Any]) -> bool:
+        match steps.taken_up_by(chaperon):
+            case "scheduler":
+                if self._takeup.taken(pod.uid):
+                    target.acceptance.accepted(pod.namespace)
+            case "agent":
+                self._takeup.forget(pod.uid)
+            case _:
+                self._takeup.begin(pod, placed, target.node_name)
+        return self._takeup.is_neglected(pod.uid)
+
+    async def _cleared(self, pod: Object) -> bool:
+        """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.
+
+        Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates.
+        """
+        found = [
+            each
+            for each in self._deps.chaperons.of(pod.key)
+            if each.target.ready and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+        ]
+        for each in found:
+            if not each.chaperon.deleting:
+                await chaperons.delete(each.target, each.chaperon.decode())
+        return bool(found) or await self._any_delegate_of(pod)
+
+    async def _any_delegate_of(self, pod: Object) -> bool:
+        """Whether one is left where a chaperon is gone. One that does not answer keeps the pod from no other target."""
+        known = self._deps.chaperons
+        left = [each for each in self._deps.targets if each.ready and known.departed(each, pod.uid) is not None]
+        for target in left:
+            if not await self._deps.asking.is_free(target, pod):
+                return True
+            known.expect(target, pod.uid)
+        return False
+
+    def _placed(self, pod: Object, target: Target | None) -> Object | None:
+        """The pod's chaperon in the target of its claim."""
+        for each in self._deps.chaperons.of(pod.key):
+            if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid:
+                return each.chaperon
+        return None
+
+    async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> float | None:
+        """Choose a target, or what to do about one that cannot take the pod."""
+        proxy = pod.decode()
+        try:
+            _, ranking = self._scene.ranking(pod)
+        except InvalidPod as error:
+            await self._writes.say(proxy, f"{error}")
+            return None
+        claim = pod.known.claim
+        view = steps.View(
+            claim=claim,
+            claim_known=target is not None,
+            claim_ready=target is not None and target.ready,
+            claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+            claim_unsent=self._is_unsent(pod),
+            claim_state=target.record.message if target is not None else "",
+            chaperon=chaperon,
+            attempts=attempts_of(proxy),
+            ranking=ranking,
+            now=self._deps.clock.now(),
+            dwell=self._dwell,
+            closed=self._scene.closed(pod.namespace),
+            neglected=self._neglect(target, chaperon) if self._takeup.is_neglected(pod.uid) else "",
+        )
+        step = steps.decide(view)
+        if not isinstance(step, steps.GiveUp):
+            self._scene.leave_turns(pod, (step.node_name,) if isinstance(step, steps.Claim) else ())
+        return await self._take(pod, proxy, view, step)
+
+    def _neglect(self, target: Target | None, chaperon: dict[str, Any] | None) -> str:
+        scheduler = ((chaperon or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
+        text = (
+            f"nobody there has done anything about its PodChaperon for {self._deps.settings.take_up:g} s: see that the"
+            f" agent and the scheduler {scheduler} run there"
+        )
+        agent = target.agent if target is not None else None
+        return f"{text} ({agent.message})" if agent is not None and not agent.usable else text
+
+    async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.View, step: steps.Step) -> float | None:
+        if isinstance(step, steps.Claim):
+            return await self._claim(pod, proxy, self._deps.targets.by_node(step.node_name))
+        self._lines.leave(pod.uid)
+        target = self._deps.targets.by_node(view.claim)
+        match step:
+            case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
+                if reason == view.neglected:
+                    self._writes.warn(proxy, target, reason)
+                await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
+            case steps.Wait(message, seconds):
+                if message or view.chaperon is None:
+                    if not self._scene.settled(pod.namespace):
+                        return _UNSETTLED_SECONDS
+                    later = await self._tell(proxy, view, message)
+                    return min((left for left in (seconds, later) if left is not None), default=WAITING)
+            case steps.Stop(message):
+                await self._writes.say(proxy, message)
+                return WAITING
+            case _:
+                pass
+        return None
+
+    async def _tell(self, proxy: dict[str, Any], view: steps.View, message: str) -> float | None:
+        tried = {node: attempt.reason for node, attempt in view.attempts.items()}
+        claim = {view.claim: message} if message else {}
+        return await self._writes.refuse(proxy, explain(view.ranking, tried, claim), view.ranking)
+
+    async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
+        if target is None or self._deps.sending.is_closed(target):
+            return _TARGET_GONE_SECONDS
+        with self._lines.turn(pod, target) as ours:
+            if not ours:
+                return IN_LINE
+            # From before the claim: whoever lets go of the pod meanwhile would not see what follows it.
+            with self._deps.sending.holding(target, pod.key, pod.uid):
+                return await self._go(pod, proxy, target)
+
+    async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> float | None:
+        before = self._deps.targets.by_node(pod.known.claim)
+        unsent = self._is_unsent(pod)
+        if before not in (None, target) and not unsent and not await self._deps.asking.is_free(before, pod):
+            return _MOVING_SECONDS
+        claimed = await self._writes.claim(pod, target)
+        if claimed is None or self._scene.is_leaving(claimed):
+            return None
+        self._writes.stopwatch.lap(pod.uid, "queue")
+        anew = unsent or pod.known.claim != target.node_name
+        return await self._send(claimed, proxy, target, anew=anew)
+
+    def _is_unsent(self, pod: Object) -> bool:
+        return bool(pod.known.claim) and self._unsent.get(pod.uid) == (pod.known.claim, pod.known.claim_renewed)
+
+    async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target, *, anew: bool) -> float | None:
+        """Send the chaperon for a claim that was just written; `anew`: none can have left for this claim before."""
+        self._unsent.pop(claimed.uid, None)
+        try:
+            await self._writes.send(proxy, target)
+        except Unsent:
+            self._note_unsent(claimed, anew=anew)
+            raise
+        except Unreachable as error:
+            return await self._silent(claimed, proxy, target, error)
+        except InvalidPod as error:
+            await self._writes.say(proxy, str(error))
+            return None
+        except Untaken as error:
+            self._note_unsent(claimed, anew=anew and error.for_certain)
+            return await self._untaken(proxy, target, str(error))
+        except Foreign as error:
+            return await self._untaken(proxy, target, str(error))
+        self._silences.pop(claimed.uid, None)
+        placed = self._placed(claimed, target)
+        if placed is not None:
+            self._takeup.begin(claimed, placed, target.node_name)
+        return None
+
+    def _note_unsent(self, claimed: Object, *, anew: bool) -> None:
+        if anew:
+            self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
+
+    async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> float | None:
+        """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""
+        if await self._deps.asking.has(target, claimed.namespace, claimed.uid):
+            return _MOVING_SECONDS
+        count = self._silences[claimed.uid] = self._silences.get(claimed.uid, 0) + 1
+        if count < _SILENCES:
+            raise error
+        del self._silences[claimed.uid]
+        note(proxy, target, NO_ANSWER, str(error))
+        return await self._untaken(proxy, target, f"cannot create PodChaperon: {error}")
+
+    async def _untaken(self, proxy: dict[str, Any], target: Target, reason: str) -> float:
+        """On to the next target at once, where there is one that the pod may go to now."""
+        self._silences.pop(proxy["metadata"]["uid"], None)
+        self._writes.warn(proxy, target, reason)
+        await self._writes.remember(proxy, target.node_name, reason, "ranked", untaken=True)
+        return 0.0

@@ -1,0 +1,252 @@
+"""The next step for one proxy pod in mode `ranked`: pure (ruling 1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from agent.scheduler.failedtargets import LONGEST_RETRY, Attempt
+from agent.scheduling.ranking import Ranking
+from agent.scheduling.snapshot import Place
+
+Outcome = Literal["bind", "refused", "wait"]
+
+
+@dataclass(frozen=True)
+class View:
+    """A proxy pod that is not bound, its claim, and the chaperon there."""
+
+    claim: str
+    """Virtual node of the claim, empty for none."""
+    claim_known: bool
+    """Whether the claim's target is connected."""
+    claim_ready: bool
+    claim_held: bool
+    """Whether the pod still carries the finalizer of the claim's target."""
+    claim_unsent: bool
+    """Whether this process wrote the claim last and knows that no chaperon has left for its target."""
+    claim_state: str
+    """Why it is not ready, in words."""
+    chaperon: Mapping[str, Any] | None
+    """In the claim's target."""
+    attempts: Mapping[str, Attempt]
+    ranking: Ranking
+    now: datetime
+    dwell: timedelta
+    """Shortest stay in a target that refused the pod before it moves to one that did so earlier."""
+    closed: str = ""
+    """Why no pod of its namespace gets a target anew, empty when pods may."""
+    neglected: str = ""
+    """Why the chaperon counts as refused although nobody has said so, empty when it does not."""
+
+
+@dataclass(frozen=True)
+class Bind:
+    """The delegate has a node: bind the proxy pod to the claim's virtual node."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Promise the pod to one target, or renew that promise, then create the chaperon there.
+
+    A chaperon leaves only after a write that the pod's version has guarded, whatever was claimed before: two replicas
+    that both think that they lead, and know different things of the targets, then cannot send it to two of them.
+    """
+
+    node_name: str
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Remember why the claim's target could not take the pod and delete the chaperon there."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do until something changes, or some seconds have passed; `message` says why the pod waits."""
+
+    message: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The pod gets no target before its namespace is enabled; `message` says so."""
+
+    message: str
+
+
+Step = Bind | Claim | GiveUp | Wait | Stop
+
+
+def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"]:
+    """Who in the target has shown an interest in a chaperon: empty for nobody, `agent` for whoever tells of it without
+    a scheduler's having looked at the delegate, or deletes it.
+    """
+    if chaperon["metadata"].get("deletionTimestamp"):
+        return "agent"
+    status = chaperon.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled":
+            return "agent" if condition.get("reason") == "Refused" else "scheduler"
+    return "" if judge(status)[0] == "wait" else "scheduler"
+
+
+def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
+    """What follows from the chaperon in a target that is ready, before anything else is looked at: for most pods all
+    there is to know. None when it has been refused and the other targets count.
+    """
+    if chaperon["metadata"].get("deletionTimestamp"):
+        return Wait()
+    outcome, _ = judge(chaperon.get("status") or {})
+    if outcome == "bind":
+        return Bind()
+    return Wait() if outcome == "wait" else None
+
+
+def decide(view: View) -> Step:
+    """The next step. Where its namespace is not enabled, a pod keeps the chaperon that it has and gets no other."""
+    step = _next(view)
+    if not view.closed:
+        return step
+    if view.chaperon is not None:
+        return Wait(step.reason) if isinstance(step, GiveUp) else step
+    return step if isinstance(step, Wait) and step.message else Stop(view.closed)
+
+
+def _next(view: View) -> Step:
+    if not view.claim or (not view.claim_held and not view.claim_known):
+        return _claim(view)
+    if not view.claim_known:
+        return Wait("the pod is claimed by this target, which is not connected")
+    if view.chaperon is None:
+        return _without_chaperon(view)
+    if not view.claim_ready:
+        return Wait(f"the pod is claimed by this target: {view.claim_state}")
+    settled = glance(view.chaperon)
+    if view.neglected and not taken_up_by(view.chaperon):
+        return _neglected(view)
+    if settled is not None:
+        return settled
+    _, reason = judge(view.chaperon.get("status") or {})
+    return _refused(view, reason)
+
+
+def _claim(view: View) -> Step:
+    choice = _choice(view)
+    return Claim(choice) if choice else Wait("", _left(view, _retries(view)))
+
+
+def _without_chaperon(view: View) -> Step:
+    """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
+    if not view.claim_ready:
+        return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
+    feasible = {place.node_name for place in (*view.ranking.order, *view.ranking.pending)}
+    if (view.claim in feasible and view.claim not in view.attempts) or _choice(view) == view.claim:
+        return Claim(view.claim)
+    return _claim(view)
+
+
+def _neglected(view: View) -> Step:
+    """Nobody in the claim's target does anything: on to another that can take the pod, where there is one."""
+    others = any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried])
+    again, seconds = _repeatable(view, None)
+    return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
+
+
+def _refused(view: View, reason: str) -> Step:
+    """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
+    if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
+        return GiveUp(reason)
+    here = view.attempts.get(view.claim)
+    again, seconds = _repeatable(view, here.may_repeat_at(view.dwell) if here else None)
+    if again:
+        return GiveUp(reason)
+    # Where no target has room, one is as good as another.
+    stays = not view.ranking.order and any(place.node_name == view.claim for place in view.ranking.pending)
+    if stays or view.claim in view.attempts or view.claim == _best(view):
+        return Wait(reason, seconds)
+    return GiveUp(reason)
+
+
+def _choice(view: View) -> str:
+    """Virtual node to go to: untried first, then tried but with room by now, then where it waits best; or none."""
+    if view.ranking.untried:
+        return view.ranking.order[0].node_name
+    again, _ = _repeatable(view, None)
+    return again or _best(view)
+
+
+def _best(view: View) -> str:
+    """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
+    order = [place for place in view.ranking.order if not _is_early(view, place)]
+    if order:
+        return max(order, key=view.ranking.total).node_name
+    pending = () if view.ranking.order else view.ranking.pending
+    return next((place.node_name for place in pending if not _is_early(view, place)), "")
+
+
+def _is_early(view: View, place: Place) -> bool:
+    """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
+    attempt = view.attempts.get(place.node_name)
+    due = attempt.may_retry_at() if attempt is not None else None
+    # What is further away was written by a clock that has been set since.
+    return due is not None and view.now < due <= view.now + LONGEST_RETRY
+
+
+def _retries(view: View) -> list[datetime]:
+    """When targets that did not take the pod's chaperon may be asked again."""
+    places = view.ranking.order or view.ranking.pending
+    attempts = (view.attempts.get(place.node_name) for place in places)
+    return [due for attempt in attempts if attempt is not None and (due := attempt.may_retry_at()) is not None]
+
+
+def _left(view: View, moments: list[datetime]) -> float | None:
+    return (min(moments) - view.now).total_seconds() if moments else None
+
+
+def _repeatable(view: View, not_before: datetime | None) -> tuple[str, float | None]:
+    """The best other target that refused the pod a while ago and tells that it has room now (ruling 9), or that did
+    not take its chaperon then, so that nothing is known of its room.
+
+    Where there is none yet: in how many seconds there may be. A pod that waits somewhere stays until `not_before`.
+    """
+    moments: list[datetime] = []
+    for place in view.ranking.order[view.ranking.untried :]:
+        attempt = view.attempts.get(place.node_name)
+        if attempt is None or not _is_repeatable(view, place, attempt):
+            continue
+        nowhere = attempt.untaken and view.chaperon is None
+        due = attempt.may_retry_at() if nowhere else attempt.may_repeat_at(view.dwell)
+        due = max(filter(None, (due, not_before)), default=view.now)
+        if due <= view.now or (nowhere and not _is_early(view, place)):
+            return place.node_name, None
+        moments.append(due)
+    return "", _left(view, moments)
+
+
+def _is_repeatable(view: View, place: Place, attempt: Attempt) -> bool:
+    if place.node_name == view.claim:
+        return attempt.untaken and view.chaperon is None
+    return attempt.untaken or any(shape.free is not None for shape in place.shapes)
+
+
+def judge(status: Mapping[str, Any]) -> tuple[Outcome, str]:
+    """What a chaperon's status means for its proxy pod, and the reason of a refusal.
+
+    Unschedulable with a nominated node is preemption under way, not a refusal (ruling 9).
+    """
+    if status.get("phase") in ("Running", "Succeeded", "Failed"):
+        return "bind", ""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") != "PodScheduled":
+            continue
+        if condition.get("status") == "True":
+            return "bind", ""
+        if condition.get("reason") == "Refused" or (
+            condition.get("reason") == "Unschedulable" and not status.get("nominatedNodeName")
+        ):
+            return "refused", str(condition.get("message") or condition["reason"])
+    return "wait", ""

@@ -1,0 +1,298 @@
+"""The next steps for one proxy pod in mode `reserve`: pure (wire contract, 4.2 and 14; rulings 1, 2, 4, 9).
+
+Candidates that may not start are made in every feasible target; targets reserve nodes for them; one is claimed and
+allowed, the others go. What keeps a pod from running twice, whoever acts on whatever old news:
+
+- a claim names a target *and the UID of the chaperon there*; it is one write, guarded by the proxy pod's version;
+- only the chaperon that the claim names is allowed, by a write guarded by its UID;
+- a claim is withdrawn only after a read of its target has shown that this chaperon is gone. UIDs do not come back, so
+  leave that somebody gives late, on an old claim, finds nothing to be given to.
+
+Everything is read from API objects. `Sighting.since` is memory of the process: losing it costs time, nothing else.
+"""
+
+from dataclasses import dataclass
+
+from agent.scheduler.reserve.sighting import NEGATIVE, Sighting
+from agent.scheduler.reserve.steps import (
+    Allow,
+    Bind,
+    Candidate,
+    Claim,
+    Delete,
+    GiveUp,
+    Raise,
+    Step,
+    Unclaim,
+    Wait,
+)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What the pod's group lets it do; a pod without a group may do everything."""
+
+    enter: bool = True
+    """It may have candidates. When not, those that it has are released, and its claim when it is not allowed yet."""
+    claim: bool = True
+    allow: bool = True
+    only: str = ""
+    """The one virtual node it may go to, empty for any."""
+    hurry: bool = False
+    """Claim what is reserved now; others do not wait for a better place."""
+    firm: bool = False
+    """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
+    message: str = ""
+    run: str = ""
+    """The start of its group that it claims a place in, of a group that starts again as a whole."""
+
+
+OPEN = Gate()
+
+
+def shut(message: str) -> Gate:
+    """For a pod that may not have candidates; `message` says why."""
+    return Gate(enter=False, claim=False, allow=False, message=message)
+
+
+SILENT = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Settings, in seconds."""
+
+    patience: float = 2.0
+    """How long after the first reservation candidates that rank better may still be undecided."""
+    dwell: float = 10.0
+    """How long an allowed candidate stays that has turned out to be unschedulable."""
+    silence: float = 30.0
+    """How long a candidate may be pending before the pod tells of it."""
+    take_up: float = 60.0
+    """How long an allowed candidate may be without a node when its scheduler does not say that none will do."""
+
+    @property
+    def neglect(self) -> str:
+        """Why the pod leaves a target after that."""
+        return (
+            f"nobody there has bound the pod's candidate for {self.take_up:g} s since it was allowed: see that the"
+            " agent and the candidate scheduler run there"
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """A proxy pod that is not bound, its claim and its candidates."""
+
+    claim: str
+    """Virtual node of the claim, empty for none."""
+    claim_uid: str
+    """The chaperon that the claim names; empty for a claim of mode `ranked`, which names whatever is in the target."""
+    claim_known: bool
+    """Whether the claim's target is connected."""
+    claim_ready: bool
+    claim_held: bool
+    """Whether the pod still carries the finalizer of the claim's target."""
+    claim_state: str
+    """Why it is not ready, in words."""
+    sightings: tuple[Sighting, ...]
+    """Of chaperons with this pod's UID, in all connected targets."""
+    order: tuple[str, ...]
+    """Virtual nodes of targets that are ready and pass the filters, best first."""
+    sending: frozenset[str] = frozenset()
+    """Virtual nodes whose target is being sent a candidate right now."""
+    resting: frozenset[str] = frozenset()
+    """Virtual nodes whose target has refused to take a candidate a moment ago."""
+    gate: Gate = OPEN
+    limits: Limits = Limits()
+
+
+def decide(view: View, now: float) -> list[Step]:
+    """The steps, to be taken in this order; one that fails ends the pass. `now` is in seconds of a clock that is never
+    set, the one of `Sighting.since`.
+    """
+    if view.claim and (view.claim_held or view.claim_known):
+        return _claimed(view, now)
+    return _unclaimed(view, now)
+
+
+def reasons(view: View, now: float) -> dict[str, str]:
+    """Why targets that have a candidate have not reserved a node for it, by virtual node."""
+    found = {s.node_name: s.reason for s in view.sightings if s.live and s.state in NEGATIVE}
+    silent = [s for s in view.sightings if _is_mute(s) and s.since + view.limits.silence <= now]
+    return found | {s.node_name: s.reason or SILENT for s in silent}
+
+
+def _is_mute(sighting: Sighting) -> bool:
+    return sighting.live and sighting.state == "pending" and not sighting.allowed
+
+
+def home(view: View) -> Sighting | None:
+    """The chaperon that the claim names.
+
+    Two Targets may lead to the same cluster, so that it shows under another virtual node, too.
+    """
+    if not view.claim:
+        return None
+    uid = view.claim_uid
+    for sighting in sorted(view.sightings, key=lambda s: s.node_name != view.claim):
+        if sighting.uid == uid or (not uid and sighting.node_name == view.claim):
+            return sighting
+    return None
+
+
+def feasible(view: View) -> tuple[str, ...]:
+    """Where the pod may go, best first."""
+    return tuple(node for node in view.order if not view.gate.only or node == view.gate.only)
+
+
+def reserved(view: View) -> list[Sighting]:
+    """Candidates with a reservation that could be claimed, best first."""
+    rank = {node: index for index, node in enumerate(feasible(view))}
+    found = [s for s in view.sightings if s.state == "reserved" and s.live and not s.allowed and s.node_name in rank]
+    return sorted(found, key=lambda s: rank[s.node_name])
+
+
+# With a claim ------------------------------------------------------------------------------------------------------
+
+
+def _claimed(view: View, now: float) -> list[Step]:
+    here = home(view)
+    losers = _losers(view, here)
+    if not view.claim_known:
+        return [*losers, Wait("the pod is claimed by this target, which is not connected")]
+    if not view.claim_ready or (here is not None and not here.ready):
+        return [*losers, Wait(f"the pod is claimed by this target: {view.claim_state}")]
+    if here is None:
+        return [Unclaim()]
+    if here.going:
+        return [Wait()]
+    if here.state == "bound":
+        return [Bind(), *losers]
+    return [*(_allowed(view, here, now) if here.allowed else _not_allowed(view, here)), *losers]
+
+
+def _not_allowed(view: View, here: Sighting) -> list[Step]:
+    """The claim stands, leave has not been given, or is on its way."""
+    gate = view.gate
+    if not gate.enter:
+        return [Delete(here.node_name, here.uid, here.version)]
+    if here.state in NEGATIVE and not gate.firm:
+        return [GiveUp(here.reason, here.uid, here.version)]
+    if gate.allow:
+        return [Allow(here.node_name, here.uid, here.version)]
+    return [*_raise(here), Wait(gate.message)]
+
+
+def _allowed(view: View, here: Sighting, now: float) -> list[Step]:
+    """The target binds it by itself, also when the hold was lost on the way: if anybody there is at work."""
+    if here.state not in NEGATIVE:
+        return [_neglected(view, here, now)]
+    left = here.since + view.limits.dwell - now
+    if not any(node != view.claim for node in feasible(view)):
+        return [Wait(here.reason)]
+    return [GiveUp(here.reason, here.uid, here.version)] if left <= 0 else [Wait(here.reason, left)]
+
+
+def neglected_in(here: Sighting, limits: Limits, now: float) -> float | None:
+    """In how many seconds an allowed candidate counts as neglected; None for one that never does."""
+    return None if here.preempting or not here.allowed else here.since + limits.take_up - now
+
+
+def _neglected(view: View, here: Sighting, now: float) -> Step:
+    left = neglected_in(here, view.limits, now)
+    if left is None or left > 0:
+        return Wait("", left)
+    if any(node != view.claim for node in feasible(view)):
+        return GiveUp(view.limits.neglect, here.uid, here.version)
+    return Wait(view.limits.neglect)
+
+
+def _losers(view: View, here: Sighting | None) -> list[Step]:
+    known = {view.claim_uid, here.uid if here else ""}
+    return [_delete(s) for s in _distinct(view) if s.live and s.uid not in known]
+
+
+# Without -----------------------------------------------------------------------------------------------------------
+
+
+def _unclaimed(view: View, now: float) -> list[Step]:
+    certain = [s for s in _distinct(view) if s.allowed or s.state == "bound"]
+    if certain:
+        return _adopt(view, certain)
+    if not view.gate.enter:
+        return [*(_delete(s) for s in _distinct(view) if s.live), Wait(view.gate.message)]
+    found = reserved(view)
+    left = _patience_left(view, found, now) if found else None
+    if left is not None and left <= 0 and view.gate.claim:
+        return [Claim(found[0].node_name, found[0].uid)]
+    places = feasible(view)
+    taken = {s.node_name for s in view.sightings} | view.sending | view.resting
+    steps: list[Step] = [Candidate(node) for node in places if node not in taken]
+    here = {s.uid for s in view.sightings if s.node_name in places}
+    for sighting in _distinct(view):
+        if sighting.live and sighting.uid not in here:
+            steps.append(_delete(sighting))
+        elif sighting.live:
+            steps += _raise(sighting)
+    if not view.gate.claim:
+        return [*steps, Wait(view.gate.message)]
+    if steps and left is None:
+        left = view.limits.silence
+    return [*steps, Wait("", left) if steps or found else _why_not(view, now)]
+
+
+def _adopt(view: View, certain: list[Sighting]) -> list[Step]:
+    """Somebody before us, who claims nothing, has given leave: keep one, and claim it when it is the only one."""
+    rank = {node: index for index, node in enumerate(view.order)}
+    certain.sort(key=lambda s: (s.state != "bound", s.going, rank.get(s.node_name, len(rank)), s.node_name))
+    kept, *others = certain
+    if others:
+        away = next((s.node_name for s in others if not s.ready), "")
+        message = f"a second delegate may run on {away}, which does not answer" if away else ""
+        return [*(_delete(s) for s in others if s.live), Wait(message)]
+    if kept.going:
+        return [Wait()]
+    if not kept.ready:
+        return [Wait(f"a delegate may run on {kept.node_name}, which does not answer")]
+    return [Claim(kept.node_name, kept.uid)]
+
+
+def _patience_left(view: View, found: list[Sighting], now: float) -> float:
+    """Seconds that the best reservation still waits for places that rank better."""
+    best = found[0]
+    decided = {s.node_name for s in view.sightings if s.going or s.state in NEGATIVE} | view.resting
+    places = feasible(view)
+    better = places[: places.index(best.node_name)]
+    if view.gate.hurry or all(node in decided for node in better):
+        return 0.0
+    return min(s.since for s in found) + view.limits.patience - now
+
+
+def _why_not(view: View, now: float) -> Wait:
+    """Why nothing is reserved, once every place has said so, or has been silent for long."""
+    places = feasible(view)
+    if not places:
+        return Wait("no target passes the filters")
+    known = reasons(view, now)
+    if any(node not in known and node not in view.resting for node in places):
+        due = [s.since + view.limits.silence - now for s in view.sightings if _is_mute(s) and s.node_name not in known]
+        return Wait("", min(due, default=view.limits.silence))
+    return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in places))
+
+
+def _raise(sighting: Sighting) -> list[Step]:
+    return [Raise(sighting.node_name, sighting.uid, sighting.round + 1)] if sighting.ended else []
+
+
+def _delete(sighting: Sighting) -> Step:
+    confirm = sighting.allowed or sighting.state == "bound"
+    return Delete(sighting.node_name, sighting.uid, sighting.version, confirm)
+
+
+def _distinct(view: View) -> list[Sighting]:
+    """Each chaperon once, by a target that answers where there is one."""
+    found: dict[str, Sighting] = {}
+    for sighting in sorted(view.sightings, key=lambda s: not s.ready):
+        found.setdefault(sighting.uid, sighting)
+    return list(found.values())

@@ -1,0 +1,360 @@
+"""What of ours each target holds, told by events as the watches bring them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.api import names
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, PODS
+from agent.base.clock import SystemClock
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.clusters.registry import Targets
+from agent.clusters.target import Probing, Target
+from agent.kube.config import Connection
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model.proxypod import proxy_pod
+from agent.runtime.supervisor import Supervisor
+from agent.scheduler.cache.assumed import FLIGHT_SECONDS, SETTLED_SECONDS, World
+from agent.scheduler.cache.podinfo import Demands
+from tests.waiting import until
+
+NOWHERE = Connection("http://127.0.0.1:1")
+
+
+class Scene:
+    """A world whose watches say what the test says."""
+
+    def __init__(self, proxies: Informer, targets: Targets, eu: Target, us: Target) -> None:
+        self.time = 0.0
+        self.changes = 0
+        self.eu, self.us = eu.node_name, us.node_name
+        self.target = eu
+        self.other = us
+        self.proxies = proxies
+        self.closed: set[str] = set()
+        self.world = World(
+            proxies,
+            targets,
+            Chaperons(targets, "here"),
+            Demands(),
+            "here",
+            self._changed,
+            enabled=lambda namespace: namespace not in self.closed,
+            now=lambda: self.time,
+        )
+        self._version = 0
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def _next(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    def pod(self, claim: str = "", node: str = "", uid: str = "u1", phase: str = "Pending", **metadata: Any) -> Object:
+        """The watch tells of the pod."""
+        source = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [{"name": "m"}]}}
+        proxy = proxy_pod(source, [])
+        proxy["metadata"] |= {"uid": uid, "resourceVersion": self._next(), **metadata}
+        proxy["metadata"]["annotations"][names.ANNOTATION_CLAIM] = claim
+        proxy["spec"]["nodeName"] = node
+        proxy["status"] = {"phase": phase}
+        return self.proxies.absorb(msgspec.json.encode(proxy))
+
+    def delegate(self, phase: str, uid: str = "u1") -> None:
+        """The watch tells what the pod's chaperon in eu says."""
+        metadata = {
+            "name": "web-1",
+            "namespace": "default",
+            "resourceVersion": self._next(),
+            "labels": {names.LABEL_PARENT_UID: uid},
+            "annotations": {names.ANNOTATION_PARENT_NAME: "web"},
+        }
+        self.target.chaperons.absorb(msgspec.json.encode({"metadata": metadata, "status": {"phase": phase}}))
+
+    def summary(self, **counted: int) -> None:
+        """The target eu tells anew what it has, and of which source it counts how many delegates."""
+        self._tell(self.target, "eu", counted)
+
+    def summary_of_both(self, **counted: int) -> None:
+        """The one cluster that both targets lead to tells anew."""
+        for target in (self.target, self.other):
+            self._tell(target, "both", counted)
+
+    def _tell(self, target: Target, uid: str, counted: dict[str, int]) -> None:
+        metadata: dict[str, Any] = {"name": names.SUMMARY_NAME, "uid": uid, "resourceVersion": self._next()}
+        if counted:
+            metadata["annotations"] = {names.ANNOTATION_COUNTED: msgspec.json.encode(counted).decode()}
+        target.summaries.absorb(msgspec.json.encode({"metadata": metadata}))
+
+    def flying(self) -> set[str]:
+        """UIDs of the pods in flight."""
+        self.world.refresh()
+        return {uid for node in (self.eu, self.us) for uid in self.world.holdings.of(node).flying}
+
+    def found(self, node: str) -> tuple[int, int, int]:
+        """Pods, pods in flight and pods without delegate that a target holds."""
+        self.world.refresh()
+        holding = self.world.holdings.of(node)
+        assert len(holding.flying) <= self.world.in_flight
+        return len(holding.pods), len(holding.flying), len(holding.unborn)
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[Scene]:
+    """Two targets that nobody answers for, and the proxies' informer."""
+    local = Cluster(NOWHERE, "local")
+    async with Supervisor("test") as supervisor:
+        targets = Targets(local, SystemClock(), Probing(), supervisor)
+        eu, us = [await targets.connect(("default", name), NOWHERE, "x") for name in ("eu", "us")]
+        for target in (eu, us):
+            target.identify()
+        proxies = Informer(local.client, PODS)
+        for informer, kind in (
+            (proxies, PODS),
+            (eu.chaperons, CHAPERONS),
+            (eu.summaries, CLUSTER_SUMMARIES),
+            (us.summaries, CLUSTER_SUMMARIES),
+        ):
+            assert informer.kind == kind
+            informer.synced.set()
+        yield Scene(proxies, targets, eu, us)
+        await targets.close()
+    await local.close()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """The same for one test."""
+    async with opened() as found:
+        yield found
+
+
+async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: Scene) -> None:
+    scene.pod()
+    assert scene.found(scene.eu) == (0, 0, 0)
+    scene.pod(claim=scene.eu)
+    assert scene.found(scene.eu) == (1, 1, 1)
+    scene.pod(claim=scene.eu, node=scene.eu)
+    assert scene.found(scene.eu) == (1, 1, 0)
+    scene.pod(claim=scene.eu, node=scene.eu, phase="Succeeded")
+    assert scene.found(scene.eu) == (0, 0, 0)
+
+
+async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(scene: Scene) -> None:
+    scene.closed = {"default"}
+    for node in ("", scene.eu):
+        scene.pod(claim=scene.eu, node=node)
+        assert scene.found(scene.eu) == (0, 0, 0)
+    scene.delegate("Running")
+    assert scene.found(scene.eu) == (1, 0, 0)
+    scene.closed = set()
+    scene.world.look_again("default")
+    assert scene.found(scene.eu) == (1, 0, 0)
+    scene.pod(claim=scene.us, uid="u2")
+    assert scene.found(scene.us) == (1, 1, 1)
+    scene.closed = {"default"}
+    scene.world.look_again("default")
+    assert scene.found(scene.us) == (0, 0, 0)
+
+
+async def test_a_pod_that_moves_on_is_in_flight_anew(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.time = FLIGHT_SECONDS
+    assert scene.found(scene.eu) == (1, 0, 1)
+    scene.pod(claim=scene.us)
+    assert scene.found(scene.eu) == (0, 0, 0)
+    assert scene.found(scene.us) == (1, 1, 1)
+
+
+async def test_a_promise_counts_before_the_claim_is_written(scene: Scene) -> None:
+    pod = scene.pod()
+    scene.world.assume(pod, scene.eu)
+    scene.pod(labels={"a": "b"})
+    assert scene.found(scene.eu) == (1, 1, 1)
+    scene.pod(claim=scene.eu)
+    scene.world.retract(pod)
+    assert scene.found(scene.eu) == (1, 1, 1)
+
+
+async def test_a_promise_that_came_to_nothing_does_not_count(scene: Scene) -> None:
+    pod = scene.pod(claim=scene.us)
+    scene.world.assume(pod, scene.eu)
+    assert (scene.found(scene.eu), scene.found(scene.us)) == ((1, 1, 1), (0, 0, 0))
+    scene.world.retract(pod)
+    assert (scene.found(scene.eu), scene.found(scene.us)) == ((0, 0, 0), (1, 1, 1))
+
+
+async def test_the_flight_ends_with_a_summary_that_knows_of_the_node(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.time = 3.0
+    scene.summary()
+    scene.pod(claim=scene.eu, node=scene.eu)
+    scene.time += SETTLED_SECONDS - 0.1
+    scene.summary()
+    assert scene.found(scene.eu) == (1, 1, 0)
+    scene.time += 0.1
+    assert scene.found(scene.eu) == (1, 1, 0)
+    scene.summary()
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_without_a_summary_the_flight_ends_after_a_while(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.time = 9.0
+    scene.pod(claim=scene.eu, node=scene.eu)
+    scene.time += FLIGHT_SECONDS - 0.1
+    assert scene.found(scene.eu) == (1, 1, 0)
+    scene.time += 0.1
+    assert scene.found(scene.eu) == (1, 0, 0)
+    assert scene.world.in_flight == 0
+
+
+async def test_a_delegate_that_gets_its_node_late_takes_its_room_then(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.time = 60.0
+    assert scene.found(scene.eu) == (1, 0, 1)
+    scene.pod(claim=scene.eu, node=scene.eu)
+    assert scene.found(scene.eu) == (1, 1, 0)
+    scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
+    scene.time += FLIGHT_SECONDS
+    assert scene.found(scene.eu) == (1, 0, 0)
+    scene.pod(claim=scene.eu, node=scene.eu, phase="Running", labels={"new": "1"})
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_pods_that_had_their_node_before_we_came_are_not_in_flight(scene: Scene) -> None:
+    scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_a_pod_has_a_delegate_as_soon_as_its_chaperon_says_anything_of_it(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.delegate("")
+    assert scene.found(scene.eu) == (1, 1, 1)
+    scene.delegate("Pending")
+    assert scene.found(scene.eu) == (1, 1, 0)
+
+
+async def test_a_delegate_of_an_older_pod_of_this_name_is_another_matter(scene: Scene) -> None:
+    scene.delegate("Running", uid="older")
+    scene.pod(claim=scene.eu)
+    assert scene.found(scene.eu) == (1, 1, 1)
+
+
+async def test_a_pod_that_takes_the_name_of_another_takes_its_place(scene: Scene) -> None:
+    scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
+    scene.pod(uid="u2")
+    assert scene.found(scene.eu) == (0, 0, 0)
+    assert scene.world.holdings.get("u1") is None
+
+
+async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.pod(claim=scene.eu, deletionTimestamp="2026-01-01T00:00:00Z")
+    resident = scene.world.holdings.get("u1")
+    assert resident is not None
+    assert resident.deleting
+    assert scene.found(scene.eu) == (1, 1, 1)
+
+
+async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: Scene) -> None:
+    for uid in ("u1", "u2"):
+        scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}")
+    before = scene.changes
+    for uid in ("u1", "u2"):
+        scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}", phase="Succeeded")
+    await until(lambda: scene.changes > before)
+    await asyncio.sleep(0.5)
+    assert scene.changes == before + 1
+
+
+async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.summary(here=0, elsewhere=7)
+    assert scene.found(scene.eu) == (1, 1, 1)
+    scene.summary(here=1, elsewhere=7)
+    assert scene.found(scene.eu) == (1, 0, 1)
+    scene.pod(claim=scene.eu, node=scene.eu)
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_node(scene: Scene) -> None:
+    for uid in ("u1", "u2", "u3"):
+        scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
+    scene.pod(claim=scene.eu, node=scene.eu, uid="u2", name="web-u2")
+    scene.summary(here=1)
+    assert scene.flying() == {"u1", "u3"}
+    scene.summary(here=2)
+    assert scene.flying() == {"u3"}
+
+
+async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(scene: Scene) -> None:
+    scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
+    scene.pod(claim=scene.eu)
+    scene.summary(here=1)
+    assert scene.flying() == {"u1"}
+
+
+async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(scene: Scene) -> None:
+    scene.pod(claim=scene.eu)
+    scene.time = 60.0
+    scene.summary(here=1)
+    scene.pod(claim=scene.eu, node=scene.eu)
+    assert scene.found(scene.eu) == (1, 0, 0)
+
+
+async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene: Scene) -> None:
+    scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
+    scene.pod(claim=scene.us, uid="u2", name="web-2")
+    scene.summary_of_both(here=1)
+    assert scene.flying() == {"u2"}
+    scene.summary_of_both(here=2)
+    assert scene.flying() == set()
+
+
+async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(scene: Scene) -> None:
+    for uid in ("u1", "u2"):
+        scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
+    scene.summary(here=1)
+    assert scene.flying() == {"u2"}
+    scene.pod(claim=scene.us, uid="u2", name="web-u2")
+    scene.summary(here=0)
+    assert scene.flying() == {"u1", "u2"}
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["claim", "place", "bind", "end", "tell"]), st.integers(0, 2), st.booleans()), max_size=40
+)
+
+
+@given(events)
+async def test_after_each_summary_as_many_are_in_flight_as_are_held_and_not_counted(
+    events: list[tuple[str, int, bool]],
+) -> None:
+    async with opened() as scene:
+        held: dict[str, str] = {}
+        placed: set[str] = set()
+        for verb, number, flag in [*events, ("tell", 0, True)]:
+            uid = f"u{number}"
+            if verb == "claim" and uid not in held:
+                held[uid] = scene.eu if flag else scene.us
+                scene.pod(claim=held[uid], uid=uid, name=uid)
+            elif verb == "place" and uid in held:
+                placed.add(uid)
+            elif verb == "bind" and uid in placed:
+                scene.pod(claim=held[uid], node=held[uid], uid=uid, name=uid)
+            elif verb == "end" and uid in held:
+                scene.pod(claim=held.pop(uid), uid=uid, name=uid, phase="Succeeded")
+                placed.discard(uid)
+            elif verb == "tell":
+                scene.summary_of_both(here=len(placed))
+                assert len(scene.flying()) == len(held.keys() - placed)

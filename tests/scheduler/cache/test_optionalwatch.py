@@ -1,0 +1,81 @@
+"""Kinds that may not be served, against a server that has its moods."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+
+from agent.api.kinds import RESOURCE_QUOTAS
+from agent.clusters.cluster import Cluster
+from agent.kube.config import Connection
+from agent.scheduler.cache import optionalwatch as discovered
+from agent.scheduler.cache.optionalwatch import Discovered
+from tests.kube.test_session import serving
+from tests.waiting import until
+
+LIST = {"kind": "ResourceQuotaList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
+LATER = 3600.0
+
+
+async def watched(answer: Callable[[int], web.Response | None], probe: Callable[[Discovered], bool]) -> int:
+    """How many requests there were until a kind was seen so; a server answers by their number, None as it should."""
+    count = 0
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal count
+        if "watch" in request.query:
+            await asyncio.sleep(LATER)
+        count += 1
+        return answer(count) or web.json_response(LIST)
+
+    async with serving(handle) as server:
+        cluster = Cluster(Connection(server=server), "far")
+        found = Discovered(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, lambda: None)
+        try:
+            await until(lambda: probe(found) or None)
+        finally:
+            found.stop()
+            await cluster.close()
+    return count
+
+
+async def test_who_asks_again_when_told_knows_what_the_first_list_has() -> None:
+    quota = {"metadata": {"name": "team-a", "namespace": "shop", "resourceVersion": "1", "uid": "1"}}
+    seen: set[tuple[str, str]] = set()
+
+    def look() -> None:
+        if found.store is not None:
+            seen.update(found.store.keys())
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            await asyncio.sleep(LATER)
+        return web.json_response(LIST | {"items": [quota]})
+
+    async with serving(handle) as server:
+        cluster = Cluster(Connection(server=server), "far")
+        found = Discovered(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: look(), look)
+        try:
+            await until(lambda: seen == {("shop", "team-a")})
+        finally:
+            found.stop()
+            await cluster.close()
+
+
+@pytest.mark.parametrize("status", [500, 503, 504])
+async def test_a_server_that_fails_once_is_asked_again_soon(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovered, "_NO_ANSWER_SECONDS", 0.05)
+    failing = lambda number: web.json_response({}, status=status) if number == 1 else None  # noqa: E731
+    assert await watched(failing, lambda found: found.store is not None) >= 2
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_server_that_refuses_is_not_asked_again_before_the_time(
+    status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(discovered, "_NO_ANSWER_SECONDS", 0.05)
+    caplog.set_level("INFO")
+    told = "resourcequotas are not watched in cluster far"
+    refusing = lambda number: web.json_response({}, status=status)  # noqa: E731
+    assert await watched(refusing, lambda found: told in caplog.text) == 1

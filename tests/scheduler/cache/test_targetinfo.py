@@ -1,0 +1,149 @@
+"""What of a target, its node and its summary the scheduler sees."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.api.kinds import CLUSTER_SUMMARIES, NODES
+from agent.base.clock import SystemClock
+from agent.clusters.agenthealth import AgentRecord, AgentState
+from agent.clusters.chaperons import Chaperons
+from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
+from agent.clusters.provisions import Provisions
+from agent.clusters.registry import Targets
+from agent.clusters.target import Probing, Record, State, Target
+from agent.kube.config import Connection
+from agent.kube.events import Recorder
+from agent.kube.store import Object
+from agent.model.summary import summarise
+from agent.runtime.supervisor import Supervisor
+from agent.scheduler.cache.targets import NOT_UNDERSTOOD, Places, make_place, matters
+from agent.scheduling.snapshot import Quota, amounts
+from agent.settings import Settings
+from tests.scheduling.places import place
+
+NODE = Object(NODES, b'{"metadata":{"name":"admiralty-default-eu"}}')
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Target]:
+    """A target that is ready, as far as its probe goes."""
+    cluster = Cluster(Connection("http://127.0.0.1:1"), "eu")
+    target = Target(("default", "eu"), cluster, SystemClock(), Probing())
+    target.record = Record(State.READY, "connected", SystemClock().now())
+    yield target
+    await cluster.close()
+
+
+def summary(**properties: str) -> Object:
+    nodes = [{"metadata": {"name": "n", "labels": {"os": "linux"}}}]
+    told: dict[str, Any] = summarise(nodes, properties=properties)
+    return Object(CLUSTER_SUMMARIES, msgspec.json.encode(told))
+
+
+async def test_a_ready_target_with_a_node_takes_pods(target: Target) -> None:
+    place = make_place(target, NODE, None)
+    assert (place.ready, place.state) == (True, "")
+
+
+async def test_a_target_without_a_node_does_not_yet(target: Target) -> None:
+    place = make_place(target, None, None)
+    assert (place.ready, place.state) == (False, "its virtual node does not exist yet")
+
+
+async def test_a_lost_target_says_since_when(target: Target) -> None:
+    target.record = Record(State.UNREACHABLE, "no answer", SystemClock().now())
+    place = make_place(target, NODE, None)
+    assert not place.ready
+    assert place.state.startswith("no answer (since ")
+
+
+@pytest.mark.parametrize("state", [AgentState.SILENT, AgentState.TOO_OLD])
+async def test_a_target_whose_agent_does_not_work_says_why(target: Target, state: AgentState) -> None:
+    target.agent = AgentRecord(state, "see that its agent runs")
+    place = make_place(target, NODE, None)
+    assert (place.ready, place.state) == (False, "see that its agent runs")
+
+
+@pytest.mark.parametrize("agent", [None, AgentRecord(AgentState.UNKNOWN, "?"), AgentRecord(AgentState.READY, "alive")])
+async def test_a_target_of_whose_agent_nothing_bad_is_known_takes_pods(
+    target: Target, agent: AgentRecord | None
+) -> None:
+    target.agent = agent
+    assert make_place(target, NODE, None).ready
+
+
+async def test_properties_of_a_cluster_are_not_labels_of_its_nodes(target: Target) -> None:
+    assert make_place(target, NODE, summary()).common_labels == {"os": "linux"}
+    assert make_place(target, NODE, summary(tier="gold")).common_labels == {"os": "linux"}
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "{}", "[1]"])
+async def test_properties_that_cannot_be_read_are_none(target: Target, text: str) -> None:
+    metadata = {"name": "s", "labels": {"a": "b"}, "annotations": {"multicluster/cluster-properties": text}}
+    told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
+    assert make_place(target, NODE, told).common_labels == {"a": "b"}
+
+
+async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(target: Target) -> None:
+    shapes = [{"labels": {"disk": "ssd"}, "count": 1}, {"labels": {}, "count": 2}]
+    metadata = {
+        "name": "s",
+        # `disk` is common in the sense of the summary: the nodes that have it agree.
+        "labels": {"os": "linux", "disk": "ssd"},
+        "annotations": {"multicluster/node-shapes": msgspec.json.encode(shapes).decode()},
+    }
+    told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
+    place = make_place(target, NODE, told)
+    assert [shape.labels for shape in place.shapes] == [{"os": "linux", "disk": "ssd"}, {"os": "linux"}]
+
+
+async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of what one target tells, nobody may have thought."""
+    local = Cluster(Connection("http://127.0.0.1:1"), "local")
+    async with Supervisor("test") as supervisor:
+        clock = SystemClock()
+        targets = Targets(local, clock, Probing(), supervisor)
+        chaperons, provisions = Chaperons(targets, "u"), Provisions(targets)
+        recorder = Recorder(local.client, clock)
+        deps = Deps(Settings(), clock, local, "u", targets, chaperons, provisions, recorder)
+        places = Places(deps, local.informer(NODES), lambda: None)
+        for name in ("good", "bad"):
+            target = await targets.connect(("default", name), Connection("http://127.0.0.1:1"), "1")
+            target.identify()
+        bad = targets.get(("default", "bad"))
+        assert bad is not None
+        monkeypatch.setattr(bad, "summaries", None)
+        found = {place.title: place.state for place in places.serving("default")}
+        assert found.keys() == {"good", "bad"}
+        assert found["bad"] == NOT_UNDERSTOOD
+        assert "target default/bad" in caplog.text
+        await targets.close()
+        await local.close()
+
+
+def limited(hard: str, used: str) -> dict[str, Any]:
+    return {"quotas": {"default": (Quota("few", amounts({"pods": hard}), amounts({"pods": used})),)}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wakes"),
+    [
+        (limited("2", "2"), limited("3", "2"), True),
+        (limited("2", "2"), limited("2", "1"), True),
+        (limited("2", "2"), {}, True),
+        (limited("2", "1"), limited("2", "2"), False),
+        ({}, limited("2", "2"), False),
+        ({}, {"weight": 1}, True),
+    ],
+    ids=["it is raised", "a pod went", "it went", "it fills up", "there is one more", "anything else changed"],
+)
+def test_pods_that_wait_are_woken_by_a_quota_only_if_it_leaves_more(
+    before: dict[str, Any], after: dict[str, Any], wakes: bool
+) -> None:
+    assert matters(place("eu", **before), place("eu", **after)) is wakes

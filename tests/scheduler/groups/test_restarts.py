@@ -1,0 +1,187 @@
+"""Groups with `group-on-failure: restart`: once per loss all of it goes, and starts again as one."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.scheduler.groups.decide import Verdict, stage
+from agent.scheduler.groups.view import Group, Member
+from agent.scheduler.reserve.decide import View
+from tests.scheduler.groups.test_decide import HELD, HELD_IN_US, LIMITS, group, judge, member, only_gate
+from tests.scheduler.reserve.sightings import EU, US, sighting, view
+
+RESTART = {"size": "3", "on_failure": "restart", "owner": "job"}
+
+
+def at_work(number: int, run: str = "r1", **changes: Any) -> Member:
+    return member(number, **RESTART | {"node_name": EU, "run": run} | changes)
+
+
+def new(number: int, found: View | None = None, **changes: Any) -> Member:
+    return member(number, found, **RESTART | changes)
+
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "failed": {"over": True},
+    "is deleted": {"going": True},
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_when_one_member_is_lost_all_others_go_and_who_is_new_waits(loss: dict[str, Any]) -> None:
+    verdict = judge(group(at_work(1, **loss), at_work(2), at_work(3), new(4)))
+    assert verdict.taken_back == ("u2", "u3")
+    assert verdict.why == "group train has lost default/p1 and starts again as a whole"
+    assert not verdict.gates["u4"].enter
+    assert verdict.gates["u4"].message == verdict.why
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_group_that_keeps_its_members_replaces_one(loss: dict[str, Any]) -> None:
+    others = (replace(each, on_failure=None, run="") for each in (at_work(1, **loss), at_work(2), at_work(3), new(4)))
+    verdict = judge(group(*others))
+    assert verdict.taken_back == ()
+    assert verdict.gates["u4"].enter
+
+
+def test_what_one_agent_has_begun_to_take_back_the_next_one_does() -> None:
+    assert judge(group(at_work(2, going=True), at_work(3))).taken_back == ("u3",)
+
+
+def test_what_could_not_be_deleted_is_deleted_though_the_loss_is_not_to_be_seen_any_more() -> None:
+    first = judge(group(at_work(1, going=True), at_work(2), at_work(3)))
+    left = replace(group(at_work(2), at_work(3)), memory=first.memory)
+    assert judge(left).taken_back == ("u2", "u3")
+    anew = replace(group(new(4), new(5), new(6)), memory=first.memory)
+    assert judge(anew).memory.lost == ""
+
+
+def test_a_member_that_failed_in_an_earlier_start_has_failed_once() -> None:
+    old = at_work(1, over=True)
+    assert judge(group(old, *(at_work(n, "r2") for n in (4, 5, 6)))).taken_back == ()
+    again = judge(group(old, at_work(4, "r2", over=True), at_work(5, "r2"), at_work(6, "r2")))
+    assert again.taken_back == ("u5", "u6")
+
+
+def test_it_starts_again_as_one() -> None:
+    old = at_work(1, over=True)
+    short = only_gate(judge(group(old, new(4), new(5))))
+    assert (short.enter, short.message) == (
+        False,
+        "group train waits for its members: there are 2 of 3 pods in this namespace",
+    )
+    assert only_gate(judge(group(old, new(4), new(5), new(6)))).enter
+
+
+def test_members_claim_a_place_in_the_start_of_their_group() -> None:
+    assert only_gate(judge(group(new(4), new(5), new(6)))).run == "u4"
+    begun = judge(group(new(4, view(HELD, claim=EU), run="u4"), new(5, view(HELD_IN_US)), new(3, view(HELD))))
+    assert {gate.run for gate in begun.gates.values()} == {"u4"}
+    assert judge(group(at_work(1), at_work(2), at_work(3), new(4))).gates["u4"].run == "r1"
+    kept = replace(new(4), on_failure=None)
+    assert judge(group(kept)).gates["u4"].run == ""
+
+
+def done(number: int, **changes: Any) -> Member:
+    return at_work(number, over=True, done=True, **changes)
+
+
+class TestMembersThatAreDone:
+    def test_are_no_loss(self) -> None:
+        assert judge(group(done(1), at_work(2), at_work(3))).taken_back == ()
+        assert judge(group(done(1), done(2, going=True), at_work(3))).taken_back == ()
+
+    def test_make_the_rest_that_starts_again_smaller(self) -> None:
+        verdict = judge(group(done(1), at_work(2, over=True), at_work(3)))
+        assert verdict.taken_back == ("u3",)
+        assert only_gate(judge(group(done(1), at_work(2, over=True), new(4), new(5)))).enter
+        assert not only_gate(judge(group(done(1), at_work(2, over=True), new(4)))).enter
+
+    def test_of_an_earlier_job_count_for_nothing(self) -> None:
+        old = done(1, run="r0", owner="old")
+        assert not only_gate(judge(group(old, new(4), new(5)))).enter
+
+    def test_of_another_controller_count_where_they_ran_together(self) -> None:
+        leader = done(1, owner="leader")
+        assert only_gate(judge(group(leader, at_work(2, over=True), new(4), new(5)))).enter
+
+    def test_are_followed_one_by_one_once_there_are_as_many_as_start_together(self) -> None:
+        verdict = judge(group(done(1), done(2), done(3), new(4)))
+        assert verdict.gates["u4"].enter
+        assert verdict.taken_back == ()
+        assert judge(group(done(1), done(2), done(3), at_work(4, over=True), at_work(5))).taken_back == ()
+
+
+def test_as_long_as_there_are_as_many_as_start_together_nothing_is_lost() -> None:
+    assert judge(group(at_work(1, going=True), *(at_work(n) for n in (2, 3, 4)))).taken_back == ()
+
+
+def test_a_member_lost_before_it_had_a_place_takes_nobody_with_it() -> None:
+    claimed = new(1, view(HELD, claim=EU), run="r1", going=True)
+    assert judge(group(claimed, new(2), new(3))).taken_back == ()
+
+
+def test_what_nothing_would_make_anew_stays() -> None:
+    verdict = judge(group(at_work(1, over=True), at_work(2), at_work(3, owner="")))
+    assert verdict.taken_back == ("u2",)
+    assert judge(group(at_work(1, over=True), at_work(3, owner=""))).taken_back == ()
+
+
+def test_a_namespace_that_is_closed_keeps_what_it_has() -> None:
+    closed = replace(group(at_work(1, over=True), at_work(2), at_work(3)), closed="not enabled")
+    assert judge(closed).taken_back == ()
+
+
+class TestPodsOfAnEarlierStart:
+    going = at_work(1, going=True, grace=20.0)
+    rest = (new(4, view(HELD)), new(5, view(HELD)), new(6, view(HELD)))
+
+    def judged(self, now: float, before: Verdict | None = None, *more: Member) -> Verdict:
+        found = group(self.going, *self.rest, *more)
+        return judge(found if before is None else replace(found, memory=before.memory), now=now)
+
+    def test_are_waited_for(self) -> None:
+        verdict = self.judged(100.0)
+        gate = only_gate(verdict)
+        assert not gate.enter
+        assert gate.message == "group train starts again when default/p1 of its last start is gone"
+        assert verdict.seconds == 20.0 + LIMITS.timeout
+
+    def test_keep_no_other_group_waiting_meanwhile(self) -> None:
+        assert not stage(self.after(self.judged(100.0))).wants
+
+    def test_are_not_waited_for_for_ever(self) -> None:
+        early = self.judged(100.0)
+        late = self.judged(100.0 + 20.0 + LIMITS.timeout, early)
+        assert only_gate(late).enter
+        assert late.memory.parting == -math.inf
+        assert stage(self.after(late)).wants
+        assert only_gate(self.judged(1000.0, late)).claim
+
+    def test_that_have_ended_are_gone(self) -> None:
+        ended = replace(self.going, over=True)
+        assert only_gate(judge(group(ended, *self.rest))).enter
+
+    def test_do_not_keep_a_start_from_going_on(self) -> None:
+        first = new(3, view(sighting(US, allowed=True), claim=US), run="u3")
+        assert self.judged(100.0, None, first).gates["u4"].enter
+
+    def after(self, verdict: Verdict) -> Group:
+        return replace(group(self.going, *self.rest), memory=verdict.memory)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"on_failure": None}, ("group-on-failure", "default/p2 is keep", "default/p1 restart")),
+        ({"on_failure": "again"}, ("group-on-failure", "default/p2 is 'again'", "write keep or restart")),
+    ],
+    ids=["another choice", "an unknown choice"],
+)
+def test_what_is_wrong_with_a_member_is_said_on_all(second: dict[str, Any], words: tuple[str, ...]) -> None:
+    gate = only_gate(judge(group(new(1), new(2, **second), new(3))))
+    assert not gate.enter
+    for word in words:
+        assert word in gate.message

@@ -1,0 +1,48 @@
+"""Chaperons in mode `reserve`, as API objects and as the source sees them."""
+
+from dataclasses import replace
+from typing import Any
+
+from agent.api import names
+from agent.scheduler.reserve.decide import View
+from agent.scheduler.reserve.sighting import Sighting, see
+
+EU, US, AP = "eu", "us", "ap"
+FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+
+
+def chaperon(*conditions: dict[str, str], reserved: bool = False, allowed: bool = False, **annotations: str) -> Any:
+    """In a target; keyword arguments are annotations of ours, underscores for dashes."""
+    found = {names.SHORT_PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
+    if reserved:
+        found[names.ANNOTATION_IS_RESERVED] = "true"
+    if allowed:
+        found[names.ANNOTATION_IS_ALLOWED] = "true"
+    metadata = {"name": "web-1", "uid": "c1", "resourceVersion": "7", "annotations": found}
+    return {"metadata": metadata, "status": {"conditions": list(conditions)}}
+
+
+def sighting(node_name: str, *conditions: dict[str, str], **changes: Any) -> Sighting:
+    """A candidate that was seen at time 0 first; its UID is that of its virtual node, and `c-`."""
+    fields = {
+        key: changes.pop(key) for key in list(changes) if key in Sighting.__dataclass_fields__ and key != "allowed"
+    }
+    found = see(chaperon(*conditions, **changes), node_name, ready=True, now=0.0)
+    return replace(found, **{"uid": f"c-{node_name}"} | fields)
+
+
+def view(*sightings: Sighting, **changes: Any) -> View:
+    """A pod that may go to eu, us and ap, in this order."""
+    claim = changes.get("claim", "")
+    usual: dict[str, Any] = {
+        "claim": "",
+        "claim_uid": f"c-{claim}" if claim else "",
+        "claim_known": True,
+        "claim_ready": True,
+        "claim_held": True,
+        "claim_state": "",
+        "sightings": sightings,
+        "order": (EU, US, AP),
+    }
+    return View(**usual | changes)
