@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.sandbox import Sandbox, process
 from agent.sandbox.bringup import start_agents
-from agent.sandbox.components import AGENT, Context
+from agent.sandbox.components import AGENT, Component, Context
 from agent.sandbox.objects import REPOSITORY
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.report import table
@@ -25,16 +25,19 @@ _Figures = tuple[int, int, float, float, Any]
 
 async def start(sandbox: Sandbox, cluster: str) -> None:
     """Start a cluster's agent again under the profiler. Raises SandboxError."""
-    await sandbox.stop(cluster, AGENT.name)
+    await start_with(sandbox, cluster, AGENT, LAUNCHER, str(sandbox[cluster].directory / FILE))
+
+
+async def start_with(sandbox: Sandbox, cluster: str, component: Component, launcher: str, *arguments: str) -> None:
+    """Start a process of ours again by a module that runs it, which gets these arguments first. Raises SandboxError."""
+    await sandbox.stop(cluster, component.name)
     runner = sandbox[cluster].runner
-    own = AGENT.argv(Context(runner.plan, runner.cluster, runner.directory))
-    python, _, *rest = own
-    argv = [python, "-m", LAUNCHER, str(runner.directory / FILE), *rest]
+    python, _, *rest = component.argv(Context(runner.plan, runner.cluster, runner.directory))
     process.start(
-        argv,
-        process.environment(os.environ, runner.mark(AGENT.name), str(REPOSITORY)),
-        log=runner.directory / f"{AGENT.name}.log",
-        pid_file=runner.directory / f"{AGENT.name}.pid",
+        [python, "-m", launcher, *arguments, *rest],
+        process.environment(os.environ, runner.mark(component.name), str(REPOSITORY)),
+        log=runner.directory / f"{component.name}.log",
+        pid_file=runner.directory / f"{component.name}.pid",
         namespace=runner.cluster.namespace,
     )
     await start_agents(runner)
