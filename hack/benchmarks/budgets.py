@@ -1,4 +1,4 @@
-"""What the design asks for, and whether a run keeps it. Pure."""
+"""What a run may cost (docs/scaling.md), and whether it keeps to it. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

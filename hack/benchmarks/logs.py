@@ -79,7 +79,7 @@ async def logs(mib: int, progress: Progress) -> tuple[list[str], dict[str, Any]]
 
 
 def logs_budgets(found: Measured) -> list[Budget]:
-    """What the design asks of streams."""
+    """What streams may cost."""
     direct, virtual = (min(times) for times in found.logs)
     long, slow = ((rss - found.rss_before) / 1024 for rss in (found.rss_logs, found.rss_streams))
     return [

@@ -110,7 +110,7 @@ async def test_a_rich_spec_arrives_as_it_was_written(fleet: Fleet, namespace: st
     wanted = without_token(await plain_spec(fleet, pod))
     assert wanted["containers"][0]["restartPolicyRules"], "the API server does not know the field: choose another one"
     spec = without_token(delegate["spec"])
-    # What the contract and the design say: the node is the target's, and what names the pod means the proxy pod.
+    # What the wire contract says (4.1): the node is the target's, and what names the pod means the proxy pod.
     assert spec.pop("nodeName").startswith("eu-")
     assert spec.pop("hostname") == "rich"
     wanted["containers"][0]["env"][1] = {"name": "POD", "value": "rich"}
