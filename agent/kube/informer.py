@@ -2,7 +2,7 @@
 
 A busy API server ends watches without an error. A stream that ends is resumed from the last version seen; a version
 too old to resume from (410), or of a history that the API server has lost (`rollback`), leads to a new list, whose
-difference to the store is told like events: nothing is lost.
+difference to the store is told like events: nothing is lost. Nobody is told of it before all of it is in the store.
 
 One object harms itself alone. What cannot be read is passed over and told (`flaws`); what was known of it before stays,
 for that it cannot be read does not mean that it is gone. What fails at an object keeps nobody else from hearing of it.
@@ -20,19 +20,15 @@ from agent.base.backoff import Backoff
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
+from agent.kube.contents import Contents
 from agent.kube.errors import Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
-from agent.kube.flaws import Flaws
 from agent.kube.hearing import Hearing
-from agent.kube.packing import Packer
-from agent.kube.reading import Reader, Reduce, Told
+from agent.kube.reading import Reader, Reduce
 from agent.kube.rollback import Progress, number
-from agent.kube.store import Key, Object, Store, metadata_only
-from agent.kube.vanished import Vanished
+from agent.kube.store import Key, Object, metadata_only
+from agent.kube.subscribers import Subscriber
 
 log = logging.getLogger(__name__)
-
-Subscriber = Callable[[Object | None, Object | None], None]
-"""Called with the object before and after a change; None where it does not exist."""
 
 IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
@@ -45,9 +41,9 @@ _RELIST_SECONDS = 30.0
 class Informer:
     """A store of one kind, kept up to date by `run`.
 
-    `synced` is set once the first list is in the store and stays set; `error` is what currently keeps it from being
-    up to date, None while it is; `flaws` are the objects that cannot be read. With `reduce`, the store has only what it
-    leaves of each object; with `metadata_only`, API servers are asked for no more.
+    `synced` is set once the first list is in the store and told, and stays set; `error` is what currently keeps it from
+    being up to date, None while it is; `flaws` are the objects that cannot be read. With `reduce`, the store has only
+    what it leaves of each object; with `metadata_only`, API servers are asked for no more.
     """
 
     def __init__(
@@ -63,19 +59,18 @@ class Informer:
         self.client = client
         self.kind = kind
         self.namespace = namespace
-        self.flaws = Flaws(client, kind)
-        self.store = Store(self.flaws.failed)
+        self.budget = budget or Budget()
+        self._progress = Progress()
+        self._contents = Contents(client, kind, self.budget, self._progress)
+        self._subscribers = self._contents.subscribers
+        self.store, self.flaws, self.vanished = self._contents.store, self._contents.flaws, self._contents.vanished
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
         self.hearing = Hearing()
         self.selectors = {"labels": labels, "fields": fields}
         self._reader = Reader(kind, reduce)
-        self.budget = budget or Budget()
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
-        self._subscribers: list[Subscriber] = []
-        self._packer = Packer(self.store)
-        self.vanished = Vanished(self.store, self._drop)
-        self._progress = Progress()
+        self._telling = False
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
@@ -89,15 +84,12 @@ class Informer:
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
-        self._subscribers.append(subscriber)
-        for obj in self.store:
-            self._tell_one(subscriber, None, obj)
-        return lambda: self._subscribers.remove(subscriber)
+        return self._subscribers.add(subscriber)
 
     @property
     def relisting(self) -> bool:
         """Whether what is told now comes from a list: what is gone was deleted while nobody looked, or lost."""
-        return self._progress.lists_next
+        return self._telling or self._progress.lists_next
 
     @property
     def rollbacks(self) -> int:
@@ -113,7 +105,7 @@ class Informer:
         if self.synced.is_set() and not self._progress.rolled_back:
             old = self.store.get(obj.key)
             if number(obj.version) > number(old.version if old is not None else self._progress.version):
-                self._put(obj, number(obj.version))
+                self._contents.put(obj, number(obj.version))
         return obj
 
     def interrupt(self) -> None:
@@ -139,7 +131,7 @@ class Informer:
     async def _round(self) -> Backoff | None:
         """List where that is needed, and watch until that ends; returns what to wait for before the next round."""
         try:
-            if self._progress.lists_next:
+            while self._progress.lists_next:
                 await self._list()
             await self._follow()
             self.error = None
@@ -159,6 +151,25 @@ class Informer:
         return self._relisting
 
     async def _list(self) -> None:
+        try:
+            version = await self._fill()
+        except KubeError:
+            if self.synced.is_set():
+                await self._tell()
+            raise
+        # What is absorbed from now on is compared with this list.
+        self._progress.listed(version)
+        await self._tell()
+        self.error = None
+        self.lists += 1
+        self.contacts += 1
+        self.synced.set()
+        if time.monotonic() - self._listed_at > 2 * _RELIST_SECONDS:
+            self._relisting.reset()
+        self._listed_at = time.monotonic()
+
+    async def _fill(self) -> str:
+        """Have in the store what is listed; returns the version of the list."""
         version, replaced, listed, nameless = "", 0, set[Key](), False
         self.vanished.forget()
         async for page in self.client.pages(self.kind, self.namespace, **self.selectors, accept=self._accept[0]):
@@ -167,23 +178,29 @@ class Informer:
             for item in page.items:
                 started = time.monotonic()
                 told = self._reader.item(bytes(item), page.flaw)
-                self._take(told, replaced)
+                with self._subscribers:
+                    self._contents.take(told, replaced)
                 await self.budget.share.worked(time.monotonic() - started)
                 if told.key is None:
                     nameless = True
                 else:
                     listed.add(told.key)
         # What has no name may be any of those that are missing.
-        for key in self.store.keys() - listed if not nameless else ():
-            self._remove(key, replaced)
-        self._progress.listed(version)
-        self.error = None
-        self.lists += 1
-        self.contacts += 1
-        self.synced.set()
-        if time.monotonic() - self._listed_at > 2 * _RELIST_SECONDS:
-            self._relisting.reset()
-        self._listed_at = time.monotonic()
+        with self._subscribers:
+            for key in self.store.keys() - listed if not nameless else ():
+                self._contents.remove(key, replaced)
+        return version
+
+    async def _tell(self) -> None:
+        """Tell subscribers what a list has changed."""
+        self._telling = True
+        try:
+            started = time.monotonic()
+            for _ in self._subscribers.told():
+                await self.budget.share.worked(time.monotonic() - started)
+                started = time.monotonic()
+        finally:
+            self._telling = False
 
     async def _follow(self) -> None:
         """Watch until the stream ends. Raises TimeoutError when interrupted, also while it is being opened."""
@@ -243,68 +260,8 @@ class Informer:
     def _event(self, line: bytes) -> None:
         told = self._reader.event(line)
         self._progress.told(told.version)
-        self._take(told, number(told.version))
+        self._contents.take(told, number(told.version))
         WATCH_EVENTS.labels(self.client.name, self.kind.plural).inc()
-
-    def _take(self, told: Told, replaced: int) -> None:
-        """What a watch or a list tells; an object that is known by a later version than `replaced` stays."""
-        if told.key is None:
-            return
-        if told.deleted:
-            self._remove(told.key, replaced)
-        elif told.obj is not None:
-            self._put(told.obj, replaced)
-        else:
-            self.flaws.found(told.key, told.flaw)
-
-    def _put(self, obj: Object, replaced: int) -> None:
-        if obj in self.vanished:
-            return
-        old = self.store.get(obj.key)
-        if old is not None and (number(old.version) > replaced or self._is_same(old, obj)):
-            return
-        if old is None and self.budget.full:
-            self.flaws.found(obj.key, "there are more objects in its cluster than are kept")
-            return
-        self.store.put(obj)
-        self.budget.used += obj.size - (old.size if old is not None else 0)
-        self._packer.note(obj)
-        if obj.flaw:
-            self.flaws.found(obj.key, obj.flaw)
-        elif self.flaws:
-            self.flaws.gone(obj.key)
-        self._tell(old, obj)
-
-    def _is_same(self, old: Object, new: Object) -> bool:
-        """Of two histories, a version may be different things."""
-        return old.version == new.version and (not self._progress.rolled_back or old.raw == new.raw)
-
-    def _remove(self, key: Key, replaced: int) -> None:
-        """Remove what was gone at a version; an object absorbed since then stays."""
-        old = self.store.get(key)
-        if old is None:
-            self.flaws.gone(key)
-        elif number(old.version) <= replaced:
-            self._drop(old)
-
-    def _drop(self, old: Object) -> None:
-        self.flaws.gone(old.key)
-        self.store.remove(old.key)
-        self.budget.used -= old.size
-        self._packer.forget(old.key)
-        self._tell(old, None)
-
-    def _tell(self, old: Object | None, new: Object | None) -> None:
-        for subscriber in tuple(self._subscribers):
-            self._tell_one(subscriber, old, new)
-
-    def _tell_one(self, subscriber: Subscriber, old: Object | None, new: Object | None) -> None:
-        try:
-            subscriber(old, new)
-        except Exception as error:
-            about = new or old
-            assert about is not None
-            self.flaws.failed(about, error, subscriber.__qualname__)
 
     def _failed(self, error: KubeError, reason: str) -> None:
         if self._interrupt.is_set():

@@ -3,12 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agent.api.kinds import Kind
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.informer import Informer, Subscriber
 from agent.kube.store import Store
+from agent.kube.subscribers import Subscriber
+
+if TYPE_CHECKING:
+    from agent.kube.informer import Informer
 
 log = logging.getLogger(__name__)
 

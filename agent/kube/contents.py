@@ -1,0 +1,74 @@
+"""What an informer keeps: its store, brought up to date by what a list, a watch or an answer to a write tells."""
+
+from agent.api.kinds import Kind
+from agent.kube.budget import Budget
+from agent.kube.client import Client
+from agent.kube.flaws import Flaws
+from agent.kube.packing import Packer
+from agent.kube.reading import Told
+from agent.kube.rollback import Progress, number
+from agent.kube.store import Key, Object, Store
+from agent.kube.subscribers import Subscribers
+from agent.kube.vanished import Vanished
+
+
+class Contents:
+    """Objects of one kind, within a budget; subscribers are told what changes."""
+
+    def __init__(self, client: Client, kind: Kind, budget: Budget, progress: Progress) -> None:
+        self.flaws = Flaws(client, kind)
+        self.store = Store(self.flaws.failed)
+        self.subscribers = Subscribers(self.store, self.flaws.failed)
+        self.vanished = Vanished(self.store, self._drop)
+        self._budget = budget
+        self._progress = progress
+        self._packer = Packer(self.store)
+
+    def take(self, told: Told, replaced: int) -> None:
+        """What a watch or a list tells; an object that is known by a later version than `replaced` stays."""
+        if told.key is None:
+            return
+        if told.deleted:
+            self.remove(told.key, replaced)
+        elif told.obj is not None:
+            self.put(told.obj, replaced)
+        else:
+            self.flaws.found(told.key, told.flaw)
+
+    def put(self, obj: Object, replaced: int) -> None:
+        """An object as it is now, unless it is known by a later version than `replaced`."""
+        if obj in self.vanished:
+            return
+        old = self.store.get(obj.key)
+        if old is not None and (number(old.version) > replaced or self._is_same(old, obj)):
+            return
+        if old is None and self._budget.full:
+            self.flaws.found(obj.key, "there are more objects in its cluster than are kept")
+            return
+        self.store.put(obj)
+        self._budget.used += obj.size - (old.size if old is not None else 0)
+        self._packer.note(obj)
+        if obj.flaw:
+            self.flaws.found(obj.key, obj.flaw)
+        elif self.flaws:
+            self.flaws.gone(obj.key)
+        self.subscribers.changed(old, obj)
+
+    def remove(self, key: Key, replaced: int) -> None:
+        """Remove what was gone at a version; an object absorbed since then stays."""
+        old = self.store.get(key)
+        if old is None:
+            self.flaws.gone(key)
+        elif number(old.version) <= replaced:
+            self._drop(old)
+
+    def _is_same(self, old: Object, new: Object) -> bool:
+        """Of two histories, a version may be different things."""
+        return old.version == new.version and (not self._progress.rolled_back or old.raw == new.raw)
+
+    def _drop(self, old: Object) -> None:
+        self.flaws.gone(old.key)
+        self.store.remove(old.key)
+        self._budget.used -= old.size
+        self._packer.forget(old.key)
+        self.subscribers.changed(old, None)
