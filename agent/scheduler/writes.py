@@ -265,8 +265,8 @@ class Writes:
         if left > 0:
             return left
         if await self.say(proxy, message):
-            for _, verdict in ranking.refused:
-                REFUSALS.labels(verdict.reason).inc()
+            for _, rejection in ranking.rejected:
+                REFUSALS.labels(rejection.reason).inc()
         return None
 
     def _hushed(self, proxy: Mapping[str, Any], message: str) -> float:

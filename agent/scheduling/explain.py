@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.scheduling.ranking import Ranking
-from agent.scheduling.snapshot import Demand, Place
-from agent.scheduling.verdict import Verdict
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import PodInfo, TargetInfo
 
 NO_TARGETS = "0/0 targets are available: create a Target in this namespace, or a ClusterTarget"
 
@@ -22,16 +22,16 @@ def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]
     """One line that says why the pod waits: `0/3 targets are available: eu: ..., us: ...`.
 
     By virtual node: `tried` is why targets that pass the filters could not take it; `claim` is what the one target that
-    it is claimed by has to say, which counts more than a filter's verdict, and keeps the pod from the others. The same
+    it is claimed by has to say, which counts more than a filter's word, and keeps the pod from the others. The same
     reason of many targets is told once, and of a long list the end is left out.
     """
     known = {**tried, **claim}
-    reasons = [(place.title, claim.get(place.node_name, verdict.message)) for place, verdict in ranking.refused]
-    for place in ranking.order:
-        reason = known.get(place.node_name, CLAIMED if claim else "")
+    reasons = [(target.title, claim.get(target.node_name, rejection.message)) for target, rejection in ranking.rejected]
+    for target in ranking.order:
+        reason = known.get(target.node_name, CLAIMED if claim else "")
         if reason:
-            reasons.append((place.title, reason))
-    count = len(ranking.refused) + len(ranking.order)
+            reasons.append((target.title, reason))
+    count = len(ranking.rejected) + len(ranking.order)
     if not count:
         return NO_TARGETS
     return f"0/{count} targets are available: {_listed(reasons)}"
@@ -75,7 +75,7 @@ class Row:
 
     target: str
     node_name: str
-    verdict: Verdict | None
+    rejection: Rejection | None
     """Why the pod may not go there, None when it may."""
     scores: Mapping[str, float]
     """Each 0 to 100; those that say nothing about this pod are left out."""
@@ -85,20 +85,20 @@ class Row:
     """Why the target could not take the pod when it was tried, empty when it was not."""
 
 
-def table(ranking: Ranking, demand: Demand) -> list[Row]:
+def table(ranking: Ranking, pod: PodInfo) -> list[Row]:
     """Targets in the order in which they are tried, then the refused by name."""
-    rows = [_row(place, None, ranking, demand) for place in ranking.order]
-    refused = sorted(ranking.refused, key=lambda item: (item[0].title, item[0].node_name))
-    return rows + [_row(place, verdict, ranking, demand) for place, verdict in refused]
+    rows = [_row(target, None, ranking, pod) for target in ranking.order]
+    rejected = sorted(ranking.rejected, key=lambda item: (item[0].title, item[0].node_name))
+    return rows + [_row(target, rejection, ranking, pod) for target, rejection in rejected]
 
 
-def _row(place: Place, verdict: Verdict | None, ranking: Ranking, demand: Demand) -> Row:
-    scored = ranking.scored(demand, place)
+def _row(target: TargetInfo, rejection: Rejection | None, ranking: Ranking, pod: PodInfo) -> Row:
+    scored = ranking.scored(pod, target)
     return Row(
-        target=place.title,
-        node_name=place.node_name,
-        verdict=verdict,
+        target=target.title,
+        node_name=target.node_name,
+        rejection=rejection,
         scores=scored.scores if scored else {},
         total=scored.total if scored else None,
-        attempt=demand.attempts.get(place.node_name, ""),
+        attempt=pod.attempts.get(target.node_name, ""),
     )

@@ -3,64 +3,64 @@
 from collections.abc import Callable
 
 from agent.scheduling.matching import any_term_matches, intolerable, required_terms
-from agent.scheduling.rooms import described
-from agent.scheduling.snapshot import Place, Wants
-from agent.scheduling.verdict import Verdict
+from agent.scheduling.node_fit import described
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import PodTemplate, TargetInfo
 
-__all__ = ["CHAIN", "Rule", "Verdict", "refuse", "selected", "tolerated"]
+__all__ = ["CHAIN", "Rejection", "Rule", "reject", "selected", "tolerated"]
 
-Rule = Callable[[Wants, Place], Verdict | None]
+Rule = Callable[[PodTemplate, TargetInfo], Rejection | None]
 
 
-def refuse(wants: Wants, place: Place) -> Verdict | None:
+def reject(template: PodTemplate, target: TargetInfo) -> Rejection | None:
     """The first rule that keeps the pod away from a target, None when it may go there."""
     for rule in CHAIN:
-        verdict = rule(wants, place)
-        if verdict is not None:
-            return verdict
+        rejection = rule(template, target)
+        if rejection is not None:
+            return rejection
     return None
 
 
-def _other_namespace(wants: Wants, place: Place) -> Verdict | None:
-    if place.namespace and place.namespace != wants.namespace:
-        return Verdict("OtherNamespace", f"target in different namespace ({place.namespace})")
+def _other_namespace(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+    if target.namespace and target.namespace != template.namespace:
+        return Rejection("OtherNamespace", f"target in different namespace ({target.namespace})")
     return None
 
 
-def _not_ready(wants: Wants, place: Place) -> Verdict | None:
-    return None if place.ready else Verdict("TargetNotReady", place.state)
+def _not_ready(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+    return None if target.ready else Rejection("TargetNotReady", target.state)
 
 
-def _cordoned(wants: Wants, place: Place) -> Verdict | None:
-    return Verdict("Cordoned", "virtual node is cordoned") if place.unschedulable else None
+def _cordoned(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+    return Rejection("Cordoned", "virtual node is cordoned") if target.unschedulable else None
 
 
-def _tainted(wants: Wants, place: Place) -> Verdict | None:
-    if not place.taints:
+def _tainted(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+    if not target.taints:
         return None
-    kind, known = place.taint_kind, wants.known
+    kind, known = target.taints_key, template.memo
     if kind not in known:
-        taint = intolerable(place.taints, wants.proxy.get("tolerations") or ())
-        known[kind] = None if taint is None else Verdict("Tainted", f"taint {described(taint)}")
-    verdict: Verdict | None = known[kind]
-    return verdict
+        taint = intolerable(target.taints, template.proxy.get("tolerations") or ())
+        known[kind] = None if taint is None else Rejection("Tainted", f"taint {described(taint)}")
+    rejection: Rejection | None = known[kind]
+    return rejection
 
 
-def _not_selected(wants: Wants, place: Place) -> Verdict | None:
+def _not_selected(template: PodTemplate, target: TargetInfo) -> Rejection | None:
     """By the proxy pod's own constraints, over virtual nodes."""
-    labels = place.labels
-    for key, value in wants.selector:
+    labels = target.labels
+    for key, value in template.selector:
         if labels.get(key) != value:
             return _SELECTOR
-    if not wants.affinity:
+    if not template.affinity:
         return None
-    terms = required_terms(wants.affinity)
-    if terms is not None and not any_term_matches(terms, labels, place.node_name):
-        return Verdict("NodeAffinity", "virtual node does not match the proxy pod's node affinity")
+    terms = required_terms(template.affinity)
+    if terms is not None and not any_term_matches(terms, labels, target.node_name):
+        return Rejection("NodeAffinity", "virtual node does not match the proxy pod's node affinity")
     return None
 
 
-_SELECTOR = Verdict("NodeSelector", "virtual node does not match the proxy pod's node selector")
+_SELECTOR = Rejection("NodeSelector", "virtual node does not match the proxy pod's node selector")
 
 CHAIN: tuple[Rule, ...] = (
     _other_namespace,
@@ -71,11 +71,11 @@ CHAIN: tuple[Rule, ...] = (
 )
 
 
-def selected(wants: Wants, place: Place) -> bool:
+def selected(template: PodTemplate, target: TargetInfo) -> bool:
     """Whether a target counts for topology spread with `nodeAffinityPolicy: Honor`."""
-    return _not_selected(wants, place) is None
+    return _not_selected(template, target) is None
 
 
-def tolerated(wants: Wants, place: Place) -> bool:
+def tolerated(template: PodTemplate, target: TargetInfo) -> bool:
     """Whether a target counts for topology spread with `nodeTaintsPolicy: Honor`."""
-    return _tainted(wants, place) is None
+    return _tainted(template, target) is None

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from agent.scheduling.examined import Examined, examine
-from agent.scheduling.holdings import Holdings
+from agent.scheduling.cross_target import CrossTargetFilters
+from agent.scheduling.filter_cache import CachedResult, cached_results
+from agent.scheduling.rejection import Rejection
 from agent.scheduling.scores import Weights, share_of_most
-from agent.scheduling.snapshot import Demand, Place
-from agent.scheduling.together import Together
-from agent.scheduling.verdict import Verdict
+from agent.scheduling.snapshot import PodInfo, TargetInfo
+from agent.scheduling.usage import Usages
 
 __all__ = ["Ranking", "Scored", "rank"]
 
-UNROOMY = ("NoRoom", "HostPortTaken", "TooBig", "NoNode")
+NO_ROOM = ("NoRoom", "HostPortTaken", "TooBig", "NoNode")
 """Reasons for which room is missing, by how easily an autoscaler may make some."""
 
 
@@ -29,33 +29,33 @@ class Scored:
 class Ranking:
     """The outcome for one pod."""
 
-    order: tuple[Place, ...]
+    order: tuple[TargetInfo, ...]
     """Targets the pod may go to, best first; those that it has not tried yet before the others."""
     untried: int
     """How many of them, from the first, it has not tried."""
-    refused: tuple[tuple[Place, Verdict], ...]
+    rejected: tuple[tuple[TargetInfo, Rejection], ...]
     """The others, and why not."""
-    pending: tuple[Place, ...] = ()
+    pending: tuple[TargetInfo, ...] = ()
     """Of the refused, those that lack nothing but room on a node, best first: where one candidate may wait for it."""
     parts: tuple[tuple[str, float, Mapping[str, float]], ...] = field(default=(), repr=False)
     """Scores that compare targets: name, weight, and score by virtual node."""
-    examined: Sequence[Examined] = field(default=(), repr=False)
+    results: Sequence[CachedResult] = field(default=(), repr=False)
 
-    def total(self, place: Place) -> float:
+    def total(self, target: TargetInfo) -> float:
         """The weighted sum of all scores of a target, 0 where none was taken."""
-        for entry in self.examined:
-            if entry.place is place:
-                return entry.total + sum(weight * found.get(place.node_name, 0.0) for _, weight, found in self.parts)
+        for entry in self.results:
+            if entry.target is target:
+                return entry.total + sum(weight * found.get(target.node_name, 0.0) for _, weight, found in self.parts)
         return 0.0
 
-    def scored(self, demand: Demand, place: Place) -> Scored | None:
+    def scored(self, pod: PodInfo, target: TargetInfo) -> Scored | None:
         """The scores of a target that the pod may go to, or where it may wait for room."""
-        for entry in self.examined:
-            if entry.place is place and entry.hard is None:
-                scores = entry.scores(demand.wants)
+        for entry in self.results:
+            if entry.target is target and entry.hard is None:
+                scores = entry.scores(pod.template)
                 total = entry.total
                 for name, weight, found in self.parts:
-                    scores[name] = found.get(place.node_name, 0.0)
+                    scores[name] = found.get(target.node_name, 0.0)
                     total += weight * scores[name]
                 return Scored(scores, total)
         return None
@@ -64,123 +64,127 @@ class Ranking:
 _total = attrgetter("total")
 
 
-def rank(demand: Demand, places: Sequence[Place], holdings: Holdings, weights: Weights, *, turn: int = 0) -> Ranking:
+def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: Weights, *, turn: int = 0) -> Ranking:
     """Order the targets for a pod.
 
     :param turn: a number that grows with every pod; which of several equally good targets comes first goes round by it
     """
-    places, away = _beside_volumes(demand, places)
-    entries = examine(demand, places, holdings, weights)
-    together = Together.of(demand, entries, holdings)
-    if together is None:
-        feasible = [entry for entry in entries if entry.verdict is None]
-        refused = [(entry, entry.verdict) for entry in entries if entry.verdict is not None]
+    targets, away = _beside_volumes(pod, targets)
+    entries = cached_results(pod, targets, usages, weights)
+    across = CrossTargetFilters.of(pod, entries, usages)
+    if across is None:
+        feasible = [entry for entry in entries if entry.rejection is None]
+        rejected = [(entry, entry.rejection) for entry in entries if entry.rejection is not None]
     else:
-        feasible, refused = _divide(entries, together)
-    parts = _parts(demand, feasible, together, weights)
+        feasible, rejected = _divide(entries, across)
+    parts = _parts(pod, feasible, across, weights)
     ranked = _ordered(feasible, parts, turn)
-    tried = [place for place in ranked if place.node_name in demand.attempts] if demand.attempts else []
-    untried = [place for place in ranked if place.node_name not in demand.attempts] if tried else ranked
+    tried = [target for target in ranked if target.node_name in pod.attempts] if pod.attempts else []
+    untried = [target for target in ranked if target.node_name not in pod.attempts] if tried else ranked
     return Ranking(
         order=(*untried, *tried),
         untried=len(untried),
-        refused=(
+        rejected=(
             *away,
-            *((entry.place, verdict) for entry, verdict in refused if verdict.reason != "OtherNamespace"),
+            *((entry.target, rejection) for entry, rejection in rejected if rejection.reason != "OtherNamespace"),
         ),
-        pending=_pending(refused) if not feasible else (),
+        pending=_pending(rejected) if not feasible else (),
         parts=parts,
-        examined=entries,
+        results=entries,
     )
 
 
 def _beside_volumes(
-    demand: Demand, places: Sequence[Place]
-) -> tuple[Sequence[Place], tuple[tuple[Place, Verdict], ...]]:
+    pod: PodInfo, targets: Sequence[TargetInfo]
+) -> tuple[Sequence[TargetInfo], tuple[tuple[TargetInfo, Rejection], ...]]:
     """Targets that have all volumes of the pod's claims, and the others with the reason."""
-    if not demand.volumes:
-        return places, ()
+    if not pod.volumes:
+        return targets, ()
     away = []
-    titles = {place.node_name: place.title for place in places}
-    for place in places:
-        claims = sorted(claim for claim, node in demand.volumes.items() if node != place.node_name)
+    titles = {target.node_name: target.title for target in targets}
+    for target in targets:
+        claims = sorted(claim for claim, node in pod.volumes.items() if node != target.node_name)
         if claims:
-            node = demand.volumes[claims[0]]
+            node = pod.volumes[claims[0]]
             message = f"the volume of claim {claims[0]} is in {titles.get(node, node)}"
-            away.append((place, Verdict("VolumeElsewhere", message)))
-    elsewhere = {place.node_name for place, _ in away}
-    return [place for place in places if place.node_name not in elsewhere], tuple(away)
+            away.append((target, Rejection("VolumeElsewhere", message)))
+    elsewhere = {target.node_name for target, _ in away}
+    return [target for target in targets if target.node_name not in elsewhere], tuple(away)
 
 
-def _divide(entries: Sequence[Examined], together: Together) -> tuple[list[Examined], list[tuple[Examined, Verdict]]]:
-    feasible: list[Examined] = []
-    refused: list[tuple[Examined, Verdict]] = []
+def _divide(
+    entries: Sequence[CachedResult], across: CrossTargetFilters
+) -> tuple[list[CachedResult], list[tuple[CachedResult, Rejection]]]:
+    feasible: list[CachedResult] = []
+    rejected: list[tuple[CachedResult, Rejection]] = []
     for entry in entries:
-        verdict = entry.hard or together.refuse(entry.place) or entry.room
-        if verdict is None:
+        rejection = entry.hard or across.reject(entry.target) or entry.node_fit
+        if rejection is None:
             feasible.append(entry)
         else:
-            refused.append((entry, verdict))
-    return feasible, refused
+            rejected.append((entry, rejection))
+    return feasible, rejected
 
 
-def _pending(refused: Sequence[tuple[Examined, Verdict]]) -> tuple[Place, ...]:
-    found = [(entry, verdict) for entry, verdict in refused if entry.hard is None and verdict is entry.room]
-    found.sort(key=lambda item: (UNROOMY.index(item[1].reason), item[0].place.slow, -item[0].preferred, -item[0].total))
-    return tuple(entry.place for entry, _ in found)
+def _pending(rejected: Sequence[tuple[CachedResult, Rejection]]) -> tuple[TargetInfo, ...]:
+    found = [(entry, rejection) for entry, rejection in rejected if entry.hard is None and rejection is entry.node_fit]
+    found.sort(
+        key=lambda item: (NO_ROOM.index(item[1].reason), item[0].target.slow, -item[0].preferred, -item[0].total)
+    )
+    return tuple(entry.target for entry, _ in found)
 
 
 def _parts(
-    demand: Demand, feasible: Sequence[Examined], together: Together | None, weights: Weights
+    pod: PodInfo, feasible: Sequence[CachedResult], across: CrossTargetFilters | None, weights: Weights
 ) -> tuple[tuple[str, float, Mapping[str, float]], ...]:
     """Scores that compare targets; empty for most pods."""
     found: list[tuple[str, float, Sequence[float]]] = []
     if any(entry.preferred for entry in feasible):
         found.append(("affinity", weights.affinity, share_of_most([entry.preferred for entry in feasible])))
-    if any(entry.unloved for entry in feasible):
-        raw = [entry.unloved for entry in feasible]
+    if any(entry.untolerated for entry in feasible):
+        raw = [entry.untolerated for entry in feasible]
         found.append(("taints", weights.taints, share_of_most(raw, reverse=True)))
-    if together is not None:
-        places = [entry.place for entry in feasible]
+    if across is not None:
+        targets = [entry.target for entry in feasible]
         for name, weight, scores in (
-            ("spread", weights.spread, together.spread_scores(places)),
-            ("pod_affinity", weights.pod_affinity, together.neighbour_scores(places)),
+            ("spread", weights.spread, across.spread_scores(targets)),
+            ("pod_affinity", weights.pod_affinity, across.affinity_scores(targets)),
         ):
             if scores is not None:
                 found.append((name, weight, scores))
-    nodes = [entry.place.node_name for entry in feasible] if found else []
+    nodes = [entry.target.node_name for entry in feasible] if found else []
     return tuple((name, weight, dict(zip(nodes, scores, strict=True))) for name, weight, scores in found)
 
 
 def _ordered(
-    feasible: list[Examined], parts: Sequence[tuple[str, float, Mapping[str, float]]], turn: int
-) -> list[Place]:
+    feasible: list[CachedResult], parts: Sequence[tuple[str, float, Mapping[str, float]]], turn: int
+) -> list[TargetInfo]:
     if not parts:
         feasible.sort(key=_total, reverse=True)
         totals = [entry.total for entry in feasible]
-        places = [entry.place for entry in feasible]
+        targets = [entry.target for entry in feasible]
     else:
         known = {
-            entry.place.node_name: entry.total
-            + sum(weight * scores[entry.place.node_name] for _, weight, scores in parts)
+            entry.target.node_name: entry.total
+            + sum(weight * scores[entry.target.node_name] for _, weight, scores in parts)
             for entry in feasible
         }
-        places = sorted((entry.place for entry in feasible), key=lambda place: known[place.node_name], reverse=True)
-        totals = [known[place.node_name] for place in places]
-    _rotate(places, totals, turn)
-    if any(place.slow for place in places):
-        places.sort(key=lambda place: place.slow)
-    return places
+        targets = sorted((entry.target for entry in feasible), key=lambda target: known[target.node_name], reverse=True)
+        totals = [known[target.node_name] for target in targets]
+    _rotate(targets, totals, turn)
+    if any(target.slow for target in targets):
+        targets.sort(key=lambda target: target.slow)
+    return targets
 
 
-def _rotate(places: list[Place], totals: Sequence[float], turn: int) -> None:
+def _rotate(targets: list[TargetInfo], totals: Sequence[float], turn: int) -> None:
     """Let those with the same total take turns."""
-    start, count = 0, len(places)
+    start, count = 0, len(targets)
     while start < count:
         end = start + 1
         while end < count and totals[end] == totals[start]:
             end += 1
         if end - start > 1:
             shift = turn % (end - start)
-            places[start:end] = places[start + shift : end] + places[start : start + shift]
+            targets[start:end] = targets[start + shift : end] + targets[start : start + shift]
         start = end

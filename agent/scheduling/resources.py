@@ -41,7 +41,7 @@ def best_effort(spec: Mapping[str, Any]) -> bool:
     )
 
 
-def told(spec: Mapping[str, Any]) -> frozenset[str]:
+def specified(spec: Mapping[str, Any]) -> frozenset[str]:
     """Of `requests.cpu`, `limits.memory` and the like, what every container tells, or the pod as a whole."""
     common = {f"{field}.{name}" for field in ("requests", "limits") for name in OBLIGATORY}
     whole = _tells(spec)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from agent.scheduling.allocation import Allocation
 from agent.scheduling.matching import tolerates
-from agent.scheduling.snapshot import Place, Wants
-from agent.scheduling.standing import Standing
+from agent.scheduling.snapshot import PodTemplate, TargetInfo
 
 Strategy = Literal["least", "most"]
 STRATEGIES: tuple[Strategy, ...] = ("least", "most")
@@ -45,40 +45,40 @@ class Weights:
         return self.extra[score] if score in self.extra else float(getattr(self, score))
 
 
-def own_scores(wants: Wants, standing: Standing, weights: Weights) -> dict[str, float]:
+def own_scores(template: PodTemplate, allocation: Allocation, weights: Weights) -> dict[str, float]:
     """The scores that depend on this one target and not on what the others have."""
-    place, holding = standing.place, standing.holding
-    scores = {"capacity": _capacity(wants, standing, weights), "target_weight": _middle(place.weight)}
-    if wants.images and holding.images:
-        scores["images"] = _images(wants, holding.images)
+    target, usage = allocation.target, allocation.usage
+    scores = {"capacity": _capacity(template, allocation, weights), "target_weight": _middle(target.weight)}
+    if template.images and usage.images:
+        scores["images"] = _images(template, usage.images)
     for name in weights.extra:
         # Missing and expired scores are neither good nor bad.
-        extra = place.extra.get(name)
+        extra = target.extra.get(name)
         scores[name] = _middle(extra.value) if extra is not None else _NEUTRAL
     return scores
 
 
-def own_total(wants: Wants, standing: Standing, weights: Weights) -> float:
+def own_total(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
     """The weighted sum of `own_scores`, without making them; no weight of the Target is as good as 0."""
-    place, images = standing.place, standing.holding.images
-    total = weights.capacity * _capacity(wants, standing, weights)
-    if images and weights.images and wants.images:
-        total += weights.images * _images(wants, images)
-    total += weights.target_weight * (_middle(place.weight) if place.weight else _NEUTRAL)
+    target, images = allocation.target, allocation.usage.images
+    total = weights.capacity * _capacity(template, allocation, weights)
+    if images and weights.images and template.images:
+        total += weights.images * _images(template, images)
+    total += weights.target_weight * (_middle(target.weight) if target.weight else _NEUTRAL)
     for name, weight in weights.extra.items():
-        extra = place.extra.get(name)
+        extra = target.extra.get(name)
         total += weight * (_middle(extra.value) if extra is not None else _NEUTRAL)
     return total
 
 
-def _capacity(wants: Wants, standing: Standing, weights: Weights) -> float:
+def _capacity(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
     """How much of the target would be left with the pod there (`least` allocated), or taken (`most`)."""
-    share = 100.0 * standing.share(wants)
+    share = 100.0 * allocation.share(template)
     return share if weights.strategy == "most" else 100.0 - share
 
 
-def _images(wants: Wants, there: Mapping[str, int]) -> float:
-    return 100.0 * sum(image in there for image in wants.images) / len(wants.images)
+def _images(template: PodTemplate, there: Mapping[str, int]) -> float:
+    return 100.0 * sum(image in there for image in template.images) / len(template.images)
 
 
 def _middle(value: int) -> float:
@@ -86,12 +86,12 @@ def _middle(value: int) -> float:
     return (max(-100, min(100, value)) + 100) / 2
 
 
-def unloved(wants: Wants, place: Place) -> int:
+def untolerated(template: PodTemplate, target: TargetInfo) -> int:
     """How many taints of effect PreferNoSchedule a pod does not tolerate."""
     count = 0
-    for taint in place.taints:
+    for taint in target.taints:
         if taint.get("effect") == "PreferNoSchedule":
-            tolerations = wants.proxy.get("tolerations") or ()
+            tolerations = template.proxy.get("tolerations") or ()
             count += not any(tolerates(toleration, taint) for toleration in tolerations)
     return count
 

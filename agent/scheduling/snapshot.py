@@ -1,4 +1,4 @@
-"""What the scheduler sees: one pod's demand, and every target at one moment."""
+"""What the scheduler sees: what one pod asks for, and every target at one moment."""
 
 import copy
 import dataclasses
@@ -11,11 +11,11 @@ from typing import Any
 
 from agent.model.requests import Amounts, amounts
 
-__all__ = ["Amounts", "Demand", "Extra", "Free", "Place", "Quota", "Scope", "Shape", "Wants", "amounts"]
+__all__ = ["Amounts", "Extra", "Free", "PodInfo", "PodTemplate", "Quota", "Scope", "Shape", "TargetInfo", "amounts"]
 
 
 @dataclass(frozen=True, eq=False)
-class Wants:
+class PodTemplate:
     """What pods of one template ask of a target: one object for all that ask the same, so that what was found out for
     one of them holds for the others.
 
@@ -34,7 +34,7 @@ class Wants:
     """Whether it has a deadline: the meaning of the quota scope of this name."""
     best_effort: bool = False
     priority_class: str = ""
-    told: frozenset[str] = frozenset()
+    specified: frozenset[str] = frozenset()
     """Of the resources that a quota can make obligatory (`requests.cpu`), those that every container tells."""
 
     @cached_property
@@ -48,7 +48,7 @@ class Wants:
         return tuple((self.proxy.get("nodeSelector") or {}).items())
 
     @cached_property
-    def known(self) -> dict[str, Any]:
+    def memo(self) -> dict[str, Any]:
         """What was found out about taints and shapes of nodes, which many targets share."""
         return {}
 
@@ -67,10 +67,10 @@ def _takes_values(value: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Demand:
+class PodInfo:
     """One pod that asks for a target."""
 
-    wants: Wants
+    template: PodTemplate
     name: str = ""
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -86,33 +86,33 @@ class Demand:
     @property
     def namespace(self) -> str:
         """The pod's namespace."""
-        return self.wants.namespace
+        return self.template.namespace
 
     @property
     def proxy(self) -> Mapping[str, Any]:
         """Constraints for virtual nodes."""
-        return self.wants.proxy
+        return self.template.proxy
 
     @property
     def source(self) -> Mapping[str, Any]:
         """Constraints for the target's own nodes."""
-        return self.wants.source
+        return self.template.source
 
     @property
     def requests(self) -> Amounts:
         """What it requests, one of `pods` among it."""
-        return self.wants.requests
+        return self.template.requests
 
     @property
     def images(self) -> frozenset[str]:
         """Its containers' images."""
-        return self.wants.images
+        return self.template.images
 
-    def beside(self, volumes: Mapping[str, str]) -> "Demand":
+    def beside(self, volumes: Mapping[str, str]) -> "PodInfo":
         """The same pod with the volumes of its claims, by the virtual node that has each."""
         return dataclasses.replace(self, volumes=volumes) if volumes else self
 
-    def after(self, attempts: Mapping[str, str]) -> "Demand":
+    def after(self, attempts: Mapping[str, str]) -> "PodInfo":
         """The same pod with other attempts."""
         if attempts == self.attempts:
             return self
@@ -191,7 +191,7 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetInfo:
     """One target."""
 
     title: str
@@ -222,17 +222,17 @@ class Place:
     """Whether it takes long to answer: others come first."""
 
     @cached_property
-    def taint_kind(self) -> str:
+    def taints_key(self) -> str:
         """The taints in one: the same string for all that agree."""
         return sys.intern(_written(self.taints))
 
     @cached_property
-    def nodes_kind(self) -> str:
+    def shapes_key(self) -> str:
         """Which shapes there are in one: the same string for all that agree."""
         return sys.intern("\f".join(shape.kind for shape in self.shapes))
 
     @cached_property
-    def avoided(self) -> bool:
+    def softly_tainted(self) -> bool:
         """Whether a taint keeps pods away without refusing them."""
         return any(taint.get("effect") == "PreferNoSchedule" for taint in self.taints)
 

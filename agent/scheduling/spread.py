@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from agent.scheduling.podterms import Spread
-from agent.scheduling.snapshot import Place
-from agent.scheduling.verdict import Verdict
+from agent.scheduling.pod_terms import Spread
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import TargetInfo
 
 Counts = Callable[[Spread], Mapping[str, int]]
-"""How many pods of a constraint's crowd each virtual node has."""
-Counted = Callable[[Spread, Place], bool]
+"""How many pods that a constraint's selector matches each virtual node has."""
+Counted = Callable[[Spread, TargetInfo], bool]
 """Whether a virtual node counts for a constraint, by its policies for affinity and taints."""
 
 
@@ -17,46 +17,48 @@ class HardSpread:
     """The constraints that must be kept (`DoNotSchedule`)."""
 
     def __init__(
-        self, constraints: Sequence[Spread], places: Sequence[Place], counts: Counts, counted: Counted
+        self, constraints: Sequence[Spread], targets: Sequence[TargetInfo], counts: Counts, counted: Counted
     ) -> None:
         keys = {constraint.key for constraint in constraints}
-        domains = [place for place in places if keys <= place.labels.keys()]
+        domains = [target for target in targets if keys <= target.labels.keys()]
         self._limits: list[tuple[Spread, Mapping[str, int], int]] = []
         for constraint in constraints:
             found = _by_domain(constraint, domains, counts(constraint), counted)
             least = min(found.values(), default=0) if len(found) >= constraint.min_domains else 0
             self._limits.append((constraint, found, least + constraint.max_skew - constraint.own))
 
-    def refuse(self, place: Place) -> Verdict | None:
+    def reject(self, target: TargetInfo) -> Rejection | None:
         """Why the pod may not go there."""
         for constraint, found, most in self._limits:
-            value = place.labels.get(constraint.key)
+            value = target.labels.get(constraint.key)
             if value is None:
-                return Verdict("TopologySpread", f"virtual node lacks the label {constraint.key} of a topology spread")
+                return Rejection(
+                    "TopologySpread", f"virtual node lacks the label {constraint.key} of a topology spread"
+                )
             count = found.get(value, 0)
             if count > most:
                 skew = count + constraint.own - (most - constraint.max_skew + constraint.own)
                 message = f"topology spread over {constraint.key} (skew {skew}, at most {constraint.max_skew})"
-                return Verdict("TopologySpread", message)
+                return Rejection("TopologySpread", message)
         return None
 
 
 def _by_domain(
-    constraint: Spread, places: Sequence[Place], counts: Mapping[str, int], counted: Counted
+    constraint: Spread, targets: Sequence[TargetInfo], counts: Mapping[str, int], counted: Counted
 ) -> dict[str, int]:
     found: dict[str, int] = {}
     key = constraint.key
-    for place in places:
-        if counted(constraint, place):
-            value = place.labels[key]
-            found[value] = found.get(value, 0) + counts.get(place.node_name, 0)
+    for target in targets:
+        if counted(constraint, target):
+            value = target.labels[key]
+            found[value] = found.get(value, 0) + counts.get(target.node_name, 0)
     return found
 
 
 def soft_scores(
     constraints: Sequence[Spread],
-    places: Sequence[Place],
-    feasible: Sequence[Place],
+    targets: Sequence[TargetInfo],
+    feasible: Sequence[TargetInfo],
     counts: Counts,
     counted: Counted,
 ) -> list[float]:
@@ -64,16 +66,16 @@ def soft_scores(
     with the fewest pods, 0 for one that lacks a label.
     """
     keys = {constraint.key for constraint in constraints}
-    labelled = [keys <= place.labels.keys() for place in feasible]
-    domains = [place for place in places if keys <= place.labels.keys()]
+    labelled = [keys <= target.labels.keys() for target in feasible]
+    domains = [target for target in targets if keys <= target.labels.keys()]
     costs = [0.0] * len(feasible)
     for constraint in constraints:
-        there = {place.labels[constraint.key] for place, well in zip(feasible, labelled, strict=True) if well}
+        there = {target.labels[constraint.key] for target, well in zip(feasible, labelled, strict=True) if well}
         weight = math.log(len(there) + 2)
         found = _by_domain(constraint, domains, counts(constraint), counted)
-        for index, place in enumerate(feasible):
+        for index, target in enumerate(feasible):
             if labelled[index]:
-                costs[index] += found.get(place.labels[constraint.key], 0) * weight + constraint.max_skew - 1
+                costs[index] += found.get(target.labels[constraint.key], 0) * weight + constraint.max_skew - 1
     known = [cost for cost, well in zip(costs, labelled, strict=True) if well]
     highest, lowest = max(known, default=0.0), min(known, default=0.0)
     if not highest:

@@ -5,7 +5,7 @@ from typing import Any
 
 from agent.model.claims import storage_class
 from agent.model.quantity import InvalidQuantity, Quantity
-from agent.scheduling.podterms import selector
+from agent.scheduling.pod_terms import selector
 
 _FREE = ("", "Pending", "Available")
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"

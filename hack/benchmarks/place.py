@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent.scheduler.cache.podinfo import wants_of
-from agent.scheduling.holdings import Holdings
+from agent.scheduler.cache.podinfo import template_of
 from agent.scheduling.ranking import rank
 from agent.scheduling.scores import Weights
-from agent.scheduling.snapshot import Demand, Free, Place, Shape, Wants, amounts
+from agent.scheduling.snapshot import Free, PodInfo, PodTemplate, Shape, TargetInfo, amounts
+from agent.scheduling.usage import Usages
 from hack.benchmarks.budgets import Budget
 from hack.benchmarks.stats import Spread
 
@@ -66,36 +66,36 @@ def _told(budget: Budget) -> str:
 def _measured(targets: int, name: str, count: int) -> Spread:
     """Milliseconds of CPU per ranking, so that what else the machine does is not counted. The pods go where they are
     sent, and stay in flight."""
-    places = [_place(number) for number in range(targets)]
-    holdings, weights = Holdings(), Weights()
+    infos = [_target_info(number) for number in range(targets)]
+    usages, weights = Usages(), Weights()
     pods = _different() if name == DIFFERENT else _equal(KINDS[name])
     times: list[float] = []
     for turn in range(count):
-        demand = next(pods)
+        pod_info = next(pods)
         started = time.thread_time()
-        order = rank(demand, places, holdings, weights, turn=turn).order
+        order = rank(pod_info, infos, usages, weights, turn=turn).order
         times.append((time.thread_time() - started) * 1000)
         if order:
-            holdings.put(demand, order[0].node_name, flying=True, unborn=True)
+            usages.put(pod_info, order[0].node_name, assumed=True, undelegated=True)
     return Spread.of(times)
 
 
-def _equal(constraints: dict[str, Any]) -> Iterator[Demand]:
-    wants = _wants(constraints, "100m")
+def _equal(constraints: dict[str, Any]) -> Iterator[PodInfo]:
+    template = _template(constraints, "100m")
     number = 0
     while True:
         number += 1
-        yield Demand(wants, uid=f"p{number}", labels={"app": "web"})
+        yield PodInfo(template, uid=f"p{number}", labels={"app": "web"})
 
 
-def _different() -> Iterator[Demand]:
+def _different() -> Iterator[PodInfo]:
     number = 0
     while True:
         number += 1
-        yield Demand(_wants({}, f"{100 + number}m"), uid=f"p{number}", labels={"app": f"web-{number}"})
+        yield PodInfo(_template({}, f"{100 + number}m"), uid=f"p{number}", labels={"app": f"web-{number}"})
 
 
-def _wants(constraints: dict[str, Any], cpu: str) -> Wants:
+def _template(constraints: dict[str, Any], cpu: str) -> PodTemplate:
     requests = {"cpu": cpu, "memory": "128Mi"}
     spec = {
         "containers": [{"name": "main", "image": "web:1", "resources": {"requests": requests}}],
@@ -103,10 +103,10 @@ def _wants(constraints: dict[str, Any], cpu: str) -> Wants:
         "tolerations": [{"key": "virtual-kubelet.io/provider", "value": "admiralty"}],
         **constraints,
     }
-    return wants_of("default", spec, {"nodeSelector": {"kubernetes.io/os": "linux"}})
+    return template_of("default", spec, {"nodeSelector": {"kubernetes.io/os": "linux"}})
 
 
-def _place(number: int) -> Place:
+def _target_info(number: int) -> TargetInfo:
     """A target of 20 nodes of two shapes that tells what is free on them."""
     region = f"r{number % 10}"
     node = f"admiralty-c{number}"
@@ -116,7 +116,7 @@ def _place(number: int) -> Place:
         Shape({"kubernetes.io/os": "linux", "disk": disk}, (), False, room, 10, _free()) for disk in ("ssd", "hdd")
     )
     total = amounts({"cpu": "320", "memory": "1280Gi", "pods": "2200"})
-    return Place(f"c{number}", node, "", True, "", labels, (_TAINT,), False, total, shapes)
+    return TargetInfo(f"c{number}", node, "", True, "", labels, (_TAINT,), False, total, shapes)
 
 
 def _free() -> tuple[Free, ...]:

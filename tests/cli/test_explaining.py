@@ -20,7 +20,7 @@ from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
 from agent.settings import Settings
-from tests.scheduling.places import free, place, telling
+from tests.scheduling.pods_and_targets import free, target_info, telling
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CREATED = "2026-01-01T11:00:00Z"
@@ -56,7 +56,7 @@ def chaperon(uid: str, status: Raw, **annotations: str) -> Object:
 def seen(name: str, *chaperons: Object, cpu: str = "4", **changes: Any) -> Seen:
     """A target with one node that has so much cpu left."""
     labels = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
-    return Seen(place(name, shapes=(telling(free(cpu), cpu="32"),), labels=labels, **changes), chaperons)
+    return Seen(target_info(name, shapes=(telling(free(cpu), cpu="32"),), labels=labels, **changes), chaperons)
 
 
 def explained(pod: Object, *targets: Seen, others: tuple[Object, ...] = ()) -> Account:
@@ -232,7 +232,7 @@ def test_a_member_with_scheduling_gates_is_not_there_yet() -> None:
 
 def test_a_claim_whose_target_was_not_asked_is_no_reason_to_guess() -> None:
     pod = proxy(finalizers=(names.PREFIX + "default-eu",), claim=EU)
-    found = explained(pod, Seen(place("eu"), unread="secrets are forbidden"))
+    found = explained(pod, Seen(target_info("eu"), unread="secrets are forbidden"))
     assert found.waits_for == "eu, which it is claimed by and which was not asked"
     assert [line.candidate for line in found.targets] == ["?"]
 

@@ -2,15 +2,15 @@ from typing import Any
 
 import pytest
 
-from agent.scheduling.examined import Examined
-from agent.scheduling.holdings import Holding
-from agent.scheduling.snapshot import Demand, Place, amounts
-from agent.scheduling.verdict import Verdict
-from tests.scheduling.places import WEIGHTS, demand, place, shape
+from agent.scheduling.filter_cache import CachedResult
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import PodInfo, TargetInfo, amounts
+from agent.scheduling.usage import Usage
+from tests.scheduling.pods_and_targets import WEIGHTS, pod_info, shape, target_info
 
 
-def refuse(demand: Demand, place: Place) -> Verdict | None:
-    return Examined(demand.wants, place, Holding(place.node_name), WEIGHTS).verdict
+def refuse(pod_info: PodInfo, target_info: TargetInfo) -> Rejection | None:
+    return CachedResult(pod_info.template, target_info, Usage(target_info.node_name), WEIGHTS).rejection
 
 
 GPU_TAINT = ({"key": "gpu", "value": "yes", "effect": "NoSchedule"},)
@@ -22,34 +22,37 @@ def required(key: str, *values: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
-FITS: dict[str, tuple[Demand, Place]] = {
-    "it asks for nothing and the target tells nothing": (demand(), place("eu")),
-    "the target serves all namespaces": (demand(), place("eu", namespace="")),
-    "the proxy pod selects the virtual node": (demand(proxy=EU_ONLY), place("eu")),
+FITS: dict[str, tuple[PodInfo, TargetInfo]] = {
+    "it asks for nothing and the target tells nothing": (pod_info(), target_info("eu")),
+    "the target serves all namespaces": (pod_info(), target_info("eu", namespace="")),
+    "the proxy pod selects the virtual node": (pod_info(proxy=EU_ONLY), target_info("eu")),
     "the proxy pod's affinity matches": (
-        demand(proxy={"affinity": required("topology.kubernetes.io/region", "eu", "us")}),
-        place("eu"),
+        pod_info(proxy={"affinity": required("topology.kubernetes.io/region", "eu", "us")}),
+        target_info("eu"),
     ),
-    "one of several kinds of nodes has room": (demand(cpu="3"), place("eu", shapes=(shape(cpu="2"), shape(cpu="4")))),
-    "it takes a node whole": (demand(cpu="4"), place("eu", shapes=(shape(),))),
+    "one of several kinds of nodes has room": (
+        pod_info(cpu="3"),
+        target_info("eu", shapes=(shape(cpu="2"), shape(cpu="4"))),
+    ),
+    "it takes a node whole": (pod_info(cpu="4"), target_info("eu", shapes=(shape(),))),
     "its selector matches one kind of nodes": (
-        demand(source={"nodeSelector": {"os": "linux", "disk": "ssd"}}),
-        place("eu", shapes=(shape({"os": "linux"}), shape({"os": "linux", "disk": "ssd"}))),
+        pod_info(source={"nodeSelector": {"os": "linux", "disk": "ssd"}}),
+        target_info("eu", shapes=(shape({"os": "linux"}), shape({"os": "linux", "disk": "ssd"}))),
     ),
     "a node that it names cannot be judged from afar": (
-        demand(source={"nodeSelector": {"kubernetes.io/hostname": "n", "disk": "ssd"}}),
-        place("eu", shapes=(shape({"disk": "ssd"}),)),
+        pod_info(source={"nodeSelector": {"kubernetes.io/hostname": "n", "disk": "ssd"}}),
+        target_info("eu", shapes=(shape({"disk": "ssd"}),)),
     ),
     "affinity to a host cannot be judged from afar": (
-        demand(source={"affinity": required("kubernetes.io/hostname", "n")}),
-        place("eu", shapes=(shape(),)),
+        pod_info(source={"affinity": required("kubernetes.io/hostname", "n")}),
+        target_info("eu", shapes=(shape(),)),
     ),
     "it tolerates the nodes' taint": (
-        demand(source={"tolerations": [{"key": "gpu", "operator": "Exists"}]}),
-        place("eu", shapes=(shape(taints=GPU_TAINT),)),
+        pod_info(source={"tolerations": [{"key": "gpu", "operator": "Exists"}]}),
+        target_info("eu", shapes=(shape(taints=GPU_TAINT),)),
     ),
     "affinity to a node by name cannot be judged from afar": (
-        demand(
+        pod_info(
             source={
                 "affinity": {
                     "nodeAffinity": {
@@ -62,89 +65,104 @@ FITS: dict[str, tuple[Demand, Place]] = {
                 }
             }
         ),
-        place("eu", shapes=(shape(),)),
+        target_info("eu", shapes=(shape(),)),
     ),
     "only sums are known and they suffice": (
-        demand(cpu="4"),
-        place("eu", allocatable=amounts({"cpu": "4", "pods": "10"})),
+        pod_info(cpu="4"),
+        target_info("eu", allocatable=amounts({"cpu": "4", "pods": "10"})),
     ),
-    "a label is not the same on all nodes": (demand(source={"nodeSelector": {"disk": "ssd"}}), place("eu")),
+    "a label is not the same on all nodes": (pod_info(source={"nodeSelector": {"disk": "ssd"}}), target_info("eu")),
 }
 
 
-@pytest.mark.parametrize(("demand", "place"), FITS.values(), ids=FITS.keys())
-def test_a_pod_may_go_there_when(demand: Demand, place: Place) -> None:
-    assert refuse(demand, place) is None
+@pytest.mark.parametrize(("pod_info", "target_info"), FITS.values(), ids=FITS.keys())
+def test_a_pod_may_go_there_when(pod_info: PodInfo, target_info: TargetInfo) -> None:
+    assert refuse(pod_info, target_info) is None
 
 
-REFUSED: dict[str, tuple[Demand, Place, str, str]] = {
-    "the target serves another namespace": (demand(), place("eu", namespace="x"), "OtherNamespace", "(x)"),
-    "the target is not ready": (demand(), place("eu", ready=False, state="no answer"), "TargetNotReady", "no answer"),
-    "the virtual node is cordoned": (demand(), place("eu", unschedulable=True), "Cordoned", "cordoned"),
-    "the virtual node is tainted": (demand(), place("eu", taints=GPU_TAINT), "Tainted", "taint gpu=yes"),
-    "the proxy pod selects another region": (demand(proxy=EU_ONLY), place("us"), "NodeSelector", "node selector"),
+REFUSED: dict[str, tuple[PodInfo, TargetInfo, str, str]] = {
+    "the target serves another namespace": (pod_info(), target_info("eu", namespace="x"), "OtherNamespace", "(x)"),
+    "the target is not ready": (
+        pod_info(),
+        target_info("eu", ready=False, state="no answer"),
+        "TargetNotReady",
+        "no answer",
+    ),
+    "the virtual node is cordoned": (pod_info(), target_info("eu", unschedulable=True), "Cordoned", "cordoned"),
+    "the virtual node is tainted": (pod_info(), target_info("eu", taints=GPU_TAINT), "Tainted", "taint gpu=yes"),
+    "the proxy pod selects another region": (
+        pod_info(proxy=EU_ONLY),
+        target_info("us"),
+        "NodeSelector",
+        "node selector",
+    ),
     "the proxy pod's affinity does not match": (
-        demand(proxy={"affinity": required("topology.kubernetes.io/region", "ap")}),
-        place("eu"),
+        pod_info(proxy={"affinity": required("topology.kubernetes.io/region", "ap")}),
+        target_info("eu"),
         "NodeAffinity",
         "node affinity",
     ),
     "no node matches its selector": (
-        demand(source={"nodeSelector": {"disk": "ssd"}}),
-        place("eu", shapes=(shape({"disk": "hdd"}),)),
+        pod_info(source={"nodeSelector": {"disk": "ssd"}}),
+        target_info("eu", shapes=(shape({"disk": "hdd"}),)),
         "NoNode",
         "node selector",
     ),
     "no node matches its affinity": (
-        demand(source={"affinity": required("disk", "ssd")}),
-        place("eu", shapes=(shape({"disk": "hdd"}),)),
+        pod_info(source={"affinity": required("disk", "ssd")}),
+        target_info("eu", shapes=(shape({"disk": "hdd"}),)),
         "NoNode",
         "affinity",
     ),
-    "the only matching node is cordoned": (demand(), place("eu", shapes=(shape(cordoned=True),)), "NoNode", "no node"),
-    "every node is tainted": (demand(), place("eu", shapes=(shape(taints=GPU_TAINT),)), "NoNode", "taint"),
+    "the only matching node is cordoned": (
+        pod_info(),
+        target_info("eu", shapes=(shape(cordoned=True),)),
+        "NoNode",
+        "no node",
+    ),
+    "every node is tainted": (pod_info(), target_info("eu", shapes=(shape(taints=GPU_TAINT),)), "NoNode", "taint"),
     "no node is large enough": (
-        demand(cpu="5"),
-        place("eu", shapes=(shape(cpu="2"), shape(cpu="4"))),
+        pod_info(cpu="5"),
+        target_info("eu", shapes=(shape(cpu="2"), shape(cpu="4"))),
         "TooBig",
         "insufficient cpu on every node (largest 4)",
     ),
     "no node has the resource": (
-        demand(**{"example.com/gpu": "1"}),
-        place("eu", shapes=(shape(),)),
+        pod_info(**{"example.com/gpu": "1"}),
+        target_info("eu", shapes=(shape(),)),
         "TooBig",
         "example.com/gpu on every node (largest 0)",
     ),
     "each resource is there but never on one node": (
-        demand(cpu="4", memory="8Gi"),
-        place("eu", shapes=(shape(memory="1Gi"), shape(cpu="1"))),
+        pod_info(cpu="4", memory="8Gi"),
+        target_info("eu", shapes=(shape(memory="1Gi"), shape(cpu="1"))),
         "TooBig",
         "no single node",
     ),
     "the large node is tainted": (
-        demand(cpu="4"),
-        place("eu", shapes=(shape(cpu="1"), shape(taints=GPU_TAINT))),
+        pod_info(cpu="4"),
+        target_info("eu", shapes=(shape(cpu="1"), shape(taints=GPU_TAINT))),
         "TooBig",
         "largest 1",
     ),
     "all nodes together are too small": (
-        demand(cpu="5"),
-        place("eu", allocatable=amounts({"cpu": "4", "pods": "10"})),
+        pod_info(cpu="5"),
+        target_info("eu", allocatable=amounts({"cpu": "4", "pods": "10"})),
         "TooBig",
         "whole target",
     ),
     "all nodes agree on another label": (
-        demand(source={"nodeSelector": {"os": "windows"}}),
-        place("eu", common_labels={"os": "linux"}),
+        pod_info(source={"nodeSelector": {"os": "windows"}}),
+        target_info("eu", common_labels={"os": "linux"}),
         "NoNode",
         "os=windows",
     ),
 }
 
 
-@pytest.mark.parametrize(("demand", "place", "reason", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_pod_is_kept_away_when(demand: Demand, place: Place, reason: str, words: str) -> None:
-    verdict = refuse(demand, place)
-    assert verdict is not None
-    assert verdict.reason == reason
-    assert words in verdict.message
+@pytest.mark.parametrize(("pod_info", "target_info", "reason", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_pod_is_kept_away_when(pod_info: PodInfo, target_info: TargetInfo, reason: str, words: str) -> None:
+    rejection = refuse(pod_info, target_info)
+    assert rejection is not None
+    assert rejection.reason == reason
+    assert words in rejection.message

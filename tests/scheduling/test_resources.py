@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from agent.scheduling.extrascore import ExtraScore, InvalidExtraScore
-from agent.scheduling.resources import best_effort, images, limits, told
+from agent.scheduling.resources import best_effort, images, limits, specified
 from agent.scheduling.snapshot import amounts
 
 Raw = dict[str, Any]
@@ -51,10 +51,10 @@ def test_best_effort_is_who_asks_for_neither_cpu_nor_memory(spec: Raw, so: bool)
     assert best_effort(spec) is so
 
 
-def test_told_is_what_every_container_tells() -> None:
+def test_specified_is_what_every_container_tells() -> None:
     full = container(resources={"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1"}})
-    assert told({"containers": [full]}) == {"requests.cpu", "requests.memory", "limits.cpu"}
-    assert told({"containers": [full], "initContainers": [container()]}) == set()
+    assert specified({"containers": [full]}) == {"requests.cpu", "requests.memory", "limits.cpu"}
+    assert specified({"containers": [full], "initContainers": [container()]}) == set()
 
 
 def test_an_extra_score_names_weight_kind_object_and_score() -> None:

@@ -13,15 +13,15 @@ from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.status import ENDED
 from agent.scheduler.cache.assumed import FLIGHT_SECONDS, place_of
-from agent.scheduler.cache.podinfo import Demands
+from agent.scheduler.cache.podinfo import PodInfos
 from agent.scheduler.failedtargets import attempts_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
 from agent.scheduler.reserve.sighting import Sighting, see
 from agent.scheduling.explain import Row, explain, table
-from agent.scheduling.holdings import Holdings
 from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import Demand
+from agent.scheduling.snapshot import PodInfo
+from agent.scheduling.usage import Usages
 from agent.settings import Settings
 
 
@@ -88,7 +88,7 @@ class Account:
 def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     """The whole account. Raises Unexplained."""
     pod, proxy = facts.pod, facts.pod.decode()
-    titles = {seen.place.node_name: seen.place.title for seen in facts.targets}
+    titles = {seen.info.node_name: seen.info.title for seen in facts.targets}
     attempts = attempts_of(proxy)
     scheduled = find_condition(status_of(pod).get("conditions"), "PodScheduled") or {}
     common: dict[str, Any] = {
@@ -106,9 +106,9 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     }
     if pod.phase in ENDED:
         return Account(**common, bound=_bound(facts, titles) if pod.node_name else None)
-    demand, ranking = _ranking(facts, settings, now)
-    candidates = {seen.place.node_name: _candidate(seen, pod) for seen in facts.targets}
-    common["targets"] = tuple(_line(row, candidates) for row in table(ranking, demand))
+    pod_info, ranking = _ranking(facts, settings, now)
+    candidates = {seen.info.node_name: _candidate(seen, pod) for seen in facts.targets}
+    common["targets"] = tuple(_line(row, candidates) for row in table(ranking, pod_info))
     common["weights"] = {name: settings.weights.of(name) for line in common["targets"] for name in line.scores}
     if pod.node_name:
         return Account(**common, bound=_bound(facts, titles))
@@ -116,17 +116,17 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     return Account(**common, told=told, waits_for=_waits_for(facts, proxy, ranking, settings, now))
 
 
-def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[Demand, Ranking]:
+def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, Ranking]:
     """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
-    pod, demands = facts.pod, Demands()
+    pod, pod_infos = facts.pod, PodInfos()
     for namespace in facts.namespaces:
-        demands.relabel(namespace.name, namespace.labels)
+        pod_infos.relabel(namespace.name, namespace.labels)
     try:
-        demand = (demands.about if pod.node_name else demands.of)(pod).beside(facts.volumes)
+        pod_info = (pod_infos.about if pod.node_name else pod_infos.of)(pod).beside(facts.volumes)
     except InvalidPod as error:
         raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
-    serving = [seen.place if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
-    return demand, rank(demand, serving, _holdings(facts, demands, now), settings.weights)
+    serving = [seen.info if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
+    return pod_info, rank(pod_info, serving, _holdings(facts, pod_infos, now), settings.weights)
 
 
 def _misspelt(namespace: Object | None) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _group(facts: Facts) -> str:
 def _bound(facts: Facts, titles: Mapping[str, str]) -> Bound:
     node = facts.pod.node_name
     for seen in facts.targets:
-        if seen.place.node_name == node:
+        if seen.info.node_name == node:
             delegate = seen.delegate
             if delegate is None:
                 return Bound(titles[node], node)
@@ -162,7 +162,7 @@ def _bound(facts: Facts, titles: Mapping[str, str]) -> Bound:
     return Bound("", node)
 
 
-def _holdings(facts: Facts, demands: Demands, now: datetime) -> Holdings:
+def _holdings(facts: Facts, pod_infos: PodInfos, now: datetime) -> Usages:
     """What of ours targets hold, as the agent would count it that has just started."""
     spoken = {
         chaperon.labels.get(names.LABEL_PARENT_UID)
@@ -170,24 +170,24 @@ def _holdings(facts: Facts, demands: Demands, now: datetime) -> Holdings:
         for chaperon in seen.chaperons or ()
         if chaperon.phase
     }
-    holdings = Holdings()
+    usages = Usages()
     for pod in facts.proxies:
         node = place_of(pod)
         if not node:
             continue
         new = now - parse(pod.head.metadata.creation_timestamp or "") < timedelta(seconds=FLIGHT_SECONDS)
-        holdings.put(
-            demands.about(pod),
+        usages.put(
+            pod_infos.about(pod),
             node,
-            flying=new and not pod.node_name,
-            unborn=not pod.node_name and pod.uid not in spoken,
+            assumed=new and not pod.node_name,
+            undelegated=not pod.node_name and pod.uid not in spoken,
             deleting=pod.deleting,
         )
-    return holdings
+    return usages
 
 
 def _line(row: Row, candidates: Mapping[str, str]) -> Line:
-    verdict = row.verdict
+    verdict = row.rejection
     return Line(
         target=row.target,
         verdict=verdict.message if verdict else "",
@@ -204,7 +204,7 @@ def _chaperon(seen: Seen, pod: Object) -> Object | None:
 
 def _sighting(seen: Seen, pod: Object) -> Sighting | None:
     chaperon = _chaperon(seen, pod)
-    return see(chaperon.decode(), seen.place.node_name, ready=True, now=0.0) if chaperon is not None else None
+    return see(chaperon.decode(), seen.info.node_name, ready=True, now=0.0) if chaperon is not None else None
 
 
 def _candidate(seen: Seen, pod: Object) -> str:
@@ -229,18 +229,18 @@ def _waits_for(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, setting
 
 def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, dwell: timedelta, now: datetime) -> str:
     pod = facts.pod
-    claimed = next((seen for seen in facts.targets if seen.place.node_name == pod.known.claim), None)
+    claimed = next((seen for seen in facts.targets if seen.info.node_name == pod.known.claim), None)
     if claimed is not None and claimed.chaperons is None:
-        return f"{claimed.place.title}, which it is claimed by and which was not asked"
+        return f"{claimed.info.title}, which it is claimed by and which was not asked"
     chaperon = _chaperon(claimed, pod) if claimed is not None else None
     attempts = attempts_of(proxy)
     view = ranked.View(
         claim=pod.known.claim,
         claim_known=claimed is not None,
-        claim_ready=claimed is not None and claimed.place.ready,
+        claim_ready=claimed is not None and claimed.info.ready,
         claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
         claim_unsent=False,
-        claim_state=claimed.place.state if claimed is not None else "",
+        claim_state=claimed.info.state if claimed is not None else "",
         chaperon=chaperon.decode() if chaperon is not None else None,
         attempts=attempts,
         ranking=ranking,
@@ -249,8 +249,8 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         closed=facts.closed,
     )
     tried = {node: attempt.reason for node, attempt in attempts.items()}
-    here = claimed.place.title if claimed is not None else pod.known.claim
-    titles = {seen.place.node_name: seen.place.title for seen in facts.targets}
+    here = claimed.info.title if claimed is not None else pod.known.claim
+    titles = {seen.info.node_name: seen.info.title for seen in facts.targets}
     return _in_words(view, ranked.decide(view), here, titles, explain(ranking, tried, {}))
 
 
@@ -275,7 +275,7 @@ def _in_words(view: ranked.View, step: ranked.Step, here: str, titles: Mapping[s
 
 def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
     pod = facts.pod
-    found = [(seen.place.title, sighting) for seen in facts.targets if (sighting := _sighting(seen, pod)) is not None]
+    found = [(seen.info.title, sighting) for seen in facts.targets if (sighting := _sighting(seen, pod)) is not None]
     if pod.known.claim:
         own = next((item for item in found if item[1].uid == pod.known.claim_uid), None)
         if own is None:
@@ -294,7 +294,7 @@ def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
         return f"a reservation in {pending}"
     refused = {sighting.node_name: sighting.reason for _, sighting in found}
     if ranking.order and not found:
-        return f"the agent, which makes candidates in {', '.join(place.title for place in ranking.order)} next"
+        return f"the agent, which makes candidates in {', '.join(info.title for info in ranking.order)} next"
     return f"a target that can take it: {explain(ranking, refused, {})}"
 
 

@@ -35,7 +35,7 @@ from agent.scheduler.cache.quotas import quotas_of
 from agent.scheduler.cache.targets import make_place
 from agent.scheduler.cache.unconnected import Hearsay, hearsay
 from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Extra, Place, amounts
+from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from agent.settings import Settings
 
 REQUEST_SECONDS = 5.0
@@ -49,7 +49,7 @@ class Unexplained(Failed):
 class Seen:
     """One target, and what was read there."""
 
-    place: Place
+    info: TargetInfo
     chaperons: tuple[Object, ...] | None = None
     """All of the pod's namespace; None when it could not be read."""
     delegate: Object | None = None
@@ -62,9 +62,9 @@ class Seen:
     """What its Target tells of its cluster's refusing pods of the namespace, empty when it tells of none."""
 
     @property
-    def for_new_pods(self) -> Place:
+    def for_new_pods(self) -> TargetInfo:
         """The target as the agent sees it for a pod that it keeps away."""
-        return replace(self.place, ready=False, state=self.refusal) if self.refusal and self.place.ready else self.place
+        return replace(self.info, ready=False, state=self.refusal) if self.refusal and self.info.ready else self.info
 
 
 @dataclass(frozen=True)
@@ -115,18 +115,18 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
         *(_seen(source, obj, nodes.get(hearsay(obj).node_name), pod, claims) for obj in objects)
     )
     scores = [ExtraScore.parse(text) for text in settings.extra_score]
-    places = await asyncio.gather(*(scored(source, seen.place, scores, now) for seen in found))
+    infos = await asyncio.gather(*(scored(source, seen.info, scores, now) for seen in found))
     notes += [
         f"no target has the score {score.name}: see that there are {kind_of(score)} that have not expired"
         for score in scores
-        if places and not any(score.name in place.extra for place in places)
+        if infos and not any(score.name in info.extra for info in infos)
     ]
-    found = [replace(seen, place=place) for seen, place in zip(found, places, strict=True)]
-    notes += [f"target {seen.place.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
+    found = [replace(seen, info=info) for seen, info in zip(found, infos, strict=True)]
+    notes += [f"target {seen.info.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
     proxies = await read_proxies(source, pod.namespace, notes)
     if not pod.node_name:
         notes += await agent_notes(source, now)
-    asked = {seen.place.node_name: seen.volumes for seen in found if seen.chaperons is not None}
+    asked = {seen.info.node_name: seen.volumes for seen in found if seen.chaperons is not None}
     return Facts(
         pod=pod,
         namespace=await read_namespace(source, pod.namespace),
@@ -159,44 +159,44 @@ async def _nodes(source: Client) -> dict[str, Object]:
 async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, claims: Mapping[str, str]) -> Seen:
     """One target, asked itself if that is possible."""
     told = hearsay(obj)
-    place = make_place(told, node, None, obj)
+    info = make_place(told, node, None, obj)
     if node is not None:
         # Without a summary these sums are all there is.
-        place = replace(place, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
+        info = replace(info, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
     refusal = refusal_told(obj.decode(), pod.namespace)
     try:
         connection = await connection_of(source, obj)
     except (gather.Problem, KubeError) as error:
-        return Seen(place, unread=str(error), refusal=refusal)
+        return Seen(info, unread=str(error), refusal=refusal)
     try:
         async with contextlib.AsyncExitStack() as stack:
             client = source
             if connection is not None:
                 client = await stack.enter_async_context(opened(connection, told.title, REQUEST_SECONDS))
-            seen = await _asked(client, Seen(place, refusal=refusal), told, node, obj, pod)
+            seen = await _asked(client, Seen(info, refusal=refusal), told, node, obj, pod)
             here = [claim for claim, where in claims.items() if where == told.node_name]
             return replace(seen, volumes=await volumes.there(client, here, pod.namespace))
     except KubeError as error:
-        return Seen(place, unread=str(error), refusal=refusal)
+        return Seen(info, unread=str(error), refusal=refusal)
 
 
 async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None, obj: Object, pod: Object) -> Seen:
     _, items = await client.list_raw(CHAPERONS, pod.namespace, labels=names.LABEL_PARENT_UID)
     chaperons = tuple(Object(CHAPERONS, bytes(item)) for item in items)
-    place = seen.place
+    info = seen.info
     with contextlib.suppress(Forbidden, NotFound):
         summary = Object(CLUSTER_SUMMARIES, await client.get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME))
         quotas = await _quotas(client, pod.namespace)
         # The Target says already that pods cannot go where the summary is wrong.
         if flaw_of(summary) is None:
-            place = make_place(told, node, summary, obj, quotas=quotas_of(quotas))
+            info = make_place(told, node, summary, obj, quotas=quotas_of(quotas))
     delegate = None
     if any(is_of(chaperon, pod) for chaperon in chaperons):
         with contextlib.suppress(Forbidden):
             selector = f"{names.LABEL_PARENT_UID}={pod.uid}"
             _, items = await client.list_raw(PODS, pod.namespace, labels=selector)
             delegate = next((Object(PODS, bytes(item)) for item in items), None)
-    return replace(seen, place=place, chaperons=chaperons, delegate=delegate)
+    return replace(seen, info=info, chaperons=chaperons, delegate=delegate)
 
 
 async def _quotas(client: Client, namespace: str) -> list[Object]:
@@ -207,17 +207,17 @@ async def _quotas(client: Client, namespace: str) -> list[Object]:
     return []
 
 
-async def scored(source: Client, place: Place, scores: list[ExtraScore], now: datetime) -> Place:
+async def scored(source: Client, info: TargetInfo, scores: list[ExtraScore], now: datetime) -> TargetInfo:
     """With the scores that others give the target, those that have not expired."""
     found: dict[str, Extra] = {}
     for score in scores:
         kind = kind_of(score)
         with contextlib.suppress(Forbidden, NotFound):
-            raw = await source.get_raw(kind, score.object, place.title)
+            raw = await source.get_raw(kind, score.object, info.title)
             extra = read_score(Object(kind, raw), score.score)
             if extra is not None and extra.counts(now):
                 found[score.name] = extra
-    return replace(place, extra=found)
+    return replace(info, extra=found)
 
 
 def is_of(chaperon: Object, pod: Object) -> bool:

@@ -12,7 +12,7 @@ from agent.api.kinds import NETWORK_POLICIES
 from agent.controllers.followrules.room import OptInRoom
 from agent.kube.store import Object
 from agent.model import rulecopies
-from agent.scheduling.podterms import selector
+from agent.scheduling.pod_terms import selector
 
 Raw = dict[str, Any]
 

@@ -22,8 +22,8 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.nodeshapes import counted
 from agent.model.status import ENDED
-from agent.scheduler.cache.podinfo import Demands
-from agent.scheduling.holdings import Holdings
+from agent.scheduler.cache.podinfo import PodInfos
+from agent.scheduling.usage import Usages
 
 SETTLED_SECONDS = 2.0
 """A summary that arrives so long after a delegate got its node knows of it: they are written at most once a second."""
@@ -50,24 +50,24 @@ class _Heard(NamedTuple):
 
 
 class World:
-    """Keeps `holdings`. `changed` is called when room may have become known that no event tells of."""
+    """Keeps `usages`. `changed` is called when room may have become known that no event tells of."""
 
     def __init__(
         self,
         proxies: Informer,
         targets: Targets,
         chaperons: Chaperons,
-        demands: Demands,
+        pod_infos: PodInfos,
         cluster_uid: str,
         changed: Callable[[], None],
         *,
         enabled: Callable[[str], bool] = lambda namespace: True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.holdings = Holdings()
+        self.usages = Usages()
         self._store = proxies.store
         self._chaperons = chaperons
-        self._demands = demands
+        self._pod_infos = pod_infos
         self._cluster_uid = cluster_uid
         self._changed = changed
         self._enabled = enabled
@@ -124,7 +124,7 @@ class World:
 
     def _proxy_changed(self, old: Object | None, new: Object | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
-            self._demands.forget(old.uid)
+            self._pod_infos.forget(old.uid)
             self._assumed.pop(old.uid, None)
             self._forget(old.uid)
         if new is not None:
@@ -141,23 +141,23 @@ class World:
 
     def _place(self, pod: Object, node: str, *, bound: bool, seen_before: bool) -> None:
         uid = pod.uid
-        resident = self.holdings.get(uid)
-        demand = self._demands.about(pod)
-        if resident is None or resident.node != node:
+        placed = self.usages.get(uid)
+        pod_info = self._pod_infos.about(pod)
+        if placed is None or placed.node != node:
             self._forget(uid)
             # A pod that had its node before we came is in what its target tells.
             arrives = seen_before or not bound
-            unborn = not bound and not self._is_born(pod, node)
-            self.holdings.put(demand, node, flying=arrives, unborn=unborn, deleting=pod.deleting)
+            undelegated = not bound and not self._is_born(pod, node)
+            self.usages.put(pod_info, node, assumed=arrives, undelegated=undelegated, deleting=pod.deleting)
             if arrives:
                 self._fly(uid, node, landed=None)
             else:
                 self._bound.add(uid)
-        elif resident.demand is not demand or resident.deleting != pod.deleting:
-            self.holdings.put(demand, node, deleting=pod.deleting)
+        elif placed.pod is not pod_info or placed.deleting != pod.deleting:
+            self.usages.put(pod_info, node, deleting=pod.deleting)
         if bound and uid not in self._bound:
             self._bound.add(uid)
-            self.holdings.of(node).born(uid)
+            self.usages.of(node).delegated(uid)
             self._landed(uid, node)
 
     def _landed(self, uid: str, node: str) -> None:
@@ -165,7 +165,7 @@ class World:
         self._early.pop(uid, None)
         late = self._idle.pop(uid, None) is not None
         if late:
-            self.holdings.of(node).fly(uid)
+            self.usages.of(node).assume(uid)
         if late or uid in self._flights:
             self._fly(uid, node, landed=self._now())
         if late and node in self._heard:
@@ -179,7 +179,7 @@ class World:
 
     def _land(self, uid: str) -> None:
         flight = self._flights.pop(uid)
-        self.holdings.of(flight.node).land(uid)
+        self.usages.of(flight.node).confirm(uid)
 
     def _due(self) -> None:
         self._timer = None
@@ -196,8 +196,8 @@ class World:
         self._idle.pop(uid, None)
         self._early.pop(uid, None)
         self._bound.discard(uid)
-        if self.holdings.get(uid) is not None:
-            self.holdings.remove(uid)
+        if self.usages.get(uid) is not None:
+            self.usages.remove(uid)
             if self._leaving is None:
                 self._leaving = asyncio.get_running_loop().call_later(_LEFT_SECONDS, self._left)
 
@@ -223,9 +223,9 @@ class World:
 
     def _land_counted(self, heard: _Heard) -> None:
         nodes = {node for node, other in self._heard.items() if other.cluster == heard.cluster}
-        held = [self.holdings.of(node) for node in nodes]
+        held = [self.usages.of(node) for node in nodes]
         idle = sum(node in nodes for node in self._idle.values())
-        known = sum(len(holding.pods) - len(holding.flying) for holding in held) - idle
+        known = sum(len(usage.pods) - len(usage.assumed) for usage in held) - idle
         news = (heard.counted or 0) - known
         flights = [(uid, flight) for uid, flight in self._flights.items() if flight.node in nodes]
         flights.sort(key=lambda item: item[1].landed is None)
@@ -236,7 +236,7 @@ class World:
         wrong = [uid for uid, node in self._early.items() if node in nodes][news:] if news < 0 else []
         for uid in wrong:
             node = self._early.pop(uid)
-            self.holdings.of(node).fly(uid)
+            self.usages.of(node).assume(uid)
             self._fly(uid, node, landed=None)
 
     def _land_settled(self, node: str) -> None:
@@ -251,16 +251,16 @@ class World:
 
     def _chaperon_changed(self, parent: Key) -> None:
         pod = self._store.get(parent)
-        resident = self.holdings.get(pod.uid) if pod is not None else None
+        placed = self.usages.get(pod.uid) if pod is not None else None
         if pod is None:
             return
-        if resident is None:
+        if placed is None:
             if not self._enabled(pod.namespace):
                 self._see(None, pod)
             return
-        holding = self.holdings.of(resident.node)
-        if pod.uid in holding.unborn and self._is_born(pod, resident.node):
-            holding.born(pod.uid)
+        usage = self.usages.of(placed.node)
+        if pod.uid in usage.undelegated and self._is_born(pod, placed.node):
+            usage.delegated(pod.uid)
 
     def _counts(self, pod: Object, node: str) -> bool:
         """Whether a pod takes room there: where its namespace is not enabled, what it says of that is not believed."""

@@ -12,12 +12,12 @@ from agent.clusters.namespaces import turns
 from agent.kube.store import Object
 from agent.model.namespaces import not_enabled
 from agent.scheduler.cache.assumed import World
-from agent.scheduler.cache.podinfo import Demands
+from agent.scheduler.cache.podinfo import PodInfos
 from agent.scheduler.cache.refusing import Refusing
 from agent.scheduler.cache.targets import Places
 from agent.scheduler.metrics import PHASE
 from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import Demand
+from agent.scheduling.snapshot import PodInfo
 
 WAITING = -1.0
 """Returned as the seconds until the next look at a pod that waits for the scene to change."""
@@ -40,12 +40,12 @@ class Scene:
         self._changed = changed
         self.epoch = 0
         """Grows whenever `changed` is called."""
-        self.demands = Demands()
+        self.pod_infos = PodInfos()
         self.world = World(
             self.proxies,
             deps.targets,
             deps.chaperons,
-            self.demands,
+            self.pod_infos,
             deps.cluster_uid,
             self._change,
             enabled=self._is_enabled,
@@ -59,19 +59,19 @@ class Scene:
         self.namespaces.subscribe(self._relabelled)
         deps.namespaces.on_turn(lambda namespace: self._change())
 
-    def ranking(self, pod: Object) -> tuple[Demand, Ranking]:
+    def ranking(self, pod: Object) -> tuple[PodInfo, Ranking]:
         """The pod's demand, and the targets for it.
 
         :raises InvalidPod: if its manifest is unusable
         """
         started = time.perf_counter()
-        demand = self.demands.of(pod).beside(self._provisions.places(pod))
+        pod_info = self.pod_infos.of(pod).beside(self._provisions.places(pod))
         self.world.refresh()
         self._turn += 1
-        places = self._refusing.seen_by(pod, self._places.serving(pod.namespace), demand.attempts)
-        ranking = rank(demand, places, self.world.holdings, self._weights, turn=self._turn)
+        places = self._refusing.seen_by(pod, self._places.serving(pod.namespace), pod_info.attempts)
+        ranking = rank(pod_info, places, self.world.usages, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
-        return demand, ranking
+        return pod_info, ranking
 
     def leave_turns(self, pod: Object, but: Container[str] = ()) -> None:
         """A pod does not try targets that refuse pods, but for those of these virtual nodes."""
@@ -86,8 +86,8 @@ class Scene:
         assert namespace is not None
         if turns(old, new):
             self.world.look_again(namespace.name)
-        if self.demands.relabel(namespace.name, new.labels if new is not None else {}):
-            self.world.holdings.census.recount()
+        if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
+            self.world.usages.counts.recount()
             self._change()
 
     def injected_follow(self, namespace: str) -> bool:

@@ -14,7 +14,7 @@ from agent.model.manifest import FIELD, source_pod
 from agent.model.requests import host_ports, requests
 from agent.scheduler.failedtargets import attempts_of, read_attempts
 from agent.scheduling import resources
-from agent.scheduling.snapshot import Demand, Wants
+from agent.scheduling.snapshot import PodInfo, PodTemplate
 
 _CONSTRAINTS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
 _ATTEMPTS = names.ANNOTATION_ATTEMPTS.encode()
@@ -82,22 +82,22 @@ class _Known(NamedTuple):
     generation: int
     version: str
     labels: Mapping[str, str]
-    demand: Demand
+    pod_info: PodInfo
     flaw: InvalidPod | None
 
 
-class Demands:
-    """Demands of proxy pods, kept by UID. Pods that ask the same share one `Wants`."""
+class PodInfos:
+    """What proxy pods ask for, kept by UID. Pods that ask the same share one `PodTemplate`."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
-        self._wants: WeakValueDictionary[bytes, Wants] = WeakValueDictionary()
+        self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._namespaces: dict[str, dict[str, str]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, pod: Object) -> Demand:
+    def of(self, pod: Object) -> PodInfo:
         """The demand of a proxy pod.
 
         :raises InvalidPod: if its manifest is unusable
@@ -107,12 +107,12 @@ class Demands:
             raise known.flaw
         if _ATTEMPTS in pod.raw:
             attempts = read_attempts(pod.annotations.get(names.ANNOTATION_ATTEMPTS))
-            return known.demand.after({node: attempt.reason for node, attempt in attempts.items()})
-        return known.demand
+            return known.pod_info.after({node: attempt.reason for node, attempt in attempts.items()})
+        return known.pod_info
 
-    def about(self, pod: Object) -> Demand:
+    def about(self, pod: Object) -> PodInfo:
         """The demand of a pod that has a target, without attempts; an unusable manifest is no matter any more."""
-        return self._read(pod).demand
+        return self._read(pod).pod_info
 
     def forget(self, uid: str) -> None:
         """A pod is gone."""
@@ -144,22 +144,22 @@ class Demands:
             source = _source(annotations.manifest if annotations else None, pod)
         except InvalidPod as error:
             source, flaw = {}, error
-        demand = Demand(
-            wants=self._shared(pod.namespace, proxy.spec, source),
+        pod_info = PodInfo(
+            template=self._shared(pod.namespace, proxy.spec, source),
             name=pod.name,
             uid=pod.uid,
             labels=pod.labels,
             namespace_labels=self._namespaces.setdefault(pod.namespace, {}),
             priority=proxy.spec.get("priority") or 0,
         )
-        return _Known(pod.head.metadata.generation, pod.version, pod.labels, demand, flaw)
+        return _Known(pod.head.metadata.generation, pod.version, pod.labels, pod_info, flaw)
 
-    def _shared(self, namespace: str, spec: _Spec, source: Mapping[str, Any]) -> Wants:
+    def _shared(self, namespace: str, spec: _Spec, source: Mapping[str, Any]) -> PodTemplate:
         key = msgspec.json.encode((namespace, {**spec, "priority": 0}, source))
-        wants = self._wants.get(key)
-        if wants is None:
-            wants = self._wants[key] = wants_of(namespace, spec, source)
-        return wants
+        template = self._templates.get(key)
+        if template is None:
+            template = self._templates[key] = template_of(namespace, spec, source)
+        return template
 
 
 def _same_spec(known: _Known, pod: Object) -> bool:
@@ -170,14 +170,14 @@ def _same_spec(known: _Known, pod: Object) -> bool:
     return bool(pod.node_name) or known.version == pod.version
 
 
-def demand_of(proxy: Mapping[str, Any]) -> Demand:
+def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
     """The demand of one proxy pod.
 
     :raises InvalidPod: if its manifest is unusable
     """
     metadata, spec = proxy["metadata"], proxy["spec"]
-    return Demand(
-        wants=wants_of(metadata["namespace"], spec, _constraints(source_pod(proxy))),
+    return PodInfo(
+        template=template_of(metadata["namespace"], spec, _constraints(source_pod(proxy))),
         name=metadata.get("name") or "",
         uid=metadata.get("uid") or "",
         labels=metadata.get("labels") or {},
@@ -186,9 +186,9 @@ def demand_of(proxy: Mapping[str, Any]) -> Demand:
     )
 
 
-def wants_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any]) -> Wants:
+def template_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any]) -> PodTemplate:
     """What a proxy pod with this spec asks for; `source` are the constraints for the target's own nodes."""
-    return Wants(
+    return PodTemplate(
         namespace=namespace,
         proxy={key: spec[key] for key in _CONSTRAINTS if spec.get(key)},
         source=source,
@@ -199,7 +199,7 @@ def wants_of(namespace: str, spec: Mapping[str, Any], source: Mapping[str, Any])
         terminating=spec.get("activeDeadlineSeconds") is not None,
         best_effort=resources.best_effort(spec),
         priority_class=spec.get("priorityClassName") or "",
-        told=resources.told(spec),
+        specified=resources.specified(spec),
     )
 
 

@@ -9,7 +9,7 @@ from agent.clusters.chaperons import Chaperons
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target
 from agent.kube.store import Object
-from agent.scheduling.snapshot import Place
+from agent.scheduling.snapshot import TargetInfo
 
 _LEAST_SECONDS = 0.5
 
@@ -30,13 +30,13 @@ class Refusing:
         """By virtual node, of what its target's memory said last."""
         self._nodes: set[str] = set()
         """Those that refuse pods."""
-        self._shut: dict[str, tuple[Place, Place]] = {}
+        self._shut: dict[str, tuple[TargetInfo, TargetInfo]] = {}
         """What a virtual node's target is, and what it looks like to pods that are kept away."""
         self._timer: asyncio.TimerHandle | None = None
         targets.on_change(self._target_changed)
         targets.on_detach(self._detached)
 
-    def seen_by(self, pod: Object, places: Sequence[Place], tried: Container[str]) -> Sequence[Place]:
+    def seen_by(self, pod: Object, places: Sequence[TargetInfo], tried: Container[str]) -> Sequence[TargetInfo]:
         """The targets as they are for a pod, which may take its turn by this; where it has a chaperon, it needs none.
 
         :param tried: virtual nodes of targets that could not take the pod
@@ -55,7 +55,7 @@ class Refusing:
             if target is not None and node not in but:
                 target.acceptance.leave_turn(pod.namespace, pod.uid)
 
-    def _seen(self, pod: Object, place: Place, before: bool) -> Place:
+    def _seen(self, pod: Object, place: TargetInfo, before: bool) -> TargetInfo:
         target = self._targets.by_node(place.node_name) if place.node_name in self._nodes else None
         words = target.acceptance.refuses(pod.namespace) if target is not None else ""
         if target is None or not words or target.acceptance.admits(pod.namespace, pod.uid, before=before):

@@ -18,7 +18,7 @@ from agent.scheduler.cache.quotas import Quotas, TargetQuotas
 from agent.scheduler.cache.summaries import common_labels, shapes
 from agent.scheduler.cache.unconnected import hearsay, unconnected
 from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Amounts, Extra, Place, Quota, amounts
+from agent.scheduling.snapshot import Amounts, Extra, Quota, TargetInfo, amounts
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ NOT_UNDERSTOOD = "what it tells of itself cannot be understood: see the log of t
 
 
 class Places:
-    """A `Place` per target, made anew when something that it is made of changes.
+    """A `TargetInfo` per target, made anew when something that it is made of changes.
 
     `changed` is called when a pod that waits may find room now, or should go elsewhere.
     """
@@ -39,8 +39,8 @@ class Places:
         self._changed = changed
         self._clock = deps.clock
         self._interval = deps.settings.discovery_interval
-        self._cache: dict[Key, Place] = {}
-        self._lists: dict[str, tuple[Place, ...]] = {}
+        self._cache: dict[Key, TargetInfo] = {}
+        self._lists: dict[str, tuple[TargetInfo, ...]] = {}
         self._quotas: dict[Key, TargetQuotas] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
@@ -52,7 +52,7 @@ class Places:
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
 
-    def serving(self, namespace: str) -> tuple[Place, ...]:
+    def serving(self, namespace: str) -> tuple[TargetInfo, ...]:
         """All targets that pods of a namespace may go to, ready or not."""
         known = self._lists.get(namespace)
         if known is None:
@@ -83,13 +83,13 @@ class Places:
             if obj.namespace in ("", namespace) and self._targets.get(obj.key) is None
         ]
 
-    def _place(self, target: Target) -> Place:
+    def _place(self, target: Target) -> TargetInfo:
         place = self._cache.get(target.key)
         if place is None:
             place = self._cache[target.key] = self._make(target)
         return place
 
-    def _make(self, target: Target) -> Place:
+    def _make(self, target: Target) -> TargetInfo:
         """What cannot be made up is a target that takes no pods: the others go on."""
         obj = self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key)
         quotas = self._quotas.get(target.key)
@@ -158,7 +158,7 @@ class Places:
             self._changed()
 
 
-def matters(old: Place, new: Place) -> bool:
+def matters(old: TargetInfo, new: TargetInfo) -> bool:
     """Whether a change may help a pod that waits: all do but quotas that only fill up."""
     if replace(old, quotas=new.quotas) != new:
         return True
@@ -183,7 +183,7 @@ def _left(change: tuple[Quota, Quota | None]) -> bool:
 
 
 class Health(Protocol):
-    """What a `Place` has of a target itself: the agent's connection to it knows, and its Target's conditions tell."""
+    """What a `TargetInfo` has of a target itself: the agent's connection knows it, and its Target's conditions tell."""
 
     @property
     def title(self) -> str: ...
@@ -209,7 +209,7 @@ def make_place(
     *,
     quotas: Quotas | None = None,
     extra: Mapping[str, Extra] | None = None,
-) -> Place:
+) -> TargetInfo:
     """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
     ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
     since = target.record.since.strftime("%H:%M")
@@ -224,7 +224,7 @@ def make_place(
     told = summary.decode() if summary is not None else {}
     common = common_labels(summary)
     limits, weight = wishes(obj)
-    return Place(
+    return TargetInfo(
         title=target.title,
         node_name=target.node_name,
         namespace=target.namespace,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from agent.scheduler.failedtargets import LONGEST_RETRY, Attempt
 from agent.scheduling.ranking import Ranking
-from agent.scheduling.snapshot import Place
+from agent.scheduling.snapshot import TargetInfo
 
 Outcome = Literal["bind", "refused", "wait"]
 
@@ -188,7 +188,7 @@ def _best(view: View) -> str:
     return next((place.node_name for place in pending if not _is_early(view, place)), "")
 
 
-def _is_early(view: View, place: Place) -> bool:
+def _is_early(view: View, place: TargetInfo) -> bool:
     """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
     attempt = view.attempts.get(place.node_name)
     due = attempt.may_retry_at() if attempt is not None else None
@@ -227,7 +227,7 @@ def _repeatable(view: View, not_before: datetime | None) -> tuple[str, float | N
     return "", _left(view, moments)
 
 
-def _is_repeatable(view: View, place: Place, attempt: Attempt) -> bool:
+def _is_repeatable(view: View, place: TargetInfo, attempt: Attempt) -> bool:
     if place.node_name == view.claim:
         return attempt.untaken and view.chaperon is None
     return attempt.untaken or any(shape.free is not None for shape in place.shapes)

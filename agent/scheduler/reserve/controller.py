@@ -18,7 +18,7 @@ from agent.scheduler.reserve.candidates import Couriers, Drop, Send, parent_uid
 from agent.scheduler.reserve.sighting import NEGATIVE, Sighting, see
 from agent.scheduler.writes import CROWDED_SECONDS, Writes
 from agent.scheduling.explain import explain
-from agent.scheduling.ranking import UNROOMY, Ranking
+from agent.scheduling.ranking import NO_ROOM, Ranking
 
 _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
@@ -268,5 +268,7 @@ def _order(ranking: Ranking, sightings: tuple[Sighting, ...]) -> tuple[str, ...]
     A reservation is the truth: where one stands, an estimate of free room does not count.
     """
     held = {sighting.node_name for sighting in sightings if sighting.state == "reserved"}
-    roomless = [place for place, verdict in ranking.refused if verdict.reason in UNROOMY and place.node_name in held]
+    roomless = [
+        place for place, rejection in ranking.rejected if rejection.reason in NO_ROOM and place.node_name in held
+    ]
     return tuple(dict.fromkeys(place.node_name for place in (*ranking.order, *roomless, *ranking.pending)))

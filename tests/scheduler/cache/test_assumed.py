@@ -23,7 +23,7 @@ from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
 from agent.runtime.supervisor import Supervisor
 from agent.scheduler.cache.assumed import FLIGHT_SECONDS, SETTLED_SECONDS, World
-from agent.scheduler.cache.podinfo import Demands
+from agent.scheduler.cache.podinfo import PodInfos
 from tests.waiting import until
 
 NOWHERE = Connection("http://127.0.0.1:1")
@@ -44,7 +44,7 @@ class Scene:
             proxies,
             targets,
             Chaperons(targets, "here"),
-            Demands(),
+            PodInfos(),
             "here",
             self._changed,
             enabled=lambda namespace: namespace not in self.closed,
@@ -95,17 +95,17 @@ class Scene:
             metadata["annotations"] = {names.ANNOTATION_COUNTED: msgspec.json.encode(counted).decode()}
         target.summaries.absorb(msgspec.json.encode({"metadata": metadata}))
 
-    def flying(self) -> set[str]:
+    def assumed(self) -> set[str]:
         """UIDs of the pods in flight."""
         self.world.refresh()
-        return {uid for node in (self.eu, self.us) for uid in self.world.holdings.of(node).flying}
+        return {uid for node in (self.eu, self.us) for uid in self.world.usages.of(node).assumed}
 
     def found(self, node: str) -> tuple[int, int, int]:
         """Pods, pods in flight and pods without delegate that a target holds."""
         self.world.refresh()
-        holding = self.world.holdings.of(node)
-        assert len(holding.flying) <= self.world.in_flight
-        return len(holding.pods), len(holding.flying), len(holding.unborn)
+        usage = self.world.usages.of(node)
+        assert len(usage.assumed) <= self.world.in_flight
+        return len(usage.pods), len(usage.assumed), len(usage.undelegated)
 
 
 @contextlib.asynccontextmanager
@@ -254,15 +254,15 @@ async def test_a_pod_that_takes_the_name_of_another_takes_its_place(scene: Scene
     scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
     scene.pod(uid="u2")
     assert scene.found(scene.eu) == (0, 0, 0)
-    assert scene.world.holdings.get("u1") is None
+    assert scene.world.usages.get("u1") is None
 
 
 async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: Scene) -> None:
     scene.pod(claim=scene.eu)
     scene.pod(claim=scene.eu, deletionTimestamp="2026-01-01T00:00:00Z")
-    resident = scene.world.holdings.get("u1")
-    assert resident is not None
-    assert resident.deleting
+    placed = scene.world.usages.get("u1")
+    assert placed is not None
+    assert placed.deleting
     assert scene.found(scene.eu) == (1, 1, 1)
 
 
@@ -292,16 +292,16 @@ async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_
         scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
     scene.pod(claim=scene.eu, node=scene.eu, uid="u2", name="web-u2")
     scene.summary(here=1)
-    assert scene.flying() == {"u1", "u3"}
+    assert scene.assumed() == {"u1", "u3"}
     scene.summary(here=2)
-    assert scene.flying() == {"u3"}
+    assert scene.assumed() == {"u3"}
 
 
 async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(scene: Scene) -> None:
     scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
     scene.pod(claim=scene.eu)
     scene.summary(here=1)
-    assert scene.flying() == {"u1"}
+    assert scene.assumed() == {"u1"}
 
 
 async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(scene: Scene) -> None:
@@ -316,19 +316,19 @@ async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene:
     scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
     scene.pod(claim=scene.us, uid="u2", name="web-2")
     scene.summary_of_both(here=1)
-    assert scene.flying() == {"u2"}
+    assert scene.assumed() == {"u2"}
     scene.summary_of_both(here=2)
-    assert scene.flying() == set()
+    assert scene.assumed() == set()
 
 
 async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(scene: Scene) -> None:
     for uid in ("u1", "u2"):
         scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
     scene.summary(here=1)
-    assert scene.flying() == {"u2"}
+    assert scene.assumed() == {"u2"}
     scene.pod(claim=scene.us, uid="u2", name="web-u2")
     scene.summary(here=0)
-    assert scene.flying() == {"u1", "u2"}
+    assert scene.assumed() == {"u1", "u2"}
 
 
 events = st.lists(
@@ -357,4 +357,4 @@ async def test_after_each_summary_as_many_are_in_flight_as_are_held_and_not_coun
                 placed.discard(uid)
             elif verb == "tell":
                 scene.summary_of_both(here=len(placed))
-                assert len(scene.flying()) == len(held.keys() - placed)
+                assert len(scene.assumed()) == len(held.keys() - placed)

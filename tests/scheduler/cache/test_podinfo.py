@@ -8,7 +8,7 @@ from agent.api.kinds import PODS
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.proxypod import proxy_pod
-from agent.scheduler.cache.podinfo import Demands, demand_of
+from agent.scheduler.cache.podinfo import PodInfos, pod_info_of
 from agent.scheduling.snapshot import amounts
 from tests.model.pods import pod
 
@@ -16,35 +16,35 @@ from tests.model.pods import pod
 def demand_for(**annotations: str) -> Any:
     spec = {"nodeSelector": {"region": "eu"}, "containers": [{"name": "m", "resources": {"requests": {"cpu": "2"}}}]}
     keys = {names.PREFIX + name.replace("_", "-"): value for name, value in annotations.items()}
-    return demand_of(proxy_pod(pod(annotations=keys, spec=spec), []))
+    return pod_info_of(proxy_pod(pod(annotations=keys, spec=spec), []))
 
 
 def test_the_sources_constraints_are_for_the_targets_own_nodes() -> None:
-    demand = demand_for()
-    assert demand.source["nodeSelector"] == {"region": "eu"}
-    assert "region" not in demand.proxy["nodeSelector"]
-    assert demand.requests == amounts({"cpu": "2", "pods": "1"})
+    pod_info = demand_for()
+    assert pod_info.source["nodeSelector"] == {"region": "eu"}
+    assert "region" not in pod_info.proxy["nodeSelector"]
+    assert pod_info.requests == amounts({"cpu": "2", "pods": "1"})
 
 
 def test_constraints_that_choose_the_target_are_not_asked_of_its_nodes() -> None:
-    demand = demand_for(use_constraints_from_spec_for_proxy_pod_scheduling="")
-    assert demand.proxy["nodeSelector"]["region"] == "eu"
-    assert "nodeSelector" not in demand.source
+    pod_info = demand_for(use_constraints_from_spec_for_proxy_pod_scheduling="")
+    assert pod_info.proxy["nodeSelector"]["region"] == "eu"
+    assert "nodeSelector" not in pod_info.source
 
 
 def test_a_proxy_pod_without_manifest_has_no_demand() -> None:
     with pytest.raises(InvalidPod, match="sourcepod-manifest"):
-        demand_of(pod())
+        pod_info_of(pod())
 
 
 def test_a_manifest_without_end_is_a_flaw_of_the_pod_and_no_error_of_ours() -> None:
     sent = pod()
     sent["metadata"]["annotations"][names.ANNOTATION_MANIFEST] = '{"spec":{"containers":[{}]},"x":' + "[" * 5000
     obj = Object(PODS, msgspec.json.encode(sent))
-    demands = Demands()
-    assert demands.about(obj).source == {}
+    pod_infos = PodInfos()
+    assert pod_infos.about(obj).source == {}
     with pytest.raises(InvalidPod, match="nested too deeply"):
-        demands.of(obj)
+        pod_infos.of(obj)
 
 
 def stored(**changes: Any) -> Object:
@@ -68,8 +68,8 @@ def test_what_is_read_in_a_hurry_is_what_is_read_at_leisure() -> None:
         {"wanted": {"activeDeadlineSeconds": 5, "priority": 7, "priorityClassName": "high", "tolerations": []}},
     ):
         obj = stored(**changes)
-        found, wanted = Demands().of(obj), demand_of(obj.decode())
-        assert vars(found.wants) == vars(wanted.wants)
+        found, wanted = PodInfos().of(obj), pod_info_of(obj.decode())
+        assert vars(found.template) == vars(wanted.template)
         assert (found.name, found.uid, found.labels, found.priority, found.attempts) == (
             wanted.name,
             wanted.uid,
@@ -80,58 +80,58 @@ def test_what_is_read_in_a_hurry_is_what_is_read_at_leisure() -> None:
 
 
 def test_pods_that_ask_the_same_share_what_they_want() -> None:
-    demands = Demands()
-    one, other = demands.of(stored()), demands.of(stored(name="web-2", uid="u2"))
-    assert one.wants is other.wants
-    assert demands.of(stored(name="db", uid="u3", image="db")).wants is not one.wants
+    pod_infos = PodInfos()
+    one, other = pod_infos.of(stored()), pod_infos.of(stored(name="web-2", uid="u2"))
+    assert one.template is other.template
+    assert pod_infos.of(stored(name="db", uid="u3", image="db")).template is not one.template
 
 
 def test_a_pod_is_read_once_until_its_spec_or_labels_change() -> None:
-    demands = Demands()
-    first = demands.of(stored())
-    assert demands.of(stored(version="2")) is first
-    assert demands.of(stored(version="3", labels={"a": "b"})).labels == {"a": "b"}
-    changed = demands.of(stored(version="4", generation=2, wanted={"nodeSelector": {"region": "us"}}))
+    pod_infos = PodInfos()
+    first = pod_infos.of(stored())
+    assert pod_infos.of(stored(version="2")) is first
+    assert pod_infos.of(stored(version="3", labels={"a": "b"})).labels == {"a": "b"}
+    changed = pod_infos.of(stored(version="4", generation=2, wanted={"nodeSelector": {"region": "us"}}))
     assert changed.source["nodeSelector"] == {"region": "us"}
-    demands.forget("u1")
-    assert len(demands) == 0
+    pod_infos.forget("u1")
+    assert len(pod_infos) == 0
 
 
 def test_without_generations_every_version_of_a_pod_without_node_is_read() -> None:
-    demands = Demands()
-    first = demands.of(stored(generation=0))
-    assert demands.of(stored(generation=0)) is first
-    assert demands.of(stored(generation=0, version="2")) is not first
+    pod_infos = PodInfos()
+    first = pod_infos.of(stored(generation=0))
+    assert pod_infos.of(stored(generation=0)) is first
+    assert pod_infos.of(stored(generation=0, version="2")) is not first
 
 
 def test_attempts_are_those_of_now() -> None:
-    demands = Demands()
-    assert demands.of(stored()).attempts == {}
+    pod_infos = PodInfos()
+    assert pod_infos.of(stored()).attempts == {}
     proxy = stored().decode()
     proxy["metadata"]["annotations"][names.ANNOTATION_ATTEMPTS] = '{"eu":"full"}'
-    assert demands.of(Object(PODS, msgspec.json.encode(proxy))).attempts == {"eu": "full"}
+    assert pod_infos.of(Object(PODS, msgspec.json.encode(proxy))).attempts == {"eu": "full"}
 
 
 def test_a_manifest_in_yaml_is_read_too_and_an_unusable_one_is_an_error_every_time() -> None:
     proxy = stored().decode()
     annotations = proxy["metadata"]["annotations"]
     annotations[names.ANNOTATION_MANIFEST] = "spec: {nodeSelector: {region: eu}, containers: [{name: m}]}"
-    demands = Demands()
-    assert demands.of(Object(PODS, msgspec.json.encode(proxy))).source == {"nodeSelector": {"region": "eu"}}
+    pod_infos = PodInfos()
+    assert pod_infos.of(Object(PODS, msgspec.json.encode(proxy))).source == {"nodeSelector": {"region": "eu"}}
     for text in ("[1]", '{"spec":{}}', '{"kind":"Node","spec":{"containers":[{}]}}'):
         annotations[names.ANNOTATION_MANIFEST] = text
         proxy["metadata"]["uid"] = text
         broken = Object(PODS, msgspec.json.encode(proxy))
         for _ in range(2):
             with pytest.raises(InvalidPod, match="sourcepod-manifest"):
-                demands.of(broken)
-        assert demands.about(broken).images == {"busybox"}
+                pod_infos.of(broken)
+        assert pod_infos.about(broken).images == {"busybox"}
 
 
 def test_labels_of_a_namespace_are_live() -> None:
-    demands = Demands()
-    demand = demands.of(stored())
-    assert demand.namespace_labels == {}
-    assert demands.relabel(demand.namespace, {"team": "a"})
-    assert not demands.relabel(demand.namespace, {"team": "a"})
-    assert demand.namespace_labels == {"team": "a"}
+    pod_infos = PodInfos()
+    pod_info = pod_infos.of(stored())
+    assert pod_info.namespace_labels == {}
+    assert pod_infos.relabel(pod_info.namespace, {"team": "a"})
+    assert not pod_infos.relabel(pod_info.namespace, {"team": "a"})
+    assert pod_info.namespace_labels == {"team": "a"}

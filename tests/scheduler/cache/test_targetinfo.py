@@ -23,7 +23,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.scheduler.cache.targets import NOT_UNDERSTOOD, Places, make_place, matters
 from agent.scheduling.snapshot import Quota, amounts
 from agent.settings import Settings
-from tests.scheduling.places import place
+from tests.scheduling.pods_and_targets import target_info
 
 NODE = Object(NODES, b'{"metadata":{"name":"admiralty-default-eu"}}')
 
@@ -45,27 +45,27 @@ def summary(**properties: str) -> Object:
 
 
 async def test_a_ready_target_with_a_node_takes_pods(target: Target) -> None:
-    place = make_place(target, NODE, None)
-    assert (place.ready, place.state) == (True, "")
+    target_info = make_place(target, NODE, None)
+    assert (target_info.ready, target_info.state) == (True, "")
 
 
 async def test_a_target_without_a_node_does_not_yet(target: Target) -> None:
-    place = make_place(target, None, None)
-    assert (place.ready, place.state) == (False, "its virtual node does not exist yet")
+    target_info = make_place(target, None, None)
+    assert (target_info.ready, target_info.state) == (False, "its virtual node does not exist yet")
 
 
 async def test_a_lost_target_says_since_when(target: Target) -> None:
     target.record = Record(State.UNREACHABLE, "no answer", SystemClock().now())
-    place = make_place(target, NODE, None)
-    assert not place.ready
-    assert place.state.startswith("no answer (since ")
+    target_info = make_place(target, NODE, None)
+    assert not target_info.ready
+    assert target_info.state.startswith("no answer (since ")
 
 
 @pytest.mark.parametrize("state", [AgentState.SILENT, AgentState.TOO_OLD])
 async def test_a_target_whose_agent_does_not_work_says_why(target: Target, state: AgentState) -> None:
     target.agent = AgentRecord(state, "see that its agent runs")
-    place = make_place(target, NODE, None)
-    assert (place.ready, place.state) == (False, "see that its agent runs")
+    target_info = make_place(target, NODE, None)
+    assert (target_info.ready, target_info.state) == (False, "see that its agent runs")
 
 
 @pytest.mark.parametrize("agent", [None, AgentRecord(AgentState.UNKNOWN, "?"), AgentRecord(AgentState.READY, "alive")])
@@ -97,8 +97,8 @@ async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(targe
         "annotations": {"multicluster/node-shapes": msgspec.json.encode(shapes).decode()},
     }
     told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
-    place = make_place(target, NODE, told)
-    assert [shape.labels for shape in place.shapes] == [{"os": "linux", "disk": "ssd"}, {"os": "linux"}]
+    target_info = make_place(target, NODE, told)
+    assert [shape.labels for shape in target_info.shapes] == [{"os": "linux", "disk": "ssd"}, {"os": "linux"}]
 
 
 async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
@@ -119,7 +119,7 @@ async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
         bad = targets.get(("default", "bad"))
         assert bad is not None
         monkeypatch.setattr(bad, "summaries", None)
-        found = {place.title: place.state for place in places.serving("default")}
+        found = {target_info.title: target_info.state for target_info in places.serving("default")}
         assert found.keys() == {"good", "bad"}
         assert found["bad"] == NOT_UNDERSTOOD
         assert "target default/bad" in caplog.text
@@ -146,4 +146,4 @@ def limited(hard: str, used: str) -> dict[str, Any]:
 def test_pods_that_wait_are_woken_by_a_quota_only_if_it_leaves_more(
     before: dict[str, Any], after: dict[str, Any], wakes: bool
 ) -> None:
-    assert matters(place("eu", **before), place("eu", **after)) is wakes
+    assert matters(target_info("eu", **before), target_info("eu", **after)) is wakes

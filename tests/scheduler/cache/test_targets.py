@@ -14,7 +14,7 @@ from agent.kube.client import Client
 from agent.sandbox import Cluster
 from agent.scheduler.cache.targets import Places
 from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Extra, Place, amounts
+from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from tests.controllers.proxies import connected
 from tests.controllers.rooms import running
 from tests.controllers.targets import target
@@ -38,7 +38,7 @@ class Watched:
         self.woken += 1
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TargetInfo:
         """The only target."""
         (found,) = self._places.serving(self._namespace)
         return found

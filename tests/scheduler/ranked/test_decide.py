@@ -10,12 +10,12 @@ from agent.base.clock import stamp
 from agent.scheduler.failedtargets import Attempt
 from agent.scheduler.ranked.decide import Bind, Claim, GiveUp, Step, Stop, View, Wait, decide, judge, taken_up_by
 from agent.scheduling.ranking import Ranking
-from agent.scheduling.snapshot import Free, Place, Shape
-from tests.scheduling.places import place
+from agent.scheduling.snapshot import Free, Shape, TargetInfo
+from tests.scheduling.pods_and_targets import target_info
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DWELL = timedelta(seconds=30)
-EU, US = place("eu"), place("us")
+EU, US = target_info("eu"), target_info("us")
 NONE = Ranking((), 0, ())
 BOTH = Ranking((EU, US), 2, ())
 REFUSAL = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}]}
@@ -216,10 +216,10 @@ def test_where_nothing_fits_one_candidate_waits_where_only_room_is_missing() -> 
     assert decide(view(chaperon=chaperon(REFUSAL), ranking=Ranking((US,), 1, ()))) == GiveUp("full")
 
 
-def roomy(name: str) -> Place:
+def roomy(name: str) -> TargetInfo:
     """A target that tells what is free."""
     shape = Shape({}, (), False, {"cpu": 1}, free=(Free({"cpu": 1}),))
-    return dataclasses.replace(place(name), shapes=(shape,))
+    return dataclasses.replace(target_info(name), shapes=(shape,))
 
 
 def test_the_last_that_refused_is_left_for_the_best() -> None:

@@ -16,9 +16,9 @@ from agent.scheduler.failedtargets import Attempt
 from agent.scheduler.ranked.decide import Claim, GiveUp, View, decide
 from agent.scheduling.ranking import Ranking
 from tests.examples import examples
-from tests.scheduling.places import place
+from tests.scheduling.pods_and_targets import target_info
 
-PLACES = [place("eu"), place("us")]
+PLACES = [target_info("eu"), target_info("us")]
 NODES = [each.node_name for each in PLACES]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Refusing = Literal["surely", "perhaps", "in words only"]

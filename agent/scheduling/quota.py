@@ -7,51 +7,53 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent.model.quantity import Quantity
+from agent.scheduling.rejection import Rejection
 from agent.scheduling.resources import OBLIGATORY, ONE
-from agent.scheduling.snapshot import Amounts, Quota, Scope, Wants
-from agent.scheduling.verdict import Verdict
+from agent.scheduling.snapshot import Amounts, PodTemplate, Quota, Scope
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 
-def over_limit(limits: Amounts, held: Amounts, wants: Wants) -> Verdict | None:
+def over_limit(limits: Amounts, held: Amounts, template: PodTemplate) -> Rejection | None:
     """Whether the pod goes beyond what pods of ours may request together."""
     for name, limit in limits.items():
-        wanted = wants.requests.get(name, 0)
+        wanted = template.requests.get(name, 0)
         used = held.get(name, 0)
         if wanted and used + wanted > limit:
-            told = f"{_written(name, used)} of {_written(name, limit)}"
-            return Verdict("LimitReached", f"limit {name} of the target reached ({told})")
+            specified = f"{_written(name, used)} of {_written(name, limit)}"
+            return Rejection("LimitReached", f"limit {name} of the target reached ({specified})")
     return None
 
 
-def over_quota(quotas: Iterable[Quota], coming: Iterable[Wants], wants: Wants) -> Verdict | None:
+def over_quota(
+    quotas: Iterable[Quota], undelegated_in: Iterable[PodTemplate], template: PodTemplate
+) -> Rejection | None:
     """Whether quota admission in the target would refuse the pod.
 
     :param coming: pods of ours of the namespace that the quotas' figures do not have yet
     """
     for quota in quotas:
-        if not in_scope(quota.scopes, wants):
+        if not in_scope(quota.scopes, template):
             continue
-        lacking = _lacking(quota, wants)
+        lacking = _lacking(quota, template)
         if lacking:
             message = f"quota {quota.name} demands that every container has {', '.join(lacking)}"
-            return Verdict("QuotaDemands", message)
-        usage = quota_usage(wants)
+            return Rejection("QuotaDemands", message)
+        usage = quota_usage(template)
         exceeded = [
             f"{name} ({_written(name, used)} of {_written(name, quota.hard[name])})"
-            for name, used in _used(quota, usage, coming).items()
+            for name, used in _used(quota, usage, undelegated_in).items()
             if used + usage[name] > quota.hard[name]
         ]
         if exceeded:
-            return Verdict("QuotaExceeded", f"exceeded quota {quota.name}: {', '.join(sorted(exceeded))}")
+            return Rejection("QuotaExceeded", f"exceeded quota {quota.name}: {', '.join(sorted(exceeded))}")
     return None
 
 
-def _used(quota: Quota, usage: Amounts, coming: Iterable[Wants]) -> dict[str, int]:
+def _used(quota: Quota, usage: Amounts, undelegated_in: Iterable[PodTemplate]) -> dict[str, int]:
     """Of what the pod would take. A resource of which nothing is told is not counted yet: admission would wait."""
     used = {name: quota.used[name] for name in usage if name in quota.hard and name in quota.used}
-    for other in coming:
+    for other in undelegated_in:
         if in_scope(quota.scopes, other):
             for name, amount in quota_usage(other).items():
                 if name in used:
@@ -59,45 +61,45 @@ def _used(quota: Quota, usage: Amounts, coming: Iterable[Wants]) -> dict[str, in
     return used
 
 
-def quota_usage(wants: Wants) -> Amounts:
+def quota_usage(template: PodTemplate) -> Amounts:
     """What a quota counts for a pod."""
-    known: Amounts | None = wants.__dict__.get("_usage")
+    known: Amounts | None = template.__dict__.get("_usage")
     if known is None:
-        known = wants.__dict__["_usage"] = _usage(wants)
+        known = template.__dict__["_usage"] = _usage(template)
     return known
 
 
-def _usage(wants: Wants) -> dict[str, int]:
+def _usage(template: PodTemplate) -> dict[str, int]:
     usage = {"count/pods": ONE, "pods": ONE}
-    for name, amount in wants.requests.items():
+    for name, amount in template.requests.items():
         if name == "pods":
             continue
         if name in _COMPUTE or name.startswith("hugepages-"):
             usage[name] = amount
         usage[f"requests.{name}"] = amount
-    usage |= {f"limits.{name}": amount for name, amount in wants.limits.items() if name in _COMPUTE}
+    usage |= {f"limits.{name}": amount for name, amount in template.limits.items() if name in _COMPUTE}
     return usage
 
 
-def in_scope(scopes: Iterable[Scope], wants: Wants) -> bool:
+def in_scope(scopes: Iterable[Scope], template: PodTemplate) -> bool:
     """Whether a quota with these scopes is about the pod."""
-    return all(_matches(scope, wants) for scope in scopes)
+    return all(_matches(scope, template) for scope in scopes)
 
 
-def _matches(scope: Scope, wants: Wants) -> bool:
+def _matches(scope: Scope, template: PodTemplate) -> bool:
     match scope.name:
         case "Terminating":
-            return wants.terminating
+            return template.terminating
         case "NotTerminating":
-            return not wants.terminating
+            return not template.terminating
         case "BestEffort":
-            return wants.best_effort
+            return template.best_effort
         case "NotBestEffort":
-            return not wants.best_effort
+            return not template.best_effort
         case "PriorityClass":
-            return _has_class(scope, wants.priority_class)
+            return _has_class(scope, template.priority_class)
         case "CrossNamespacePodAffinity":
-            return _crosses_namespaces(wants)
+            return _crosses_namespaces(template)
         case _:
             return False
 
@@ -114,8 +116,8 @@ def _has_class(scope: Scope, name: str) -> bool:
             return bool(name)
 
 
-def _crosses_namespaces(wants: Wants) -> bool:
-    affinity: Mapping[str, Any] = wants.source.get("affinity") or {}
+def _crosses_namespaces(template: PodTemplate) -> bool:
+    affinity: Mapping[str, Any] = template.source.get("affinity") or {}
     return any(
         term.get("namespaces") or term.get("namespaceSelector") is not None
         for kind in ("podAffinity", "podAntiAffinity")
@@ -125,13 +127,13 @@ def _crosses_namespaces(wants: Wants) -> bool:
     )
 
 
-def _lacking(quota: Quota, wants: Wants) -> list[str]:
+def _lacking(quota: Quota, template: PodTemplate) -> list[str]:
     demanded = {
         name if "." in name else f"requests.{name}"
         for name in quota.hard
         if name.removeprefix("requests.").removeprefix("limits.") in OBLIGATORY
     }
-    return sorted(demanded - wants.told)
+    return sorted(demanded - template.specified)
 
 
 def _written(name: str, amount: int) -> str:

@@ -1,7 +1,7 @@
 """Whether one single node of a target has room for a pod: nodes' labels, taints, what they have free, host ports.
 
 What a target tells is a moment old. Pods that went there since are put onto the nodes told, as kube-scheduler would by
-default (the roomiest first), so that a burst does not overshoot.
+default (the one with most free first), so that a burst does not overshoot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,115 +9,115 @@ from typing import Any, NamedTuple
 
 from agent.model.quantity import Quantity
 from agent.scheduling.matching import Term, any_term_matches, intolerable, required_terms, selects
-from agent.scheduling.snapshot import Amounts, Place, Shape, Wants
-from agent.scheduling.verdict import Verdict
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import Amounts, PodTemplate, Shape, TargetInfo
 
 _HOSTNAME = "kubernetes.io/hostname"
 
 
-class Room(NamedTuple):
-    """Nodes of one shape that have the same left."""
+class FreeNodes(NamedTuple):
+    """Nodes of one shape that have the same amounts free."""
 
     shape: int
     amounts: Amounts
     ports: frozenset[str]
     countable: bool
-    """Whether these are all such nodes, so that pods in flight can be put onto them one by one."""
+    """Whether these are all such nodes, so that assumed pods can be put onto them one by one."""
 
 
 class Eligible(NamedTuple):
     """The shapes whose nodes a pod may be on, whatever room they have."""
 
     shapes: Sequence[bool]
-    verdict: Verdict | None
+    rejection: Rejection | None
     """Why there is none."""
 
 
-class Rooms:
-    """What the nodes of a target have left beside pods in flight, the roomiest first."""
+class NodeFit:
+    """What the nodes of a target have left beside assumed pods, the one with most free first."""
 
-    __slots__ = ("_counts", "_order", "place")
+    __slots__ = ("_counts", "_order", "target")
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, target: TargetInfo) -> None:
+        self.target = target
         self._counts: dict[_Key, int] = {}
-        self._order: list[Room] = []
-        for index, shape in enumerate(place.shapes):
+        self._order: list[FreeNodes] = []
+        for index, shape in enumerate(target.shapes):
             if shape.unschedulable:
                 continue
             if shape.free is None:
-                self._add(Room(index, shape.allocatable, frozenset(), False), shape.count)
+                self._add(FreeNodes(index, shape.allocatable, frozenset(), False), shape.count)
             else:
                 # A large target tells only its best nodes: how many more there are like them is not known.
-                told = sum(free.count for free in shape.free) >= shape.count
+                specified = sum(free.count for free in shape.free) >= shape.count
                 for free in shape.free:
-                    self._add(Room(index, free.amounts, free.ports, told), free.count)
-        self._order.sort(key=_roominess)
+                    self._add(FreeNodes(index, free.amounts, free.ports, specified), free.count)
+        self._order.sort(key=_most_free_first)
 
-    def fits(self, wants: Wants) -> bool:
+    def fits(self, template: PodTemplate) -> bool:
         """Whether one node has room."""
-        return self._find(wants, eligible(self.place, wants).shapes) is not None
+        return self._find(template, eligible(self.target, template).shapes) is not None
 
-    def take(self, wants: Wants) -> bool:
+    def take(self, template: PodTemplate) -> bool:
         """Put a pod onto a node; False where no node has room, or it is not known how many have."""
-        room = self._find(wants, eligible(self.place, wants).shapes)
-        if room is None or not room.countable:
+        nodes = self._find(template, eligible(self.target, template).shapes)
+        if nodes is None or not nodes.countable:
             return False
-        key = _key(room)
+        key = _key(nodes)
         self._counts[key] -= 1
         if not self._counts[key]:
             del self._counts[key]
-            self._order.remove(room)
-        left = {name: amount - wants.requests.get(name, 0) for name, amount in room.amounts.items()}
-        self._add(Room(room.shape, left, room.ports | wants.ports, True), 1, ordered=True)
+            self._order.remove(nodes)
+        left = {name: amount - template.requests.get(name, 0) for name, amount in nodes.amounts.items()}
+        self._add(FreeNodes(nodes.shape, left, nodes.ports | template.ports, True), 1, ordered=True)
         return True
 
-    def verdict(self, wants: Wants) -> Verdict | None:
+    def reject(self, template: PodTemplate) -> Rejection | None:
         """Why no node has room, None when one has."""
-        shapes, none = eligible(self.place, wants)
+        shapes, none = eligible(self.target, template)
         if none is not None:
             return none
-        if self._find(wants, shapes) is not None:
+        if self._find(template, shapes) is not None:
             return None
-        candidates = [shape for shape, may in zip(self.place.shapes, shapes, strict=True) if may]
-        if not any(fits(wants.requests, shape.allocatable) for shape in candidates):
+        candidates = [shape for shape, may in zip(self.target.shapes, shapes, strict=True) if may]
+        if not any(fits(template.requests, shape.allocatable) for shape in candidates):
             most = [shape.allocatable for shape in candidates]
-            return Verdict("TooBig", _short(wants, most, "largest"))
-        open_ = [room for room in self._order if shapes[room.shape]]
-        roomy = [room for room in open_ if fits(wants.requests, room.amounts)]
-        if roomy:
-            taken = sorted(wants.ports & frozenset().union(*(room.ports for room in roomy)))
-            return Verdict("HostPortTaken", f"host port {', '.join(taken)} is taken on every node with room")
-        return Verdict("NoRoom", _short(wants, [room.amounts for room in open_], "largest free"))
+            return Rejection("TooBig", _short(template, most, "largest"))
+        open_ = [nodes for nodes in self._order if shapes[nodes.shape]]
+        large_enough = [nodes for nodes in open_ if fits(template.requests, nodes.amounts)]
+        if large_enough:
+            taken = sorted(template.ports & frozenset().union(*(nodes.ports for nodes in large_enough)))
+            return Rejection("HostPortTaken", f"host port {', '.join(taken)} is taken on every node with room")
+        return Rejection("NoRoom", _short(template, [nodes.amounts for nodes in open_], "largest free"))
 
-    def _find(self, wants: Wants, shapes: Sequence[bool]) -> Room | None:
-        wanted, ports = wants.requests, wants.ports
-        for room in self._order:
-            if shapes[room.shape] and fits(wanted, room.amounts) and not (ports and ports & room.ports):
-                return room
+    def _find(self, template: PodTemplate, shapes: Sequence[bool]) -> FreeNodes | None:
+        wanted, ports = template.requests, template.ports
+        for nodes in self._order:
+            if shapes[nodes.shape] and fits(wanted, nodes.amounts) and not (ports and ports & nodes.ports):
+                return nodes
         return None
 
-    def _add(self, room: Room, count: int, *, ordered: bool = False) -> None:
-        key = _key(room)
+    def _add(self, nodes: FreeNodes, count: int, *, ordered: bool = False) -> None:
+        key = _key(nodes)
         known = self._counts.get(key, 0)
         self._counts[key] = known + count
         if known:
             return
-        self._order.append(room)
+        self._order.append(nodes)
         if ordered:
             # Nearly sorted lists sort in linear time.
-            self._order.sort(key=_roominess)
+            self._order.sort(key=_most_free_first)
 
 
 _Key = tuple[int, frozenset[tuple[str, int]], frozenset[str]]
 
 
-def _key(room: Room) -> _Key:
-    return room.shape, frozenset(room.amounts.items()), room.ports
+def _key(nodes: FreeNodes) -> _Key:
+    return nodes.shape, frozenset(nodes.amounts.items()), nodes.ports
 
 
-def _roominess(room: Room) -> tuple[int, int]:
-    return -room.amounts.get("cpu", 0), -room.amounts.get("memory", 0)
+def _most_free_first(nodes: FreeNodes) -> tuple[int, int]:
+    return -nodes.amounts.get("cpu", 0), -nodes.amounts.get("memory", 0)
 
 
 def fits(wanted: Amounts, there: Amounts) -> bool:
@@ -128,12 +128,12 @@ def fits(wanted: Amounts, there: Amounts) -> bool:
     return True
 
 
-def eligible(place: Place, wants: Wants) -> Eligible:
+def eligible(target: TargetInfo, template: PodTemplate) -> Eligible:
     """The shapes on whose nodes a pod may be."""
-    kind = place.nodes_kind
-    found: Eligible | None = wants.known.get(kind)
+    kind = target.shapes_key
+    found: Eligible | None = template.memo.get(kind)
     if found is None:
-        found = wants.known[kind] = _eligible(place.shapes, wants.source)
+        found = template.memo[kind] = _eligible(target.shapes, template.source)
     return found
 
 
@@ -148,11 +148,11 @@ def _eligible(shapes: Sequence[Shape], source: Mapping[str, Any]) -> Eligible:
         return Eligible(found, None)
     if taint is not None:
         message = f"every matching node has a taint that the pod does not tolerate ({described(taint)})"
-        return Eligible(found, Verdict("NoNode", message))
+        return Eligible(found, Rejection("NoNode", message))
     return Eligible(found, _NO_MATCH)
 
 
-_NO_MATCH = Verdict("NoNode", "no node matches the pod's node selector or affinity")
+_NO_MATCH = Rejection("NoNode", "no node matches the pod's node selector or affinity")
 
 
 def _judge(shape: Shape, source: Mapping[str, Any]) -> tuple[bool, Mapping[str, str] | None]:
@@ -181,10 +181,10 @@ def described(taint: Mapping[str, str]) -> str:
     return f"{taint.get('key')}={taint['value']}" if taint.get("value") else str(taint.get("key"))
 
 
-def _short(wants: Wants, there: Sequence[Amounts], largest: str) -> str:
+def _short(template: PodTemplate, there: Sequence[Amounts], largest: str) -> str:
     short = {
         name: max((amounts.get(name, 0) for amounts in there), default=0)
-        for name, amount in wants.requests.items()
+        for name, amount in template.requests.items()
         if all(amounts.get(name, 0) < amount for amounts in there)
     }
     if not short:
@@ -199,11 +199,11 @@ def _format(name: str) -> Any:
     return "binary" if name in ("memory", "ephemeral-storage") or name.startswith("hugepages-") else "decimal"
 
 
-def sums(place: Place, wants: Wants) -> Verdict | None:
+def reject_by_totals(target: TargetInfo, template: PodTemplate) -> Rejection | None:
     """A target that tells no shapes: a label on which all its nodes agree, and sums, are all there is."""
-    for key, value in (wants.source.get("nodeSelector") or {}).items():
-        if place.common_labels.get(key, value) != value:
-            return Verdict("NoNode", f"no node has {key}={value}")
-    if place.allocatable and not fits(wants.requests, place.allocatable):
-        return Verdict("TooBig", "the pod requests more than the whole target has")
+    for key, value in (template.source.get("nodeSelector") or {}).items():
+        if target.common_labels.get(key, value) != value:
+            return Rejection("NoNode", f"no node has {key}={value}")
+    if target.allocatable and not fits(template.requests, target.allocatable):
+        return Rejection("TooBig", "the pod requests more than the whole target has")
     return None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from agent.scheduling.snapshot import Demand
+from agent.scheduling.snapshot import PodInfo
 
 Labels = Mapping[str, str]
 
@@ -70,7 +70,7 @@ def selector(
     return Selector(tuple(sorted(set(found))))
 
 
-class Crowd(NamedTuple):
+class PodSelector(NamedTuple):
     """Some pods: those in these namespaces (None: in all), or in those with these labels, that have these labels."""
 
     namespaces: frozenset[str] | None
@@ -78,20 +78,20 @@ class Crowd(NamedTuple):
     within: Selector = NOTHING
     """Of namespaces."""
 
-    def has(self, demand: Demand) -> bool:
+    def has(self, pod: PodInfo) -> bool:
         """Whether a pod is one of them."""
         names = self.namespaces
-        if names is not None and demand.namespace not in names and not self.within.matches(demand.namespace_labels):
+        if names is not None and pod.namespace not in names and not self.within.matches(pod.namespace_labels):
             return False
-        return self.selector.matches(demand.labels)
+        return self.selector.matches(pod.labels)
 
 
 class Term(NamedTuple):
     """One term of a pod affinity or anti-affinity."""
 
-    crowd: Crowd
+    pods: PodSelector
     key: str
-    """The label of virtual nodes that makes them one place."""
+    """The label of virtual nodes whose values are the domains of the term."""
     weight: int = 0
     """Of a preferred term; negative for anti-affinity."""
 
@@ -100,23 +100,23 @@ class Term(NamedTuple):
 class Spread:
     """One topology spread constraint."""
 
-    crowd: Crowd
+    pods: PodSelector
     key: str
     max_skew: int
     min_domains: int
     honour_affinity: bool
     honour_taints: bool
     own: bool
-    """Whether the pod itself counts, that is, is one of the crowd."""
+    """Whether the pod itself counts, that is, is matched by its selector."""
 
 
 @dataclass(frozen=True)
 class Terms:
     """All of one pod's constraints that look at other pods."""
 
-    near: tuple[Term, ...] = ()
+    affinity: tuple[Term, ...] = ()
     """Required affinity."""
-    apart: tuple[Term, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
     """Required anti-affinity."""
     preferred: tuple[Term, ...] = ()
     hard: tuple[Spread, ...] = ()
@@ -129,58 +129,58 @@ class Terms:
 NONE = Terms()
 
 
-def terms_of(demand: Demand) -> Terms:
+def terms_of(pod: PodInfo) -> Terms:
     """A pod's constraints, compiled once for all pods that ask the same, unless they take values from labels."""
-    wants = demand.wants
-    if not wants.proxy.get("topologySpreadConstraints") and not (
-        wants.affinity.get("podAffinity") or wants.affinity.get("podAntiAffinity")
+    template = pod.template
+    if not template.proxy.get("topologySpreadConstraints") and not (
+        template.affinity.get("podAffinity") or template.affinity.get("podAntiAffinity")
     ):
         return NONE
-    where = demand if wants.label_keys or wants.proxy.get("topologySpreadConstraints") else wants
+    where = pod if template.label_keys or template.proxy.get("topologySpreadConstraints") else template
     known: Terms | None = where.__dict__.get("_terms")
     if known is None:
-        known = where.__dict__["_terms"] = _compile(demand)
+        known = where.__dict__["_terms"] = _compile(pod)
     return known
 
 
-def _compile(demand: Demand) -> Terms:
-    near = demand.wants.affinity.get("podAffinity") or {}
-    apart = demand.wants.affinity.get("podAntiAffinity") or {}
+def _compile(pod: PodInfo) -> Terms:
+    affinity = pod.template.affinity.get("podAffinity") or {}
+    anti_affinity = pod.template.affinity.get("podAntiAffinity") or {}
     preferred = [
-        _term(item.get("podAffinityTerm") or {}, demand, sign * int(item.get("weight") or 0))
-        for sign, affinity in ((1, near), (-1, apart))
-        for item in affinity.get(_PREFERRED) or ()
+        _term(item.get("podAffinityTerm") or {}, pod, sign * int(item.get("weight") or 0))
+        for sign, terms in ((1, affinity), (-1, anti_affinity))
+        for item in terms.get(_PREFERRED) or ()
     ]
-    constraints = demand.wants.proxy.get("topologySpreadConstraints") or ()
+    constraints = pod.template.proxy.get("topologySpreadConstraints") or ()
     return Terms(
-        near=tuple(_term(term, demand) for term in near.get(_REQUIRED) or ()),
-        apart=tuple(_term(term, demand) for term in apart.get(_REQUIRED) or ()),
+        affinity=tuple(_term(term, pod) for term in affinity.get(_REQUIRED) or ()),
+        anti_affinity=tuple(_term(term, pod) for term in anti_affinity.get(_REQUIRED) or ()),
         preferred=tuple(preferred),
-        hard=tuple(_spread(item, demand) for item in constraints if item.get("whenUnsatisfiable") != "ScheduleAnyway"),
-        soft=tuple(_spread(item, demand) for item in constraints if item.get("whenUnsatisfiable") == "ScheduleAnyway"),
+        hard=tuple(_spread(item, pod) for item in constraints if item.get("whenUnsatisfiable") != "ScheduleAnyway"),
+        soft=tuple(_spread(item, pod) for item in constraints if item.get("whenUnsatisfiable") == "ScheduleAnyway"),
     )
 
 
-def _term(raw: Mapping[str, Any], demand: Demand, weight: int = 0) -> Term:
+def _term(raw: Mapping[str, Any], pod: PodInfo, weight: int = 0) -> Term:
     within = raw.get("namespaceSelector")
-    own = (demand.namespace,) if within is None else ()
-    crowd = Crowd(
+    own = (pod.namespace,) if within is None else ()
+    pods = PodSelector(
         # A selector that is there and empty is for all namespaces.
         namespaces=None if within == {} else frozenset(raw.get("namespaces") or own),
-        selector=selector(raw.get("labelSelector"), raw, demand.labels),
+        selector=selector(raw.get("labelSelector"), raw, pod.labels),
         within=selector(within or None),
     )
-    return Term(crowd, raw["topologyKey"], weight)
+    return Term(pods, raw["topologyKey"], weight)
 
 
-def _spread(raw: Mapping[str, Any], demand: Demand) -> Spread:
-    crowd = Crowd(frozenset((demand.namespace,)), selector(raw.get("labelSelector"), raw, demand.labels))
+def _spread(raw: Mapping[str, Any], pod: PodInfo) -> Spread:
+    pods = PodSelector(frozenset((pod.namespace,)), selector(raw.get("labelSelector"), raw, pod.labels))
     return Spread(
-        crowd=crowd,
+        pods=pods,
         key=raw["topologyKey"],
         max_skew=int(raw["maxSkew"]),
         min_domains=int(raw.get("minDomains") or 1),
         honour_affinity=raw.get("nodeAffinityPolicy") != "Ignore",
         honour_taints=raw.get("nodeTaintsPolicy") == "Honor",
-        own=crowd.has(demand),
+        own=pods.has(pod),
     )

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from agent.scheduler.cache.podinfo import wants_of
-from agent.scheduling.holdings import Holdings
+from agent.scheduler.cache.podinfo import template_of
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.scores import Weights
-from agent.scheduling.snapshot import Demand, Free, Place, Shape, amounts
+from agent.scheduling.snapshot import Free, PodInfo, Shape, TargetInfo, amounts
+from agent.scheduling.usage import Usages
 
 WEIGHTS = Weights()
 
 
-def place(title: str, **changes: Any) -> Place:
+def target_info(title: str, **changes: Any) -> TargetInfo:
     """A target that is ready and tells nothing about its nodes."""
     usual: dict[str, Any] = {
         "title": title,
@@ -26,7 +26,7 @@ def place(title: str, **changes: Any) -> Place:
         "shapes": (),
         "common_labels": {},
     }
-    return Place(**usual | changes)
+    return TargetInfo(**usual | changes)
 
 
 def shape(
@@ -48,7 +48,7 @@ def telling(*left: Free, labels: dict[str, str] | None = None, **room: str) -> S
     return Shape(usual.labels, (), False, usual.allocatable, sum(one.count for one in left), left)
 
 
-def demand(
+def pod_info(
     proxy: dict[str, Any] | None = None,
     source: dict[str, Any] | None = None,
     attempts: dict[str, str] | None = None,
@@ -58,7 +58,7 @@ def demand(
     labels: dict[str, str] | None = None,
     spec: dict[str, Any] | None = None,
     **wanted: str,
-) -> Demand:
+) -> PodInfo:
     """What a proxy pod with one container asks for. `source` are constraints in the target, `proxy` those over virtual
     nodes, `spec` anything else.
     """
@@ -69,25 +69,25 @@ def demand(
         **(proxy or {}),
         **(spec or {}),
     }
-    return Demand(
-        wants=wants_of(namespace, whole, source or {}),
+    return PodInfo(
+        template=template_of(namespace, whole, source or {}),
         uid=uid,
         labels=labels or {},
         attempts=attempts or {},
     )
 
 
-def holdings(**counts: int) -> Holdings:
+def usages(**counts: int) -> Usages:
     """So many pods that ask for nothing in each target, by its title; all of them settled."""
-    found = Holdings()
+    found = Usages()
     for title, count in counts.items():
         for number in range(count):
-            found.put(demand(uid=f"{title}-{number}"), f"admiralty-default-{title}")
+            found.put(pod_info(uid=f"{title}-{number}"), f"admiralty-default-{title}")
     return found
 
 
 def ranked(
-    wanted: Demand, *places: Place, held: Holdings | None = None, weights: Weights = WEIGHTS, turn: int = 0
+    wanted: PodInfo, *targets: TargetInfo, held: Usages | None = None, weights: Weights = WEIGHTS, turn: int = 0
 ) -> Ranking:
     """The ranking for a pod."""
-    return rank(wanted, places, held or Holdings(), weights, turn=turn)
+    return rank(wanted, targets, held or Usages(), weights, turn=turn)

@@ -1,10 +1,10 @@
-"""What a rule says about a pod and a target."""
+"""Why a filter rejects a target for a pod."""
 
 from typing import NamedTuple
 
 
-class Verdict(NamedTuple):
-    """A rule says no."""
+class Rejection(NamedTuple):
+    """The answer of a filter that says no."""
 
     reason: str
     """One CamelCase word, for metrics."""

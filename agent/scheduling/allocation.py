@@ -1,0 +1,44 @@
+"""What one target has for pods at one moment, whichever pod asks."""
+
+from typing import TYPE_CHECKING
+
+from agent.scheduling.snapshot import PodTemplate, TargetInfo
+
+if TYPE_CHECKING:
+    from agent.scheduling.usage import Usage
+
+
+class Allocation:
+    """Shares count from 0 (nothing is allocated) to 1.
+
+    A target that tells what is free has that, less what assumed pods request; else what our own pods request counts as
+    taken. One that tells nothing is judged by the number of our pods.
+    """
+
+    __slots__ = ("_cpu", "_memory", "_pods", "_share", "target", "usage", "version")
+
+    def __init__(self, target: TargetInfo, usage: "Usage") -> None:
+        self.target = target
+        self.usage = usage
+        self.version = usage.version
+        whole = {name: amount for name in ("cpu", "memory", "pods") if (amount := target.allocatable.get(name, 0)) > 0}
+        per = {name: 1 / (amount * len(whole)) for name, amount in whole.items()}
+        self._share = sum(self._used(name, amount) * per[name] for name, amount in whole.items())
+        self._cpu, self._memory, self._pods = (per.get(name, 0.0) for name in ("cpu", "memory", "pods"))
+        if not whole:
+            self._share = 1 - 1 / (1 + len(usage.pods))
+
+    def _used(self, name: str, whole: int) -> int:
+        free = self.target.free
+        if free is None:
+            return self.usage.requests.get(name, 0)
+        return whole - free.get(name, 0) + self.usage.assumed_requests.get(name, 0)
+
+    def share(self, template: PodTemplate) -> float:
+        """How much of the target is allocated with this pod: the mean over cpu, memory and pods."""
+        requests = template.requests
+        share = self._share
+        share += requests.get("cpu", 0) * self._cpu
+        share += requests.get("memory", 0) * self._memory
+        share += requests.get("pods", 0) * self._pods
+        return 0.0 if share < 0 else min(share, 1.0)

@@ -1,0 +1,83 @@
+"""Rules that look at all targets together, for pods that have such constraints or meet them: topology spread, pod
+affinity and anti-affinity.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from agent.scheduling import filters, pod_affinity, spread
+from agent.scheduling.filter_cache import CachedResult
+from agent.scheduling.pod_terms import PodSelector, Spread, Term, Terms, terms_of
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import PodInfo, TargetInfo
+from agent.scheduling.usage import Usages
+
+
+class CrossTargetFilters:
+    """Filters and scores of one pod that take all targets into account."""
+
+    def __init__(self, pod: PodInfo, terms: Terms, targets: Sequence[TargetInfo], usages: Usages) -> None:
+        self._pod = pod
+        self._terms = terms
+        self._targets = targets
+        self._usages = usages
+        placed = usages.get(pod.uid) if pod.uid else None
+        self._own_node = placed.node if placed is not None else ""
+        self._own_terms = terms_of(placed.pod) if placed is not None else None
+        others = pod_affinity.others_anti_affinity(usages.counts, self._own_terms, self._own_node)
+        self._affinity = pod_affinity.PodAffinity(pod, terms, others, self._count)
+        if not self._affinity.empty:
+            self._affinity.survey(targets)
+        self._spread = spread.HardSpread(terms.hard, targets, self._spread_count, self._counted) if terms.hard else None
+
+    @classmethod
+    def of(cls, pod: PodInfo, entries: Sequence[CachedResult], usages: Usages) -> "CrossTargetFilters | None":
+        """None for a pod without such constraints where no pod that is there has any."""
+        terms = terms_of(pod)
+        counts = usages.counts
+        if not terms and not _concern(counts.anti_affinity, pod) and not _concern(counts.preferences, pod):
+            return None
+        namespace = pod.namespace
+        targets = [entry.target for entry in entries if entry.target.namespace in ("", namespace)]
+        return cls(pod, terms, targets, usages)
+
+    def reject(self, target: TargetInfo) -> Rejection | None:
+        """Why the pod may not go there."""
+        if self._spread is not None and (rejection := self._spread.reject(target)) is not None:
+            return rejection
+        return None if self._affinity.empty else self._affinity.reject(target)
+
+    def spread_scores(self, feasible: Sequence[TargetInfo]) -> list[float] | None:
+        """By constraints with ScheduleAnyway; None without any."""
+        soft = self._terms.soft
+        if not soft:
+            return None
+        return spread.soft_scores(soft, self._targets, feasible, self._spread_count, self._counted)
+
+    def affinity_scores(self, feasible: Sequence[TargetInfo]) -> list[float] | None:
+        """By preferred affinity and anti-affinity; None when nobody prefers anything."""
+        preferences = pod_affinity.others_preferences(self._usages.counts, self._own_terms, self._own_node)
+        return pod_affinity.scores(self._pod, self._terms, preferences, self._count, self._targets, feasible)
+
+    def _count(self, selectors: tuple[PodSelector, ...], *, leaving: bool = True) -> Mapping[str, int]:
+        counts = self._usages.counts.count(selectors, self._usages, leaving=leaving)
+        placed = self._usages.get(self._pod.uid) if self._own_node else None
+        if placed is None or (placed.deleting and not leaving):
+            return counts
+        own = placed.pod
+        if not all(pods.has(own) for pods in selectors):
+            return counts
+        # A pod does not attract or repel itself.
+        return {**counts, placed.node: counts[placed.node] - 1}
+
+    def _spread_count(self, constraint: Spread) -> Mapping[str, int]:
+        return self._count((constraint.pods,), leaving=False)
+
+    def _counted(self, constraint: Spread, target: TargetInfo) -> bool:
+        template = self._pod.template
+        if constraint.honour_affinity and not filters.selected(template, target):
+            return False
+        return not constraint.honour_taints or filters.tolerated(template, target)
+
+
+def _concern(known: Iterable[Term], pod: PodInfo) -> bool:
+    return any(term.pods.has(pod) for term in known)

@@ -1,0 +1,89 @@
+"""Which of our pods are where, counted by what constraints ask: only what some pod's constraints need is counted."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.scheduling.pod_terms import PodSelector, Term, terms_of
+from agent.scheduling.snapshot import PodInfo
+
+_KEPT = 128
+"""Counts that are kept up to date; those that nobody asked for the longest are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod of ours and its virtual node."""
+
+    pod: PodInfo
+    node: str
+    deleting: bool = False
+
+
+class PodCounts:
+    """Counts by virtual node, kept with every change."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[tuple[PodSelector, ...], bool], dict[str, int]] = OrderedDict()
+        self.anti_affinity: dict[Term, dict[str, int]] = {}
+        """Required anti-affinity terms of the pods that are here, with how many pods of each node have them."""
+        self.preferences: dict[Term, dict[str, int]] = {}
+        """The same of required affinity, and of preferred affinity and anti-affinity by weight."""
+
+    def note(self, placed: PlacedPod, sign: int) -> None:
+        """A pod came (1) or went (-1)."""
+        pod = placed.pod
+        for (selectors, leaving), counts in self._kept.items():
+            if _selected(placed, selectors, leaving):
+                _add(counts, placed.node, sign)
+        terms = terms_of(pod)
+        for term in terms.anti_affinity:
+            _note(self.anti_affinity, term, placed.node, sign)
+        for term in (*(term._replace(weight=1) for term in terms.affinity), *terms.preferred):
+            _note(self.preferences, term, placed.node, sign)
+
+    def count(
+        self, selectors: tuple[PodSelector, ...], placed_pods: Iterable[PlacedPod], *, leaving: bool = True
+    ) -> Mapping[str, int]:
+        """How many pods that all these selectors match each virtual node has.
+
+        :param placed_pods: all of them, for a count that is not kept yet
+        :param leaving: whether pods that are being deleted count
+        """
+        key = (selectors, leaving)
+        counts = self._kept.get(key)
+        if counts is None:
+            counts = self._kept[key] = {}
+            for placed in placed_pods:
+                if _selected(placed, selectors, leaving):
+                    _add(counts, placed.node, 1)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return counts
+
+    def recount(self) -> None:
+        """Labels of namespaces have changed: what selectors match is found out anew."""
+        self._kept.clear()
+
+
+def _selected(placed: PlacedPod, selectors: tuple[PodSelector, ...], leaving: bool) -> bool:
+    if placed.deleting and not leaving:
+        return False
+    pod = placed.pod
+    return all(pods.has(pod) for pods in selectors)
+
+
+def _note(known: dict[Term, dict[str, int]], term: Term, node: str, sign: int) -> None:
+    counts = known.setdefault(term, {})
+    _add(counts, node, sign)
+    if not counts:
+        del known[term]
+
+
+def _add(counts: dict[str, int], node: str, sign: int) -> None:
+    count = counts.get(node, 0) + sign
+    if count:
+        counts[node] = count
+    else:
+        counts.pop(node, None)

@@ -1,0 +1,211 @@
+"""What our pods use of each target, kept with every change.
+
+An *assumed* pod was sent to a target whose word about free room does not know it yet. An *undelegated* one has no
+delegate yet, as far as we know, and so is in no quota's figures.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from agent.scheduling.allocation import Allocation
+from agent.scheduling.node_fit import NodeFit
+from agent.scheduling.pod_counts import PlacedPod, PodCounts
+from agent.scheduling.rejection import Rejection
+from agent.scheduling.snapshot import PodInfo, PodTemplate, TargetInfo
+
+_MEMOS = 16
+"""Templates of which is remembered what was found out about each target."""
+
+
+class Usage:
+    """What our pods use of one target. `version` grows with every change."""
+
+    __slots__ = (
+        "_allocation",
+        "_node_fit",
+        "_on_nodes",
+        "assumed",
+        "assumed_requests",
+        "images",
+        "node",
+        "pods",
+        "requests",
+        "undelegated",
+        "version",
+    )
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.version = 0
+        self.pods: dict[str, PodInfo] = {}
+        """By UID."""
+        self.assumed: dict[str, PodInfo] = {}
+        self.undelegated: dict[str, PodInfo] = {}
+        self.requests: dict[str, int] = {}
+        """Of what they request, one of `pods` each."""
+        self.assumed_requests: dict[str, int] = {}
+        """The same of assumed pods."""
+        self.images: Counter[str] = Counter()
+        """Images and how many pods there have them."""
+        self._node_fit: NodeFit | None = None
+        self._on_nodes: set[str] = set()
+        """UIDs of the assumed pods for which there was room on a node."""
+        self._allocation: Allocation | None = None
+
+    def node_fit(self, target: TargetInfo, template: PodTemplate) -> Rejection | None:
+        """Why none of the target's nodes has room beside assumed pods, None when one has."""
+        return self._fit_of(target).reject(template)
+
+    def _fit_of(self, target: TargetInfo) -> NodeFit:
+        if self._node_fit is None or self._node_fit.target is not target:
+            node_fit = self._node_fit = NodeFit(target)
+            self._on_nodes = {uid for uid, pod in self.assumed.items() if node_fit.take(pod.template)}
+        return self._node_fit
+
+    def allocation(self, target: TargetInfo) -> Allocation:
+        """What the target has for pods."""
+        known = self._allocation
+        if known is None or known.target is not target or known.version != self.version:
+            known = self._allocation = Allocation(target, self)
+        return known
+
+    def undelegated_in(self, namespace: str) -> list[PodTemplate]:
+        """Pods of a namespace that quotas there do not count yet."""
+        return [pod.template for pod in self.undelegated.values() if pod.namespace == namespace]
+
+    def without(self, uid: str, target: TargetInfo) -> "Usage":
+        """The same without one pod of those that are there, for this pod: where it has a node's room, it has room."""
+        node_fit = self._fit_of(target)
+        other = Usage(self.node) if uid not in self._on_nodes else _WithOwnNode(self.node)
+        other.pods, other.assumed, other.undelegated = self.pods.copy(), self.assumed.copy(), self.undelegated.copy()
+        other.requests, other.assumed_requests, other.images = (
+            self.requests.copy(),
+            self.assumed_requests.copy(),
+            self.images.copy(),
+        )
+        other._node_fit = node_fit
+        other.remove(uid)
+        return other
+
+    def put(self, uid: str, pod: PodInfo, *, assumed: bool, undelegated: bool) -> None:
+        """A pod that was not there came."""
+        self.version += 1
+        self.pods[uid] = pod
+        _add(self.requests, pod, 1)
+        self.images.update(pod.images)
+        if undelegated:
+            self.undelegated[uid] = pod
+        if assumed:
+            self.assume(uid)
+
+    def remove(self, uid: str) -> None:
+        """A pod went."""
+        pod = self.pods.pop(uid)
+        _add(self.requests, pod, -1)
+        self.images.subtract(pod.images)
+        for image in pod.images:
+            if not self.images[image]:
+                del self.images[image]
+        self.undelegated.pop(uid, None)
+        self.version += 1
+        self.confirm(uid)
+
+    def confirm(self, uid: str) -> None:
+        """What the target tells of free room knows the pod, or never will."""
+        pod = self.assumed.pop(uid, None)
+        if pod is not None:
+            self.version += 1
+            _add(self.assumed_requests, pod, -1)
+            if uid in self._on_nodes:
+                self._node_fit = None
+
+    def assume(self, uid: str) -> None:
+        """The pod has got a node, long after it came."""
+        if uid not in self.assumed:
+            self.version += 1
+            self.assumed[uid] = pod = self.pods[uid]
+            _add(self.assumed_requests, pod, 1)
+            if self._node_fit is not None and self._node_fit.take(pod.template):
+                self._on_nodes.add(uid)
+
+    def delegated(self, uid: str) -> None:
+        """The pod has a delegate."""
+        if self.undelegated.pop(uid, None) is not None:
+            self.version += 1
+
+
+class _WithOwnNode(Usage):
+    """As seen by a pod that has room on a node there."""
+
+    __slots__ = ()
+
+    def node_fit(self, target: TargetInfo, template: PodTemplate) -> Rejection | None:
+        return None
+
+
+def _add(requests: dict[str, int], pod: PodInfo, sign: int) -> None:
+    for name, amount in pod.requests.items():
+        total = requests.get(name, 0) + sign * amount
+        if total:
+            requests[name] = total
+        else:
+            requests.pop(name, None)
+
+
+class Usages:
+    """Usage by virtual node."""
+
+    def __init__(self) -> None:
+        self._usages: dict[str, Usage] = {}
+        self._placed: dict[str, PlacedPod] = {}
+        self._memos: OrderedDict[PodTemplate, dict[str, Any]] = OrderedDict()
+        self.counts = PodCounts()
+
+    def __iter__(self) -> Iterator[PlacedPod]:
+        return iter(self._placed.values())
+
+    def of(self, node: str) -> Usage:
+        """Of one target."""
+        usage = self._usages.get(node)
+        if usage is None:
+            usage = self._usages[node] = Usage(node)
+        return usage
+
+    def get(self, uid: str) -> PlacedPod | None:
+        """Where a pod is."""
+        return self._placed.get(uid)
+
+    def put(
+        self, pod: PodInfo, node: str, *, assumed: bool = False, undelegated: bool = False, deleting: bool = False
+    ) -> None:
+        """A pod is there now, wherever it was before."""
+        old = self._placed.get(pod.uid)
+        new = PlacedPod(pod, node, deleting)
+        if old == new:
+            return
+        if old is not None:
+            if old.node == node:
+                usage = self.of(node)
+                assumed, undelegated = pod.uid in usage.assumed, pod.uid in usage.undelegated
+            self.remove(pod.uid)
+        self._placed[pod.uid] = new
+        self.of(node).put(pod.uid, pod, assumed=assumed, undelegated=undelegated)
+        self.counts.note(new, 1)
+
+    def remove(self, uid: str) -> None:
+        """A pod is nowhere any more."""
+        placed = self._placed.pop(uid, None)
+        if placed is not None:
+            self._usages[placed.node].remove(uid)
+            self.counts.note(placed, -1)
+
+    def memo(self, template: PodTemplate) -> dict[str, Any]:
+        """A place to remember what was found out for pods that ask the same."""
+        memo = self._memos.get(template)
+        if memo is None:
+            memo = self._memos[template] = {}
+            if len(self._memos) > _MEMOS:
+                self._memos.popitem(last=False)
+        self._memos.move_to_end(template)
+        return memo
