@@ -27,8 +27,8 @@ from agent.api.kinds import (
 )
 from agent.cli.fleet.reading import wrong_cluster
 from agent.clusters.target import State
-from agent.controllers.endpoints.mcs import OURS
 from agent.controllers.target import gather
+from agent.drivers.mcs import OURS
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from agent.kube.session import Session

@@ -10,8 +10,8 @@ from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.election.controller import ElectionRoom
-from agent.controllers.endpoints.choice import NetworkDriverRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
 from agent.controllers.feedback.controller import Feedback
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom

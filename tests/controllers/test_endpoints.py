@@ -5,7 +5,8 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
 from agent.controllers.endpoints.controller import UNREAD_SECONDS, EndpointsRoom
-from agent.controllers.endpoints.gather import HERE, slices_in
+from agent.drivers.driver import HERE
+from agent.drivers.sharing import slices_in
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.endpoints import Shelf, mirrors

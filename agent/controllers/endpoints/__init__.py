@@ -1,6 +1,6 @@
 """Endpoints of shared Services are known in every cluster that shares them."""
 
-from agent.controllers.endpoints.choice import NetworkDriverRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
 
 __all__ = ["EndpointsRoom", "NetworkDriverRoom"]

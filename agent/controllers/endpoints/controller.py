@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
-from agent.controllers.endpoints.choice import all_drivers
-from agent.controllers.endpoints.drivers import Place
-from agent.controllers.endpoints.gather import HERE, Sharing, key_of
+from agent.drivers.choice import all_drivers
+from agent.drivers.driver import HERE, Place
+from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import Forbidden, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
@@ -90,7 +90,7 @@ class EndpointsRoom(Controller[At]):
         return await self._share(key, place, target)
 
     async def _share(self, key: At, place: Place, target: Target | None) -> float | None:
-        wanted = self._wanted(key)
+        wanted = self._sharing.drivers(place.node, place.service[0])
         again: list[float | None] = []
         try:
             for driver in self._drivers:
@@ -109,13 +109,6 @@ class EndpointsRoom(Controller[At]):
         self._told.discard(key)
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return min((each for each in again if each is not None), default=None)
-
-    def _wanted(self, key: At) -> set[str]:
-        """Drivers of a cluster: a target has one; this cluster has each that a target of the namespace has.
-
-        Targets that are not connected count, too: after a start none is for a while.
-        """
-        return {self._sharing.driver(node) for node in ([key[0]] if key[0] else self._sharing.serving(key[1]))}
 
     def _refused(self, key: At, place: Place, error: Forbidden) -> None:
         if key not in self._told:

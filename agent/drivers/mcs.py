@@ -8,8 +8,8 @@ from agent.api.kinds import SERVICE_EXPORTS, SERVICES
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
-from agent.controllers.endpoints.drivers import Place
-from agent.controllers.endpoints.gather import Sharing
+from agent.drivers.driver import Pair, Place
+from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
 
@@ -29,9 +29,9 @@ class McsExports:
         self._exported: dict[tuple[str, str, str], str] = {}
         self._left: set[Key] | None = None
 
-    def detect(self, groups: frozenset[str]) -> bool:
+    def detect(self, pair: Pair) -> bool:
         """Whether the API is served."""
-        return SERVICE_EXPORTS.group in groups
+        return pair.both_serve(SERVICE_EXPORTS.group)
 
     async def status(self, target: Target) -> str:
         """Whether the target lets us export."""

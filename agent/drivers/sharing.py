@@ -7,12 +7,11 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.endpoints.drivers import Place
+from agent.drivers.driver import HERE, Place
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.service import is_shared, is_shared_by_namespace
 
-HERE = ""
 CONDITION = "ServicesShared"
 BY_SERVICE = "service"
 
@@ -118,7 +117,24 @@ class Sharing:
         """The slices of a cluster. Raises KeyError where that is not attached."""
         return self._slices[node]
 
-    def driver(self, node: str) -> str:
+    def driver(self, one: str, other: str) -> str:
+        """The driver between two clusters, by its reason; empty if there is none, or not yet.
+
+        That of a target and this cluster is the target's; two targets have one if it is the same.
+        """
+        if one == other:
+            return ""
+        reasons = {self._driver(node) for node in (one, other) if node != HERE}
+        return reasons.pop() if len(reasons) == 1 else ""
+
+    def drivers(self, node: str, namespace: str) -> set[str]:
+        """Those between a cluster and any other that pods of a namespace may be in, by their reasons.
+
+        Targets that are not connected count, too: after a start none is for a while.
+        """
+        return {self.driver(node, other) for other in (HERE, *self.serving(namespace))} - {""}
+
+    def _driver(self, node: str) -> str:
         """Reason of the condition ServicesShared of a target; empty if its endpoints are not shared, or not yet."""
         obj = self.target_object(node)
         if obj is None:

@@ -7,7 +7,6 @@ Absent target: the condition stays. The rooms that share endpoints and reroute S
 """
 
 import time
-from collections.abc import Sequence
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
@@ -15,37 +14,16 @@ from agent.api.kinds import CLUSTER_TARGETS, SERVICES, TARGETS
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.clusters.target import Target
-from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing, usable
-from agent.controllers.endpoints.gather import CONDITION, Sharing
-from agent.controllers.endpoints.mcs import McsExports
-from agent.controllers.endpoints.slices import EndpointSlices
+from agent.drivers.choice import all_drivers, choose
+from agent.drivers.cilium import usable
+from agent.drivers.driver import Pair
+from agent.drivers.sharing import CONDITION, Sharing
 from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.runtime.controller import Controller
 
 RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
-
-
-def all_drivers(sharing: Sharing) -> list[Driver]:
-    """In the order in which they are chosen: the first that both clusters have what it takes for."""
-    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Nothing()]
-
-
-def choose(annotation: str | None, drivers: Sequence[Driver], here: frozenset[str], there: frozenset[str]) -> Driver:
-    """The driver of a target: the one its annotation names, else the first that both clusters can have.
-
-    :raises ValueError: if the annotation names none
-    """
-    if annotation is None:
-        return next(driver for driver in drivers if driver.detect(here) and driver.detect(there))
-    for driver in drivers:
-        if driver.name == annotation:
-            return driver
-    raise ValueError(
-        f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: {annotation[:100]!r} is no driver;"
-        f" choose one of {', '.join(names.NETWORK_DRIVERS)}, or remove it"
-    )
 
 
 class NetworkDriverRoom(Controller[Key]):
@@ -89,7 +67,7 @@ class NetworkDriverRoom(Controller[Key]):
         services = (service.name for service in self._services.store)
         here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
         try:
-            driver = choose(annotation, self._drivers, here, there)
+            driver = choose(annotation, self._drivers, Pair(here, there))
         except ValueError as error:
             return ("False", "InvalidNetworkDriver", str(error))
         problem = await driver.status(target)

@@ -2,11 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.endpoints.choice import all_drivers, choose
-from agent.controllers.endpoints.decide import Action, Change, Create, Delete, Origin, decide
-from agent.controllers.endpoints.drivers import Cilium, Driver, Nothing, usable
-from agent.controllers.endpoints.mcs import McsExports
-from agent.controllers.endpoints.slices import EndpointSlices
+from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.model.endpoints import Shelf
 from agent.model.podranges import of
 
@@ -110,46 +106,6 @@ def test_hand_edits_of_labels_and_endpoints_are_reverted() -> None:
     existing[name]["metadata"]["labels"] = {**existing[name]["metadata"]["labels"], "mine": "x"}
     existing[name]["endpoints"] = []
     assert isinstance(run(origins, existing)[0], Change)
-
-
-CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
-PLAIN = frozenset({"apps"})
-
-
-class _Sharing:
-    deps: Any = type("Deps", (), {"cluster_uid": "u"})
-
-
-@pytest.mark.parametrize(
-    ("annotation", "here", "there", "want"),
-    [
-        (None, PLAIN, PLAIN, EndpointSlices),
-        (None, CILIUM, CILIUM, Cilium),
-        (None, PLAIN, CILIUM, EndpointSlices),
-        (None, MCS, MCS, McsExports),
-        (None, MCS, PLAIN, EndpointSlices),
-        (None, MCS | CILIUM, MCS | CILIUM, Cilium),
-        ("endpointslices", CILIUM, CILIUM, EndpointSlices),
-        ("none", CILIUM, CILIUM, Nothing),
-        ("mcs", PLAIN, PLAIN, McsExports),
-    ],
-)
-def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
-    annotation: str | None, here: frozenset[str], there: frozenset[str], want: type[Driver]
-) -> None:
-    assert type(choose(annotation, all_drivers(_Sharing()), here, there)) is want  # type: ignore[arg-type]
-
-
-def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
-    with pytest.raises(ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, none"):
-        choose("wormhole", all_drivers(_Sharing()), PLAIN, PLAIN)  # type: ignore[arg-type]
-
-
-def test_cilium_without_its_mesh_is_no_driver() -> None:
-    groups = frozenset({"apps", "cilium.io"})
-    assert not Cilium().detect(usable(groups, ["web"]))
-    assert Cilium().detect(usable(groups, ["web", "clustermesh-apiserver"]))
-    assert usable(PLAIN, []) == PLAIN
 
 
 def test_a_mirror_with_an_address_that_is_outside_from_now_on_is_changed() -> None:

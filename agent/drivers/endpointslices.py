@@ -8,9 +8,9 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
-from agent.controllers.endpoints.decide import Action, Change, Create, Delete, Origin, decide
-from agent.controllers.endpoints.drivers import Place
-from agent.controllers.endpoints.gather import HERE, Sharing
+from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
+from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Object
 from agent.model.endpoints import Shelf, is_mirror, outside
@@ -30,7 +30,7 @@ class EndpointSlices:
         self._deps = sharing.deps
         self._settled: dict[tuple[str, str, str], object] = {}
 
-    def detect(self, groups: frozenset[str]) -> bool:
+    def detect(self, pair: Pair) -> bool:
         """Every cluster has EndpointSlices."""
         return True
 
@@ -97,16 +97,12 @@ class EndpointSlices:
         return Shelf(place.service[0], place.service[1], place.uid, (label,))
 
     def _linked(self, place: Place) -> list[str]:
-        """The other clusters whose endpoints come here by this driver: each end must have it."""
-        if place.node and self._sharing.driver(place.node) != self.reason:
-            return []
-        if self._sharing.is_at_home(place.service):
-            return [HERE] if place.node else []
-        nodes = self._sharing.serving(place.service[0])
-        others = [node for node in nodes if node != place.node and self._sharing.driver(node) == self.reason]
+        """The other clusters whose endpoints come here by this driver."""
+        at_home = self._sharing.is_at_home(place.service)
+        others = [HERE, *(() if at_home else self._sharing.serving(place.service[0]))]
+        paired = [node for node in others if self._sharing.driver(place.node, node) == self.reason]
         shared = self._sharing.nodes_of(place.service)
-        known = [node for node in others if node in shared or not self._sharing.is_synced(node)]
-        return [*([HERE] if place.node else []), *known]
+        return [node for node in paired if node == HERE or node in shared or not self._sharing.is_synced(node)]
 
     def _source(self, node: str, place: Place) -> "_Source":
         silent_in = self._silent_in(node)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import SERVICES
-from agent.controllers.endpoints.drivers import Place
-from agent.controllers.endpoints.gather import HERE, Sharing
-from agent.controllers.endpoints.slices import EndpointSlices
+from agent.drivers.driver import HERE, Place
+from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
 from agent.model.service import rerouted, shared
@@ -33,7 +33,7 @@ class Everywhere(Sharing):
     def nodes_of(self, service: tuple[str, str]) -> list[str]:
         return [HERE, "us", "eu"]
 
-    def driver(self, node: str) -> str:
+    def _driver(self, node: str) -> str:
         return EndpointSlices.reason
 
 
@@ -52,3 +52,22 @@ def test_of_a_service_that_only_its_namespace_shares_no_endpoint_comes_from_a_ta
     cluster: Any = None
     assert driver._linked(Place(HERE, cluster, KEY, "u")) == here
     assert driver._linked(Place("us", cluster, KEY, "v")) == there
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "driver"),
+    [
+        (HERE, "us", "EndpointSlices"),
+        ("eu", HERE, "MCS"),
+        ("us", "de", "EndpointSlices"),
+        ("us", "eu", ""),
+        ("us", "new", ""),
+        (HERE, HERE, ""),
+        ("us", "us", ""),
+    ],
+)
+def test_two_targets_have_a_driver_if_it_is_the_same(one: str, other: str, driver: str) -> None:
+    sharing = Everywhere(PLAIN)
+    reasons = {"us": "EndpointSlices", "de": "EndpointSlices", "eu": "MCS", "new": ""}
+    sharing._driver = reasons.__getitem__  # type: ignore[method-assign]
+    assert sharing.driver(one, other) == driver

@@ -1,0 +1,32 @@
+"""All network drivers, and which of them a pair of clusters has."""
+
+from collections.abc import Sequence
+
+from agent.api import names
+from agent.drivers.cilium import Cilium
+from agent.drivers.driver import Driver, Pair
+from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.mcs import McsExports
+from agent.drivers.nothing import Nothing
+from agent.drivers.sharing import Sharing
+
+
+def all_drivers(sharing: Sharing) -> list[Driver]:
+    """In the order in which they are chosen: the first that both clusters have what it takes for."""
+    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Nothing()]
+
+
+def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair) -> Driver:
+    """The driver of a pair: the one that the annotation of its target names, else the first that both can have.
+
+    :raises ValueError: if the annotation names none
+    """
+    if annotation is None:
+        return next(driver for driver in drivers if driver.detect(pair))
+    for driver in drivers:
+        if driver.name == annotation:
+            return driver
+    raise ValueError(
+        f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: {annotation[:100]!r} is no driver;"
+        f" choose one of {', '.join(names.NETWORK_DRIVERS)}, or remove it"
+    )

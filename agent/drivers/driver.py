@@ -1,0 +1,76 @@
+"""What every network driver can do."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+from agent.clusters.port import Port
+from agent.clusters.target import Target
+from agent.kube.store import Key
+
+HERE = ""
+"""This cluster, where clusters are named by their virtual nodes."""
+
+
+class Pair(NamedTuple):
+    """Two clusters, by the API groups that each serves."""
+
+    one: frozenset[str]
+    other: frozenset[str]
+
+    def both_serve(self, group: str) -> bool:
+        """Whether a kind of this group can be used in either."""
+        return group in self.one and group in self.other
+
+
+@dataclass(frozen=True)
+class Place:
+    """One shared Service in one cluster."""
+
+    node: str
+    """Virtual node of the target, empty for this cluster."""
+    port: Port
+    service: Key
+    uid: str
+    """Of the Service there."""
+
+    @property
+    def title(self) -> str:
+        """How a user calls it."""
+        where = f"in target {self.port.name}" if self.node else "here"
+        return f"Service {'/'.join(self.service)} {where}"
+
+
+class Driver(Protocol):
+    """One way of sharing endpoints between two clusters. Every call may be repeated: what is done is not done again.
+
+    All but `detect` raise KubeError where another try may help.
+    """
+
+    name: ClassVar[str]
+    """As the annotation `network-driver` of a Target has it."""
+    reason: ClassVar[str]
+    """As the condition ServicesShared has it."""
+
+    def detect(self, pair: Pair) -> bool:
+        """Whether both clusters have what the driver needs."""
+        ...
+
+    async def status(self, target: Target) -> str:
+        """What keeps the driver from working with a target, and what to do about it; empty if nothing does."""
+        ...
+
+    async def export(self, place: Place) -> None:
+        """Have the other clusters learn of the endpoints that a Service has in this one."""
+        ...
+
+    async def import_(self, place: Place) -> float | None:
+        """Have one cluster know the endpoints of the others. Returns in how many seconds to look again, if at all."""
+        ...
+
+    async def teardown(self, place: Place) -> None:
+        """Take away what `export` and `import_` have left in a cluster where the Service still is."""
+        ...
+
+    def forget(self, node: str) -> None:
+        """The target behind a virtual node is no more, or is another cluster."""
+        ...

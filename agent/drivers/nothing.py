@@ -1,0 +1,34 @@
+"""Driver `none`: Services are not shared by us."""
+
+from typing import ClassVar
+
+from agent.clusters.target import Target
+from agent.drivers.driver import Pair, Place
+
+
+class Nothing:
+    """Annotations are all it takes, and others write those; or nothing is wanted."""
+
+    name: ClassVar[str] = "none"
+    reason: ClassVar[str] = "Off"
+
+    def detect(self, pair: Pair) -> bool:
+        """Never by itself."""
+        return False
+
+    async def status(self, target: Target) -> str:
+        """Nothing can fail."""
+        return ""
+
+    async def export(self, place: Place) -> None:
+        """Nothing to do."""
+
+    async def import_(self, place: Place) -> float | None:
+        """Nothing to do."""
+        return None
+
+    async def teardown(self, place: Place) -> None:
+        """Nothing to do."""
+
+    def forget(self, node: str) -> None:
+        """Nothing is remembered."""

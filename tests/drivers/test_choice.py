@@ -1,0 +1,51 @@
+"""Which network driver a pair of clusters has."""
+
+from typing import Any
+
+import pytest
+
+from agent.drivers.choice import all_drivers, choose
+from agent.drivers.cilium import Cilium, usable
+from agent.drivers.driver import Driver, Pair
+from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.mcs import McsExports
+from agent.drivers.nothing import Nothing
+
+CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
+PLAIN = frozenset({"apps"})
+
+
+class _Sharing:
+    deps: Any = type("Deps", (), {"cluster_uid": "u"})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "here", "there", "want"),
+    [
+        (None, PLAIN, PLAIN, EndpointSlices),
+        (None, CILIUM, CILIUM, Cilium),
+        (None, PLAIN, CILIUM, EndpointSlices),
+        (None, MCS, MCS, McsExports),
+        (None, MCS, PLAIN, EndpointSlices),
+        (None, MCS | CILIUM, MCS | CILIUM, Cilium),
+        ("endpointslices", CILIUM, CILIUM, EndpointSlices),
+        ("none", CILIUM, CILIUM, Nothing),
+        ("mcs", PLAIN, PLAIN, McsExports),
+    ],
+)
+def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
+    annotation: str | None, here: frozenset[str], there: frozenset[str], want: type[Driver]
+) -> None:
+    assert type(choose(annotation, all_drivers(_Sharing()), Pair(here, there))) is want  # type: ignore[arg-type]
+
+
+def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
+    with pytest.raises(ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, none"):
+        choose("wormhole", all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
+
+
+def test_cilium_without_its_mesh_is_no_driver() -> None:
+    groups = frozenset({"apps", "cilium.io"})
+    assert not Cilium().detect(Pair(usable(groups, ["web"]), groups))
+    assert Cilium().detect(Pair(usable(groups, ["web", "clustermesh-apiserver"]), groups))
+    assert usable(PLAIN, []) == PLAIN
