@@ -13,13 +13,13 @@ from typing import Any
 from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
-from agent.scheduler.cache.cache import IN_LINE, NEW, WAITING, Scene
-from agent.scheduler.groups.controller import Groups
-from agent.scheduler.limits import Turnstile
+from agent.scheduler.cache.scheduler_cache import IN_LINE, NEW, WAITING, SchedulerCache
+from agent.scheduler.groups.controller import GroupScheduling
+from agent.scheduler.limits import PrioritySemaphore
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
-from agent.scheduler.ranked.controller import Ranked
-from agent.scheduler.reserve.candidates import Couriers
-from agent.scheduler.reserve.controller import Reserving
+from agent.scheduler.ranked.controller import RankedScheduling
+from agent.scheduler.reserve.candidate_writer import CandidateWriter
+from agent.scheduler.reserve.controller import ReserveScheduling
 from agent.scheduler.writes import Writes
 
 
@@ -38,18 +38,18 @@ class ProxyScheduler(Controller[Key]):
         self._waiting: dict[Key, bool] = {}
         """Pods that wait for the world to change to whether they do in vain so far."""
         self._woken: set[Key] = set()
-        self._scene = Scene(deps, self._world_changed)
-        self._writes = Writes(deps, self._scene)
-        self._couriers = Couriers(deps, self._scene, self._writes, self._wake)
-        self._ranked = Ranked(deps, self._scene, self._writes, self._wake)
-        turnstile = Turnstile(lambda: deps.settings.max_in_flight, self.queue.add)
-        self._reserving = Reserving(deps, self._scene, self._writes, self._couriers, turnstile)
-        self._groups = Groups(deps, self._scene, self._writes, self._reserving, self.queue.add)
-        self.watch(self._scene.namespaces, lambda namespace: ())
-        self.watch(self._scene.nodes, lambda node: ())
-        self.watch(self._scene.proxies, lambda pod: ())
-        self._scene.proxies.subscribe(self._pod_changed)
-        self._scene.proxies.subscribe(self._note)
+        self._cache = SchedulerCache(deps, self._cache_changed)
+        self._writes = Writes(deps, self._cache)
+        self._couriers = CandidateWriter(deps, self._cache, self._writes, self._wake)
+        self._ranked = RankedScheduling(deps, self._cache, self._writes, self._wake)
+        turnstile = PrioritySemaphore(lambda: deps.settings.max_in_flight, self.queue.add)
+        self._reserving = ReserveScheduling(deps, self._cache, self._writes, self._couriers, turnstile)
+        self._groups = GroupScheduling(deps, self._cache, self._writes, self._reserving, self.queue.add)
+        self.watch(self._cache.namespaces, lambda namespace: ())
+        self.watch(self._cache.nodes, lambda node: ())
+        self.watch(self._cache.proxies, lambda pod: ())
+        self._cache.proxies.subscribe(self._pod_changed)
+        self._cache.proxies.subscribe(self._note)
         deps.chaperons.subscribe(self._chaperon_changed)
 
     async def run(self) -> None:
@@ -62,7 +62,7 @@ class ProxyScheduler(Controller[Key]):
         """Priority first, then pods that did not wait in vain before."""
         if group_name(key) is not None:
             return (-max((pod.priority for pod in self._groups.members(key)), default=0), key in self._woken)
-        pod = self._scene.proxies.store.get(key)
+        pod = self._cache.proxies.store.get(key)
         return (-pod.priority if pod is not None else 0, key in self._woken)
 
     def _note(self, old: Object | None, new: Object | None) -> None:
@@ -80,7 +80,7 @@ class ProxyScheduler(Controller[Key]):
         self._ranked.forget(uid)
         self._reserving.forget(uid)
 
-    def _world_changed(self) -> None:
+    def _cache_changed(self) -> None:
         waiting, self._waiting = self._waiting, {}
         self._woken |= {key for key, in_vain in waiting.items() if in_vain}
         for key in waiting:
@@ -102,7 +102,7 @@ class ProxyScheduler(Controller[Key]):
             self._wake(parent)
 
     def _wake(self, key: Key) -> None:
-        pod = self._scene.proxies.store.get(key)
+        pod = self._cache.proxies.store.get(key)
         if pod is not None and not pod.node_name:
             self.queue.add(group_of(pod) or key)
 
@@ -110,11 +110,11 @@ class ProxyScheduler(Controller[Key]):
         """Take the next step for one pod, or for the pods of one group."""
         self._waiting.pop(key, None)
         self._woken.discard(key)
-        epoch = self._scene.epoch
+        epoch = self._cache.epoch
         again = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
         if again is None:
             return None
-        if self._scene.epoch != epoch:
+        if self._cache.epoch != epoch:
             # Changed while the step was under way, which may have begun before: nobody else wakes this one.
             if again != IN_LINE:
                 self._woken.add(key)
@@ -123,12 +123,12 @@ class ProxyScheduler(Controller[Key]):
         return None if again in (WAITING, IN_LINE) else again
 
     async def _step(self, key: Key) -> float | None:
-        pod = self._scene.proxies.store.get(key)
+        pod = self._cache.proxies.store.get(key)
         if pod is None or pod.uid in self._writes.bound or not is_open(pod) or pod.gated:
             return None
-        if self._scene.is_early(pod):
+        if self._cache.is_early(pod):
             return NEW.total_seconds()
-        mode = mode_of(pod, self._scene.namespaces.store.get(("", pod.namespace)), self._default)
+        mode = mode_of(pod, self._cache.namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserving.turn(pod) if mode == "reserve" else self._ranked.step(pod))
 
 

@@ -17,7 +17,7 @@ SECONDS = 5.0
 """After that nobody waits for a pod that has a place: in mode `reserve` it keeps its candidates."""
 
 
-class Turnstile:
+class PrioritySemaphore:
     """So many places; `wake` is called with the key of a pod that has got one of them.
 
     A place that has become free goes to the pod of the highest priority that waits, and of these to the first.
@@ -72,7 +72,7 @@ class Turnstile:
         self._inside[uid] = asyncio.get_running_loop().call_later(self._seconds, self.leave, uid)
 
 
-class Lines:
+class TargetLimiter:
     """A line before each target; `wake` is called with the key of a pod whose turn it is.
 
     :param most: how many pods may wait for the target behind a virtual node at once
@@ -81,7 +81,7 @@ class Lines:
     def __init__(self, most: Callable[[str], int], wake: Callable[[Key], None]) -> None:
         self._most = most
         self._wake = wake
-        self._lines: dict[str, Turnstile] = {}
+        self._lines: dict[str, PrioritySemaphore] = {}
         self._chosen: dict[str, str] = {}
         """UIDs of pods in a line to its virtual node."""
 
@@ -97,7 +97,7 @@ class Lines:
         self._chosen[pod.uid] = node
         line = self._lines.get(node)
         if line is None:
-            line = self._lines[node] = Turnstile(lambda: self._most(node), self._wake)
+            line = self._lines[node] = PrioritySemaphore(lambda: self._most(node), self._wake)
         if not line.admits(pod):
             yield False
             return

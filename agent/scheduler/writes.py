@@ -19,11 +19,11 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Un
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.delegatepod import chaperon as make_chaperon
-from agent.scheduler.cache.cache import Scene
-from agent.scheduler.failedtargets import attempts_of, with_attempt
+from agent.scheduler.cache.scheduler_cache import SchedulerCache
+from agent.scheduler.chaperon_refusal import FAILING, creates_no_pods, note, untaken
+from agent.scheduler.failed_targets import failed_targets_of, with_failed_target
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
-from agent.scheduler.untaken import FAILING, creates_no_pods, note, untaken
 from agent.scheduling.ranking import Ranking
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ class Foreign(Exception):
 class Writes:
     """What the process knows beyond the API objects only saves work or widens the choice; losing it loses nothing."""
 
-    def __init__(self, deps: Deps, scene: Scene) -> None:
+    def __init__(self, deps: Deps, cache: SchedulerCache) -> None:
         self._deps = deps
         self._client = deps.local.client
-        self._proxies = scene.proxies
-        self._world = scene.world
+        self._proxies = cache.proxies
+        self._assumed = cache.assumed
         self._changing: Counter[str] = Counter()
-        self._follows = scene.injected_follow
+        self._follows = cache.injected_follow
         self._made: tuple[tuple[str, str, bool, str, bool], dict[str, Any]] = (("", "", False, "", False), {})
         """The chaperon made last, and of what."""
         self.stopwatch = Stopwatch()
@@ -100,7 +100,7 @@ class Writes:
 
         :raises InvalidPod: if the proxy pod cannot be made into one
         :raises Foreign: if another pod's is in the way
-        :raises Untaken: if the target refuses it
+        :raises ChaperonRefused: if the target refuses it
         :raises Unsent: if it has not left: there is no connection, or the target is being removed
         """
         manifest = self._manifest(proxy, target, reserve=reserve)
@@ -199,13 +199,13 @@ class Writes:
             "annotations": annotations,
             **untracked(applied=pod.applied),
         }
-        self._world.assume(pod, target.node_name)
+        self._assumed.assume(pod, target.node_name)
         try:
             return await self.patch({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}, change)
         except NotFound:
             return None
         finally:
-            self._world.retract(pod)
+            self._assumed.retract(pod)
 
     async def remember(
         self, proxy: Mapping[str, Any], node_name: str, reason: str, mode: Mode, *, untaken: bool = False
@@ -216,7 +216,7 @@ class Writes:
         """
         ATTEMPTS.labels(mode, "refused").inc()
         self.stopwatch.again(proxy["metadata"]["uid"])
-        value = with_attempt(attempts_of(proxy), node_name, reason, self._deps.clock.now(), untaken=untaken)
+        value = with_failed_target(failed_targets_of(proxy), node_name, reason, self._deps.clock.now(), untaken=untaken)
         await self.patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def give_up(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent.scheduler.cache.podinfo import template_of
+from agent.scheduler.cache.pod_info import template_of
 from agent.scheduling.ranking import rank
 from agent.scheduling.scores import Weights
 from agent.scheduling.snapshot import Free, PodInfo, PodTemplate, Shape, TargetInfo, amounts
@@ -39,7 +39,7 @@ DIFFERENT = "every pod differs"
 
 
 def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
-    """Lines and figures."""
+    """TargetLimiter and figures."""
     figures: dict[str, Any] = {"benchmark": "place", "pods": pods, "rankings": []}
     lines = [f"Ranking of one pod, {pods} pods each, milliseconds of CPU:", ""]
     lines.append(f"  {'targets':>7}  {'p50':>7}  {'p99':>7}  {'longest':>7}  pods")

@@ -10,8 +10,8 @@ from agent.base.clock import stamp
 from agent.controllers.chaperon.decide import LookAgain, NoScheduler, PutStatus, View, decide
 from agent.controllers.chaperon.failures import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
 from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
-from agent.scheduler.ranked.decide import judge, taken_up_by
-from agent.scheduler.untaken import creates_no_pods
+from agent.scheduler.chaperon_refusal import creates_no_pods
+from agent.scheduler.ranked.decide import delegate_outcome, taken_up_by
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING = {"phase": "Pending", "qosClass": "Burstable"}
@@ -57,7 +57,7 @@ def test_what_fails_for_a_moment_is_told_nobody_and_what_lasts_is() -> None:
 
 def test_a_refusal_for_what_may_pass_is_one_for_every_source_and_ours_know_that_it_concerns_all_pods() -> None:
     status = refused("dead webhook", passing=True)
-    assert judge(status) == ("refused", "dead webhook")
+    assert delegate_outcome(status) == ("refused", "dead webhook")
     assert creates_no_pods({"status": status})
     assert not creates_no_pods({"status": refused("quota")})
     assert not creates_no_pods({})
@@ -76,7 +76,7 @@ def test_a_candidate_is_told_as_unschedulable_where_no_scheduler_is_for_it() -> 
     status = unscheduled(PENDING)
     assert actions(candidate(PENDING, age=10)) == [NoScheduler(NO_SCHEDULER, status)]
     assert actions(candidate(PENDING, age=11), status) == []
-    assert judge(status) == ("refused", NO_SCHEDULER)
+    assert delegate_outcome(status) == ("refused", NO_SCHEDULER)
     assert taken_up_by({"metadata": {}, "status": status}) == "scheduler"
 
 

@@ -23,7 +23,7 @@ from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
-from agent.scheduler.failedtargets import with_attempt
+from agent.scheduler.failed_targets import with_failed_target
 from tests.clusters.test_delegates import delegate
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
@@ -161,7 +161,7 @@ async def test_a_pod_goes_to_another_target_when_its_delegate_is_gone(pair: Pair
     ):
         target = targets["there"]
         manifest = proxy_pod(elected("web", pair.namespace), [target.finalizer])
-        refused = with_attempt({}, target.node_name, "full", deps.clock.now(), untaken=True)
+        refused = with_failed_target({}, target.node_name, "full", deps.clock.now(), untaken=True)
         manifest["metadata"]["annotations"] |= {
             names.SHORT_PREFIX + names.SCHEDULING: mode,
             names.ANNOTATION_CLAIM: target.node_name,

@@ -20,7 +20,7 @@ from agent.kube.config import load
 from agent.kube.errors import Conflict, NotFound
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
-from agent.scheduler.cache.cache import Scene
+from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.writes import Writes
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
@@ -182,7 +182,7 @@ async def test_a_chaperon_that_has_changed_since_it_was_judged_is_not_given_up(
         judged = await client.create(CHAPERONS, {**head, "metadata": metadata, "spec": {"containers": []}}, namespace)
         status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
         await client.patch(CHAPERONS, "web-1", {"status": status}, namespace, sub="status")
-        writes = Writes(deps, Scene(deps, lambda: None))
+        writes = Writes(deps, SchedulerCache(deps, lambda: None))
         await writes.give_up(proxy, target, judged, "no room", "ranked")
         (kept,) = await chaperons(client, namespace)
         assert "deletionTimestamp" not in kept["metadata"]

@@ -16,7 +16,7 @@ from agent.model.livechanges import changes, told
 from agent.model.manifest import source_pod
 from agent.model.proxypod import InvalidPod, proxy_pod
 from agent.model.status import annotations_home
-from agent.scheduler.cache.podinfo import demand_of
+from agent.scheduler.cache.pod_info import pod_info_of
 from tests.examples import examples
 from tests.model.pods import P, pod
 
@@ -348,7 +348,7 @@ def test_a_manifest_with_something_spoiled_makes_a_delegate_or_is_refused(spec: 
     proxy = proxied(pod(annotations))
     proxy["metadata"]["annotations"][MANIFEST] = text
     try:
-        demand_of(proxy)
+        pod_info_of(proxy)
         there = made(proxy)
         changed = changes(proxy, source_pod(proxy), there)
         proxy_pod({**proxy, "metadata": {**proxy["metadata"], "name": None}}, [])

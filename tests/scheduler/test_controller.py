@@ -182,14 +182,14 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
 async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reserve, "Limits", functools.partial(reserve.Limits, silence=1.0))
+    monkeypatch.setattr(reserve, "Limits", functools.partial(reserve.Timeouts, silence=1.0))
     async with (
         running(cluster, *ALL, scheduling="reserve") as deps,
         connected(deps, client, namespace, eu=None) as targets,
     ):
         await create(client, elected("web", namespace), [*targets.values()])
         message = await waiting(client, namespace, "web", "no scheduler has reserved a node")
-        assert message == f"0/1 targets are available: eu: {reserve.SILENT}"
+        assert message == f"0/1 targets are available: eu: {reserve.NO_SCHEDULER}"
 
 
 async def test_a_label_of_a_namespace_that_changes_wakes_who_keeps_away_from_its_pods(

@@ -11,7 +11,7 @@ import pytest
 from agent.api.kinds import PODS
 from agent.kube.client import encode
 from agent.kube.store import Key, Object
-from agent.scheduler.limits import Lines, Turnstile
+from agent.scheduler.limits import PrioritySemaphore, TargetLimiter
 
 
 def pod(name: str, priority: int = 0) -> Object:
@@ -36,7 +36,7 @@ US: Any = At("us")
 
 async def test_as_many_pods_as_there_are_places_have_their_turn_at_once() -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(lambda: 2, woken.append)
+    turnstile = PrioritySemaphore(lambda: 2, woken.append)
     first, second, third = pod("a"), pod("b"), pod("c")
     assert [turnstile.admits(each) for each in (first, second, third, first)] == [True, True, False, True]
     assert woken == []
@@ -48,7 +48,7 @@ async def test_as_many_pods_as_there_are_places_have_their_turn_at_once() -> Non
 
 async def test_the_highest_priority_is_next_and_of_the_same_the_one_that_came_first() -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(lambda: 1, woken.append)
+    turnstile = PrioritySemaphore(lambda: 1, woken.append)
     turnstile.admits(pod("begun"))
     for each in (pod("low"), pod("first", 5), pod("second", 5), pod("first", 5)):
         assert not turnstile.admits(each)
@@ -66,7 +66,7 @@ async def test_the_highest_priority_is_next_and_of_the_same_the_one_that_came_fi
 )
 async def test_a_pod_that_goes_is_passed_over(leaving: list[str], want: list[str]) -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(lambda: 1, woken.append)
+    turnstile = PrioritySemaphore(lambda: 1, woken.append)
     for each in ("begun", "second", "third"):
         turnstile.admits(pod(each))
     for each in leaving:
@@ -77,7 +77,7 @@ async def test_a_pod_that_goes_is_passed_over(leaving: list[str], want: list[str
 @pytest.mark.looptime
 async def test_nobody_waits_for_a_pod_without_a_decision_for_longer_than_that(looptime: float) -> None:
     woken: list[Key] = []
-    turnstile = Turnstile(lambda: 1, woken.append, seconds=5.0)
+    turnstile = PrioritySemaphore(lambda: 1, woken.append, seconds=5.0)
     turnstile.admits(pod("undecided"))
     turnstile.admits(pod("next"))
     await asyncio.sleep(4.9)
@@ -89,7 +89,7 @@ async def test_nobody_waits_for_a_pod_without_a_decision_for_longer_than_that(lo
 
 async def test_pods_in_line_keep_their_place_however_often_they_are_looked_at() -> None:
     woken: list[Key] = []
-    lines = Lines({"eu": 1}.__getitem__, woken.append)
+    lines = TargetLimiter({"eu": 1}.__getitem__, woken.append)
     with lines.turn(pod("begun"), EU) as begun:
         assert begun
         for name in ("first", "second", "second", "first"):
@@ -104,14 +104,14 @@ async def test_pods_in_line_keep_their_place_however_often_they_are_looked_at() 
 
 
 async def test_one_target_does_not_hold_up_another() -> None:
-    lines = Lines({"eu": 1, "us": 1}.__getitem__, print)
+    lines = TargetLimiter({"eu": 1, "us": 1}.__getitem__, print)
     with lines.turn(pod("a"), EU) as a, lines.turn(pod("b"), US) as b:
         assert (a, b) == (True, True)
 
 
 async def test_a_pod_that_goes_elsewhere_or_nowhere_leaves_its_line() -> None:
     woken: list[Key] = []
-    lines = Lines({"eu": 1, "us": 1}.__getitem__, woken.append)
+    lines = TargetLimiter({"eu": 1, "us": 1}.__getitem__, woken.append)
     with lines.turn(pod("begun"), EU):
         for name in ("elsewhere", "nowhere", "here"):
             with lines.turn(pod(name), EU) as turn:
@@ -127,7 +127,7 @@ async def test_a_pod_that_goes_elsewhere_or_nowhere_leaves_its_line() -> None:
 async def test_more_may_go_when_a_target_is_prompt_again(looptime: float) -> None:
     most = {"eu": 1}
     woken: list[Key] = []
-    lines = Lines(most.__getitem__, woken.append)
+    lines = TargetLimiter(most.__getitem__, woken.append)
     with contextlib.ExitStack() as stack:
         with lines.turn(pod("a"), EU):
             with lines.turn(pod("b"), EU) as turn:
@@ -147,7 +147,7 @@ async def test_more_may_go_when_a_target_is_prompt_again(looptime: float) -> Non
 @pytest.mark.looptime
 async def test_a_turn_lasts_as_long_as_it_takes_but_one_that_is_not_taken_goes_to_the_next(looptime: float) -> None:
     woken: list[Key] = []
-    lines = Lines({"eu": 1}.__getitem__, woken.append)
+    lines = TargetLimiter({"eu": 1}.__getitem__, woken.append)
     with lines.turn(pod("begun"), EU):
         for name in ("idle", "next"):
             with lines.turn(pod(name), EU):

@@ -19,7 +19,7 @@ from agent.kube.config import load
 from agent.kube.store import Object
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
-from agent.scheduler.limits import Turnstile
+from agent.scheduler.limits import PrioritySemaphore
 from agent.scheduler.writes import Writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
@@ -141,15 +141,15 @@ async def test_pods_that_can_no_longer_go_to_a_target_hold_up_nobody_in_its_line
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_line: set[str] = set()
-    admits = Turnstile.admits
+    admits = PrioritySemaphore.admits
 
-    def noting(self: Turnstile, pod: Object) -> bool:
+    def noting(self: PrioritySemaphore, pod: Object) -> bool:
         admitted = admits(self, pod)
         if not admitted:
             in_line.add(pod.name)
         return admitted
 
-    monkeypatch.setattr(Turnstile, "admits", noting)
+    monkeypatch.setattr(PrioritySemaphore, "admits", noting)
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
         running(cluster, *ALL, slow_target=SLOW, max_in_flight=2) as deps,

@@ -12,12 +12,12 @@ from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_o
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
 from agent.model.status import ENDED
-from agent.scheduler.cache.assumed import FLIGHT_SECONDS, place_of
-from agent.scheduler.cache.podinfo import PodInfos
-from agent.scheduler.failedtargets import attempts_of
+from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS, place_of
+from agent.scheduler.cache.pod_info import PodInfos
+from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
-from agent.scheduler.reserve.sighting import Sighting, see
+from agent.scheduler.reserve.candidate_status import CandidateStatus, see
 from agent.scheduling.explain import Row, explain, table
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo
@@ -89,7 +89,7 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     """The whole account. Raises Unexplained."""
     pod, proxy = facts.pod, facts.pod.decode()
     titles = {seen.info.node_name: seen.info.title for seen in facts.targets}
-    attempts = attempts_of(proxy)
+    attempts = failed_targets_of(proxy)
     scheduled = find_condition(status_of(pod).get("conditions"), "PodScheduled") or {}
     common: dict[str, Any] = {
         "namespace": pod.namespace,
@@ -202,7 +202,7 @@ def _chaperon(seen: Seen, pod: Object) -> Object | None:
     return next((chaperon for chaperon in seen.chaperons or () if is_of(chaperon, pod)), None)
 
 
-def _sighting(seen: Seen, pod: Object) -> Sighting | None:
+def _sighting(seen: Seen, pod: Object) -> CandidateStatus | None:
     chaperon = _chaperon(seen, pod)
     return see(chaperon.decode(), seen.info.node_name, ready=True, now=0.0) if chaperon is not None else None
 
@@ -233,8 +233,8 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
     if claimed is not None and claimed.chaperons is None:
         return f"{claimed.info.title}, which it is claimed by and which was not asked"
     chaperon = _chaperon(claimed, pod) if claimed is not None else None
-    attempts = attempts_of(proxy)
-    view = ranked.View(
+    attempts = failed_targets_of(proxy)
+    view = ranked.RankedPod(
         claim=pod.known.claim,
         claim_known=claimed is not None,
         claim_ready=claimed is not None and claimed.info.ready,
@@ -254,7 +254,7 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
     return _in_words(view, ranked.decide(view), here, titles, explain(ranking, tried, {}))
 
 
-def _in_words(view: ranked.View, step: ranked.Step, here: str, titles: Mapping[str, str], nowhere: str) -> str:
+def _in_words(view: ranked.RankedPod, step: ranked.Step, here: str, titles: Mapping[str, str], nowhere: str) -> str:
     match step:
         case ranked.Bind():
             return f"the agent, which binds it next: its delegate in {here} has a node"
@@ -298,5 +298,5 @@ def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
     return f"a target that can take it: {explain(ranking, refused, {})}"
 
 
-def _titles(found: Iterable[tuple[str, Sighting]], state: str) -> str:
+def _titles(found: Iterable[tuple[str, CandidateStatus]], state: str) -> str:
     return ", ".join(title for title, sighting in found if sighting.state == state and not sighting.going)

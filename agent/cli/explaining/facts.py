@@ -30,10 +30,10 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, not_enabled
-from agent.scheduler.cache.extrascores import kind_of, read_score
+from agent.scheduler.cache.extra_scores import kind_of, read_score
 from agent.scheduler.cache.quotas import quotas_of
-from agent.scheduler.cache.targets import make_place
-from agent.scheduler.cache.unconnected import Hearsay, hearsay
+from agent.scheduler.cache.target_cache import target_info_of
+from agent.scheduler.cache.unconnected_target import UnconnectedTarget, unconnected_target
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from agent.settings import Settings
@@ -112,7 +112,7 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
     nodes = await _nodes(source)
     claims = await volumes.promised(source, pod, notes)
     found = await asyncio.gather(
-        *(_seen(source, obj, nodes.get(hearsay(obj).node_name), pod, claims) for obj in objects)
+        *(_seen(source, obj, nodes.get(unconnected_target(obj).node_name), pod, claims) for obj in objects)
     )
     scores = [ExtraScore.parse(text) for text in settings.extra_score]
     infos = await asyncio.gather(*(scored(source, seen.info, scores, now) for seen in found))
@@ -158,8 +158,8 @@ async def _nodes(source: Client) -> dict[str, Object]:
 
 async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, claims: Mapping[str, str]) -> Seen:
     """One target, asked itself if that is possible."""
-    told = hearsay(obj)
-    info = make_place(told, node, None, obj)
+    told = unconnected_target(obj)
+    info = target_info_of(told, node, None, obj)
     if node is not None:
         # Without a summary these sums are all there is.
         info = replace(info, allocatable=amounts((node.decode().get("status") or {}).get("allocatable")))
@@ -180,7 +180,9 @@ async def _seen(source: Client, obj: Object, node: Object | None, pod: Object, c
         return Seen(info, unread=str(error), refusal=refusal)
 
 
-async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None, obj: Object, pod: Object) -> Seen:
+async def _asked(
+    client: Client, seen: Seen, told: UnconnectedTarget, node: Object | None, obj: Object, pod: Object
+) -> Seen:
     _, items = await client.list_raw(CHAPERONS, pod.namespace, labels=names.LABEL_PARENT_UID)
     chaperons = tuple(Object(CHAPERONS, bytes(item)) for item in items)
     info = seen.info
@@ -189,7 +191,7 @@ async def _asked(client: Client, seen: Seen, told: Hearsay, node: Object | None,
         quotas = await _quotas(client, pod.namespace)
         # The Target says already that pods cannot go where the summary is wrong.
         if flaw_of(summary) is None:
-            info = make_place(told, node, summary, obj, quotas=quotas_of(quotas))
+            info = target_info_of(told, node, summary, obj, quotas=quotas_of(quotas))
     delegate = None
     if any(is_of(chaperon, pod) for chaperon in chaperons):
         with contextlib.suppress(Forbidden):

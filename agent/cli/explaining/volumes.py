@@ -11,7 +11,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.model.references import references
-from agent.scheduler.cache.assumed import place_of
+from agent.scheduler.cache.assumed_pods import place_of
 
 
 async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from agent.api.kinds import RESOURCE_QUOTAS
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.summaryflaw import amounts_flaw
-from agent.scheduler.cache.optionalwatch import Discovered
+from agent.scheduler.cache.optional_watch import OptionalWatch
 from agent.scheduling.snapshot import Amounts, Quota, Scope, amounts
 
 Quotas = Mapping[str, tuple[Quota, ...]]
@@ -20,7 +20,7 @@ class InvalidQuota(ValueError):
     """A ResourceQuota that cannot be read; the message names it, the field, and says what to do."""
 
 
-class TargetQuotas:
+class QuotaCache:
     """Those of one target. `changed` is called whenever `read` gives something else."""
 
     def __init__(self, target: Target, interval: float, changed: Callable[[], None]) -> None:
@@ -28,7 +28,7 @@ class TargetQuotas:
         self._changed = changed
         self._read: dict[Key, Quota] = {}
         self._flaws: dict[Key, str] = {}
-        self._discovered = Discovered(
+        self._discovered = OptionalWatch(
             target.port, RESOURCE_QUOTAS, target.namespace or None, interval, self._seen, self._turned
         )
         self.look = self._discovered.look

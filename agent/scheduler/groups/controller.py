@@ -10,40 +10,45 @@ from agent.kube.errors import Conflict, KubeError
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.status import ENDED, restarts_always
-from agent.scheduler.cache.cache import NEW, WAITING, Scene
+from agent.scheduler.cache.scheduler_cache import NEW, WAITING, SchedulerCache
 from agent.scheduler.groups import decide as room
+from agent.scheduler.groups.members import Group, Member
 from agent.scheduler.groups.takingback import TakingBack
-from agent.scheduler.groups.turns import Limits, Memory, Stage
-from agent.scheduler.groups.view import Group, Member
+from agent.scheduler.groups.turns import Memory, Stage, Timeouts
 from agent.scheduler.modes import group_name, group_of, is_open
-from agent.scheduler.reserve.controller import Reserving
-from agent.scheduler.reserve.decide import Gate, View
+from agent.scheduler.reserve.controller import ReserveScheduling
+from agent.scheduler.reserve.decide import Permit, ReservePod
 from agent.scheduler.writes import Writes
 
 _AT_ONCE = 32
 _RETRY_SECONDS = 0.2
 
 
-class Groups:
+class GroupScheduling:
     """`wake` is called with the keys of groups whose turn may have come."""
 
     def __init__(
-        self, deps: Deps, scene: Scene, writes: Writes, reserving: Reserving, wake: Callable[[Key], None]
+        self,
+        deps: Deps,
+        cache: SchedulerCache,
+        writes: Writes,
+        reserving: ReserveScheduling,
+        wake: Callable[[Key], None],
     ) -> None:
-        self._scene = scene
+        self._cache = cache
         self._writes = writes
         self._reserving = reserving
         self._wake = wake
         self._taking_back = TakingBack(deps)
-        self._limits = Limits(timeout=deps.settings.group_timeout)
+        self._limits = Timeouts(timeout=deps.settings.group_timeout)
         self._memories: dict[Key, Memory] = {}
         self._stages: dict[Key, Stage] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        scene.proxies.store.index("group", _group_value)
+        cache.proxies.store.index("group", _group_value)
 
     def members(self, key: Key) -> list[Object]:
         """The pods of a group."""
-        return self._scene.proxies.store.by_index("group", _value(key))
+        return self._cache.proxies.store.by_index("group", _value(key))
 
     async def step(self, key: Key) -> float | None:
         """The next steps of all members; returns in how many seconds to look again, if the group is to."""
@@ -53,7 +58,7 @@ class Groups:
             if self._stages.pop(key, None) is not None:
                 self._wake_others(key)
             return None
-        if any(map(self._scene.is_early, pods)):
+        if any(map(self._cache.is_early, pods)):
             return NEW.total_seconds()
         group, flaws = self._gather(key, pods)
         rivals = [stage for other, stage in self._stages.items() if other != key]
@@ -83,7 +88,7 @@ class Groups:
         for pod in pods:
             if pod.gated:
                 continue
-            view: View | None = None
+            view: ReservePod | None = None
             if is_open(pod):
                 try:
                     view, _ = self._reserving.view(pod)
@@ -93,9 +98,9 @@ class Groups:
         name = (key[0], group_name(key) or "")
         memory = self._memories.get(key) or Memory(queued=time.monotonic())
         gated = sum(pod.gated and not pod.deleting for pod in pods)
-        return Group(name, tuple(members), memory, gated, self._scene.closed(key[0])), flaws
+        return Group(name, tuple(members), memory, gated, self._cache.closed(key[0])), flaws
 
-    async def _member(self, pod: Object, gate: Gate) -> float | None:
+    async def _member(self, pod: Object, gate: Permit) -> float | None:
         async with self._slots:
             try:
                 return await self._reserving.step(pod, gate)
@@ -131,7 +136,7 @@ class Groups:
                 self._wake(other)
 
 
-def _member(pod: Object, view: View | None) -> Member:
+def _member(pod: Object, view: ReservePod | None) -> Member:
     annotations = pod.annotations
     manifest = pod.decode()
     return Member(

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.scheduler.groups import restarts as groupruns
-from agent.scheduler.groups.turns import Limits, Memory, Stage, pause
-from agent.scheduler.groups.view import Group, Member, ill_formed
-from agent.scheduler.reserve.decide import Gate, feasible, home, reasons, reserved, shut
-from agent.scheduler.reserve.sighting import NEGATIVE
+from agent.scheduler.groups.members import Group, Member, ill_formed
+from agent.scheduler.groups.turns import Memory, Stage, Timeouts, pause
+from agent.scheduler.reserve.candidate_status import NEGATIVE
+from agent.scheduler.reserve.decide import Permit, denied, feasible, home, reasons, reserved
 
 _TOLD = 3
 """Targets whose words are passed on."""
@@ -30,7 +30,7 @@ _TOLD_AFTER_SECONDS = 5.0
 class Verdict:
     """What each unbound member of a group may do."""
 
-    gates: dict[str, Gate]
+    gates: dict[str, Permit]
     """By the UID of the member."""
     memory: Memory
     seconds: float | None = None
@@ -61,7 +61,7 @@ def stage(group: Group) -> Stage:
     )
 
 
-def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
+def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Timeouts) -> Verdict:
     """What the members may do. `rivals` are the stages of all other groups of this source."""
     if not any(member.live for member in group.members):
         return Verdict({}, _rest(group.memory))
@@ -71,7 +71,7 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
     if run:
         why = f"group {group.name} has lost {loss} and starts again as a whole"
         going = groupruns.taken_back(group, run)
-        return replace(_verdict(group, shut(why), replace(_rest(group.memory), lost=run)), taken_back=going, why=why)
+        return replace(_verdict(group, denied(why), replace(_rest(group.memory), lost=run)), taken_back=going, why=why)
     parting = groupruns.parting(group, now, limits) if _begun(group) is None else None
     group = replace(group, memory=replace(group.memory, lost="", parting=parting))
     verdict = _decide(group, rivals, now, limits)
@@ -79,47 +79,47 @@ def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) ->
     return replace(verdict, gates={uid: replace(gate, run=name) for uid, gate in verdict.gates.items()})
 
 
-def _decide(group: Group, rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
+def _decide(group: Group, rivals: Iterable[Stage], now: float, limits: Timeouts) -> Verdict:
     begun = _begun(group)
     if begun is not None:
-        return _verdict(group, Gate(only=_only(group, begun)), _rest(group.memory))
+        return _verdict(group, Permit(only=_only(group, begun)), _rest(group.memory))
     core = [] if ill_formed(group) else _core(group)
     if core and len(core) == group.size and _committed(core):
-        return _verdict(group, Gate(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
+        return _verdict(group, Permit(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
     wrong = _wrong(group)
     if wrong:
-        return _verdict(group, shut(wrong), _rest(group.memory))
+        return _verdict(group, denied(wrong), _rest(group.memory))
     if group.memory.parting is not None and now < group.memory.parting:
         names = ", ".join(sorted(member.name for member in groupruns.leaving(group)))
         told = f"group {group.name} starts again when {names} of its last start is gone"
-        return _verdict(group, shut(told), _rest(group.memory), group.memory.parting - now)
+        return _verdict(group, denied(told), _rest(group.memory), group.memory.parting - now)
     if len(core) < group.size:
         gated = f", and {group.gated} with scheduling gates" if group.gated else ""
         there = f"there are {len(core)} of {group.size} pods in this namespace"
         message = f"group {group.name} waits for its members: {there}{gated}"
-        return _verdict(group, shut(message), _rest(group.memory))
+        return _verdict(group, denied(message), _rest(group.memory))
     return _take_turns(group, core, rivals, now, limits)
 
 
-def _take_turns(group: Group, core: list[Member], rivals: Iterable[Stage], now: float, limits: Limits) -> Verdict:
+def _take_turns(group: Group, core: list[Member], rivals: Iterable[Stage], now: float, limits: Timeouts) -> Verdict:
     left = group.memory.until - now
     if left > 0:
-        return _verdict(group, shut(group.memory.told), group.memory, left)
+        return _verdict(group, denied(group.memory.told), group.memory, left)
     mine = stage(group)
     waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
     first = min(waiting, key=Stage.place, default=None)
     if first is not None and first.place() < mine.place():
         message = f"group {group.name} waits for group {first.key[1]}, which comes first"
-        return _verdict(group, shut(message), replace(group.memory, since=None))
+        return _verdict(group, denied(message), replace(group.memory, since=None))
     return _collect(group, core, now, limits, contested=bool(waiting))
 
 
-def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, contested: bool) -> Verdict:
+def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, contested: bool) -> Verdict:
     since = now if group.memory.since is None else group.memory.since
     memory = replace(group.memory, since=since)
     node = _common(core) if group.policy == "one-cluster" else ""
     if node is not None and all(_has_reservation(member, node) for member in core):
-        return _of_core(group, core, Gate(allow=False, only=node, hurry=True), memory, since + limits.timeout - now)
+        return _of_core(group, core, Permit(allow=False, only=node, hurry=True), memory, since + limits.timeout - now)
     pins = _surplus(group, core)
     lacking = None if pins else next((member for member in core if _is_hopeless(member)), None)
     limit = limits.hopeless if contested and lacking is not None else limits.timeout
@@ -131,7 +131,7 @@ def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, co
         released = Memory(
             queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told, parting=memory.parting
         )
-        return _verdict(group, shut(told), released, wait)
+        return _verdict(group, denied(told), released, wait)
     message = ""
     if lacking is not None:
         message = f"group {group.name} waits: no target has a node for {lacking.name}"
@@ -139,7 +139,7 @@ def _collect(group: Group, core: list[Member], now: float, limits: Limits, *, co
         message = f"group {group.name} collects reservations for its {group.size} pods"
     else:
         left = min(left, since + _TOLD_AFTER_SECONDS - now)
-    gate = Gate(claim=False, allow=False, message=message)
+    gate = Permit(claim=False, allow=False, message=message)
     verdict = _of_core(group, core, gate, memory, left)
     return replace(verdict, gates=verdict.gates | {uid: replace(gate, only=node) for uid, node in pins.items()})
 
@@ -266,16 +266,16 @@ def _common(core: list[Member]) -> str | None:
     return min(full)[1] if full else None
 
 
-def _of_core(group: Group, core: list[Member], gate: Gate, memory: Memory, seconds: float) -> Verdict:
-    beyond = shut(f"group {group.name} has {group.size} pods before this one that start together")
+def _of_core(group: Group, core: list[Member], gate: Permit, memory: Memory, seconds: float) -> Verdict:
+    beyond = denied(f"group {group.name} has {group.size} pods before this one that start together")
     uids = {member.uid for member in core}
     gates = {m.uid: gate if m.uid in uids else beyond for m in group.members if m.live}
     return Verdict(gates, memory, seconds)
 
 
-def _verdict(group: Group, gate: Gate, memory: Memory, seconds: float | None = None) -> Verdict:
+def _verdict(group: Group, gate: Permit, memory: Memory, seconds: float | None = None) -> Verdict:
     """The same for all members; where the namespace is not enabled, for those that are claimed."""
-    others = shut(group.closed) if group.closed else gate
+    others = denied(group.closed) if group.closed else gate
     live = [member for member in group.members if member.live]
     return Verdict({member.uid: gate if _claim(member) else others for member in live}, memory, seconds)
 

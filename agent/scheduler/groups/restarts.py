@@ -9,8 +9,8 @@ that failed or are being deleted do not come back. So whoever finds a run half t
 import math
 from collections.abc import Sequence
 
-from agent.scheduler.groups.turns import Limits
-from agent.scheduler.groups.view import Group, Member
+from agent.scheduler.groups.members import Group, Member
+from agent.scheduler.groups.turns import Timeouts
 
 
 def lost(group: Group) -> tuple[str, str]:
@@ -35,7 +35,7 @@ def taken_back(group: Group, run: str) -> tuple[str, ...]:
     return tuple(member.uid for member in group.members if member.run == run and _can_come_back(member))
 
 
-def parting(group: Group, now: float, limits: Limits) -> float | None:
+def parting(group: Group, now: float, limits: Timeouts) -> float | None:
     """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over.
 
     On a node that is lost they never go: they are waited for as long as they may take, and as a turn may.

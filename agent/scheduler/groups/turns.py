@@ -9,7 +9,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Limits:
+class Timeouts:
     """Settings, in seconds."""
 
     timeout: float = 30.0
@@ -65,7 +65,7 @@ class Stage:
         return (not self.claims, not self.holds, -self.priority, self.queued, self.created, self.key)
 
 
-def pause(key: Key, uid: str, tries: int, limits: Limits) -> float:
+def pause(key: Key, uid: str, tries: int, limits: Timeouts) -> float:
     """Seconds that a group stays away after so many tries in vain.
 
     Twice as long each time, and between a half and one and a half of that: the share follows from the pod, so that

@@ -11,12 +11,12 @@ from agent.clusters.target import Target
 from agent.kube.errors import Unreachable, Unsent
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
-from agent.scheduler.cache.cache import IN_LINE, WAITING, Scene
-from agent.scheduler.failedtargets import attempts_of
-from agent.scheduler.limits import Lines
+from agent.scheduler.cache.scheduler_cache import IN_LINE, WAITING, SchedulerCache
+from agent.scheduler.chaperon_refusal import NO_ANSWER, ChaperonRefused, note
+from agent.scheduler.failed_targets import failed_targets_of
+from agent.scheduler.limits import TargetLimiter
 from agent.scheduler.ranked import decide as steps
-from agent.scheduler.ranked.neglected import TakeUp
-from agent.scheduler.untaken import NO_ANSWER, Untaken, note
+from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons
 from agent.scheduler.writes import Foreign, Writes
 from agent.scheduling.explain import explain
 
@@ -28,16 +28,16 @@ _MOVING_SECONDS = 1.0
 _UNSETTLED_SECONDS = 1.0
 
 
-class Ranked:
+class RankedScheduling:
     """Takes the next step for one proxy pod; `step` returns in how many seconds to look again, if it is to."""
 
-    def __init__(self, deps: Deps, scene: Scene, writes: Writes, wake: Callable[[Key], None]) -> None:
+    def __init__(self, deps: Deps, cache: SchedulerCache, writes: Writes, wake: Callable[[Key], None]) -> None:
         self._deps = deps
-        self._scene = scene
+        self._cache = cache
         self._writes = writes
         self._dwell = timedelta(seconds=deps.settings.dwell)
-        self._lines = Lines(writes.most, wake)
-        self._takeup = TakeUp(deps.settings.take_up, wake)
+        self._lines = TargetLimiter(writes.most, wake)
+        self._takeup = NeglectedChaperons(deps.settings.take_up, wake)
         self._unsent: dict[str, tuple[str, str]] = {}
         """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
         self._silences: dict[str, int] = {}
@@ -58,7 +58,7 @@ class Ranked:
         placed = self._placed(pod, target)
         chaperon = placed.decode() if placed is not None else None
         if target is not None and target.ready and placed is not None and chaperon is not None:
-            step = steps.glance(chaperon)
+            step = steps.fast_path(chaperon)
             neglected = self._is_neglected(pod, target, placed, chaperon)
             if isinstance(step, steps.Bind):
                 await self._writes.bind(pod, target.node_name, "ranked")
@@ -113,12 +113,12 @@ class Ranked:
         """Choose a target, or what to do about one that cannot take the pod."""
         proxy = pod.decode()
         try:
-            _, ranking = self._scene.ranking(pod)
+            _, ranking = self._cache.ranking(pod)
         except InvalidPod as error:
             await self._writes.say(proxy, f"{error}")
             return None
         claim = pod.known.claim
-        view = steps.View(
+        view = steps.RankedPod(
             claim=claim,
             claim_known=target is not None,
             claim_ready=target is not None and target.ready,
@@ -126,16 +126,16 @@ class Ranked:
             claim_unsent=self._is_unsent(pod),
             claim_state=target.record.message if target is not None else "",
             chaperon=chaperon,
-            attempts=attempts_of(proxy),
+            attempts=failed_targets_of(proxy),
             ranking=ranking,
             now=self._deps.clock.now(),
             dwell=self._dwell,
-            closed=self._scene.closed(pod.namespace),
+            closed=self._cache.closed(pod.namespace),
             neglected=self._neglect(target, chaperon) if self._takeup.is_neglected(pod.uid) else "",
         )
         step = steps.decide(view)
         if not isinstance(step, steps.GiveUp):
-            self._scene.leave_turns(pod, (step.node_name,) if isinstance(step, steps.Claim) else ())
+            self._cache.leave_turns(pod, (step.node_name,) if isinstance(step, steps.Claim) else ())
         return await self._take(pod, proxy, view, step)
 
     def _neglect(self, target: Target | None, chaperon: dict[str, Any] | None) -> str:
@@ -147,7 +147,7 @@ class Ranked:
         agent = target.agent if target is not None else None
         return f"{text} ({agent.message})" if agent is not None and not agent.usable else text
 
-    async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.View, step: steps.Step) -> float | None:
+    async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.RankedPod, step: steps.Step) -> float | None:
         if isinstance(step, steps.Claim):
             return await self._claim(pod, proxy, self._deps.targets.by_node(step.node_name))
         self._lines.leave(pod.uid)
@@ -159,7 +159,7 @@ class Ranked:
                 await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
-                    if not self._scene.settled(pod.namespace):
+                    if not self._cache.settled(pod.namespace):
                         return _UNSETTLED_SECONDS
                     later = await self._tell(proxy, view, message)
                     return min((left for left in (seconds, later) if left is not None), default=WAITING)
@@ -170,7 +170,7 @@ class Ranked:
                 pass
         return None
 
-    async def _tell(self, proxy: dict[str, Any], view: steps.View, message: str) -> float | None:
+    async def _tell(self, proxy: dict[str, Any], view: steps.RankedPod, message: str) -> float | None:
         tried = {node: attempt.reason for node, attempt in view.attempts.items()}
         claim = {view.claim: message} if message else {}
         return await self._writes.refuse(proxy, explain(view.ranking, tried, claim), view.ranking)
@@ -191,7 +191,7 @@ class Ranked:
         if before not in (None, target) and not unsent and not await self._deps.asking.is_free(before, pod):
             return _MOVING_SECONDS
         claimed = await self._writes.claim(pod, target)
-        if claimed is None or self._scene.is_leaving(claimed):
+        if claimed is None or self._cache.is_leaving(claimed):
             return None
         self._writes.stopwatch.lap(pod.uid, "queue")
         anew = unsent or pod.known.claim != target.node_name
@@ -213,7 +213,7 @@ class Ranked:
         except InvalidPod as error:
             await self._writes.say(proxy, str(error))
             return None
-        except Untaken as error:
+        except ChaperonRefused as error:
             self._note_unsent(claimed, anew=anew and error.for_certain)
             return await self._untaken(proxy, target, str(error))
         except Foreign as error:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from agent.scheduler.failedtargets import LONGEST_RETRY, Attempt
+from agent.scheduler.failed_targets import LONGEST_RETRY, FailedTarget
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import TargetInfo
 
@@ -13,7 +13,7 @@ Outcome = Literal["bind", "refused", "wait"]
 
 
 @dataclass(frozen=True)
-class View:
+class RankedPod:
     """A proxy pod that is not bound, its claim, and the chaperon there."""
 
     claim: str
@@ -29,7 +29,7 @@ class View:
     """Why it is not ready, in words."""
     chaperon: Mapping[str, Any] | None
     """In the claim's target."""
-    attempts: Mapping[str, Attempt]
+    attempts: Mapping[str, FailedTarget]
     ranking: Ranking
     now: datetime
     dwell: timedelta
@@ -91,22 +91,22 @@ def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled":
             return "agent" if condition.get("reason") == "Refused" else "scheduler"
-    return "" if judge(status)[0] == "wait" else "scheduler"
+    return "" if delegate_outcome(status)[0] == "wait" else "scheduler"
 
 
-def glance(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
+def fast_path(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
     """What follows from the chaperon in a target that is ready, before anything else is looked at: for most pods all
     there is to know. None when it has been refused and the other targets count.
     """
     if chaperon["metadata"].get("deletionTimestamp"):
         return Wait()
-    outcome, _ = judge(chaperon.get("status") or {})
+    outcome, _ = delegate_outcome(chaperon.get("status") or {})
     if outcome == "bind":
         return Bind()
     return Wait() if outcome == "wait" else None
 
 
-def decide(view: View) -> Step:
+def decide(view: RankedPod) -> Step:
     """The next step. Where its namespace is not enabled, a pod keeps the chaperon that it has and gets no other."""
     step = _next(view)
     if not view.closed:
@@ -116,7 +116,7 @@ def decide(view: View) -> Step:
     return step if isinstance(step, Wait) and step.message else Stop(view.closed)
 
 
-def _next(view: View) -> Step:
+def _next(view: RankedPod) -> Step:
     if not view.claim or (not view.claim_held and not view.claim_known):
         return _claim(view)
     if not view.claim_known:
@@ -125,21 +125,21 @@ def _next(view: View) -> Step:
         return _without_chaperon(view)
     if not view.claim_ready:
         return Wait(f"the pod is claimed by this target: {view.claim_state}")
-    settled = glance(view.chaperon)
+    settled = fast_path(view.chaperon)
     if view.neglected and not taken_up_by(view.chaperon):
         return _neglected(view)
     if settled is not None:
         return settled
-    _, reason = judge(view.chaperon.get("status") or {})
+    _, reason = delegate_outcome(view.chaperon.get("status") or {})
     return _refused(view, reason)
 
 
-def _claim(view: View) -> Step:
+def _claim(view: RankedPod) -> Step:
     choice = _choice(view)
     return Claim(choice) if choice else Wait("", _left(view, _retries(view)))
 
 
-def _without_chaperon(view: View) -> Step:
+def _without_chaperon(view: RankedPod) -> Step:
     """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
     if not view.claim_ready:
         return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
@@ -149,14 +149,14 @@ def _without_chaperon(view: View) -> Step:
     return _claim(view)
 
 
-def _neglected(view: View) -> Step:
+def _neglected(view: RankedPod) -> Step:
     """Nobody in the claim's target does anything: on to another that can take the pod, where there is one."""
     others = any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried])
     again, seconds = _repeatable(view, None)
     return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
 
 
-def _refused(view: View, reason: str) -> Step:
+def _refused(view: RankedPod, reason: str) -> Step:
     """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
     if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
         return GiveUp(reason)
@@ -171,7 +171,7 @@ def _refused(view: View, reason: str) -> Step:
     return GiveUp(reason)
 
 
-def _choice(view: View) -> str:
+def _choice(view: RankedPod) -> str:
     """Virtual node to go to: untried first, then tried but with room by now, then where it waits best; or none."""
     if view.ranking.untried:
         return view.ranking.order[0].node_name
@@ -179,7 +179,7 @@ def _choice(view: View) -> str:
     return again or _best(view)
 
 
-def _best(view: View) -> str:
+def _best(view: RankedPod) -> str:
     """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
     order = [place for place in view.ranking.order if not _is_early(view, place)]
     if order:
@@ -188,7 +188,7 @@ def _best(view: View) -> str:
     return next((place.node_name for place in pending if not _is_early(view, place)), "")
 
 
-def _is_early(view: View, place: TargetInfo) -> bool:
+def _is_early(view: RankedPod, place: TargetInfo) -> bool:
     """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
     attempt = view.attempts.get(place.node_name)
     due = attempt.may_retry_at() if attempt is not None else None
@@ -196,18 +196,18 @@ def _is_early(view: View, place: TargetInfo) -> bool:
     return due is not None and view.now < due <= view.now + LONGEST_RETRY
 
 
-def _retries(view: View) -> list[datetime]:
+def _retries(view: RankedPod) -> list[datetime]:
     """When targets that did not take the pod's chaperon may be asked again."""
     places = view.ranking.order or view.ranking.pending
     attempts = (view.attempts.get(place.node_name) for place in places)
     return [due for attempt in attempts if attempt is not None and (due := attempt.may_retry_at()) is not None]
 
 
-def _left(view: View, moments: list[datetime]) -> float | None:
+def _left(view: RankedPod, moments: list[datetime]) -> float | None:
     return (min(moments) - view.now).total_seconds() if moments else None
 
 
-def _repeatable(view: View, not_before: datetime | None) -> tuple[str, float | None]:
+def _repeatable(view: RankedPod, not_before: datetime | None) -> tuple[str, float | None]:
     """The best other target that refused the pod a while ago and tells that it has room now (ruling 9), or that did
     not take its chaperon then, so that nothing is known of its room.
 
@@ -227,13 +227,13 @@ def _repeatable(view: View, not_before: datetime | None) -> tuple[str, float | N
     return "", _left(view, moments)
 
 
-def _is_repeatable(view: View, place: TargetInfo, attempt: Attempt) -> bool:
+def _is_repeatable(view: RankedPod, place: TargetInfo, attempt: FailedTarget) -> bool:
     if place.node_name == view.claim:
         return attempt.untaken and view.chaperon is None
     return attempt.untaken or any(shape.free is not None for shape in place.shapes)
 
 
-def judge(status: Mapping[str, Any]) -> tuple[Outcome, str]:
+def delegate_outcome(status: Mapping[str, Any]) -> tuple[Outcome, str]:
     """What a chaperon's status means for its proxy pod, and the reason of a refusal.
 
     Unschedulable with a nominated node is preemption under way, not a refusal (ruling 9).

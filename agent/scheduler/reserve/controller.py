@@ -10,12 +10,12 @@ from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
-from agent.scheduler.cache.cache import WAITING, Scene
-from agent.scheduler.limits import Turnstile
+from agent.scheduler.cache.scheduler_cache import WAITING, SchedulerCache
+from agent.scheduler.limits import PrioritySemaphore
 from agent.scheduler.reserve import decide as room
 from agent.scheduler.reserve import steps
-from agent.scheduler.reserve.candidates import Couriers, Drop, Send, parent_uid
-from agent.scheduler.reserve.sighting import NEGATIVE, Sighting, see
+from agent.scheduler.reserve.candidate_status import NEGATIVE, CandidateStatus, see
+from agent.scheduler.reserve.candidate_writer import CandidateWriter, Drop, Send, parent_uid
 from agent.scheduler.writes import CROWDED_SECONDS, Writes
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import NO_ROOM, Ranking
@@ -27,26 +27,28 @@ _LEFT_SECONDS = 1.0
 
 
 class _Ranked(NamedTuple):
-    """The targets for one pod, and for which version of it and which epoch of the scene."""
+    """The targets for one pod, and for which version of it and which epoch of the cache."""
 
     moment: tuple[int, str]
     ranking: Ranking
 
 
-class Reserving:
+class ReserveScheduling:
     """Takes the next steps for one proxy pod; returns in how many seconds to look again, if it is to."""
 
-    def __init__(self, deps: Deps, scene: Scene, writes: Writes, couriers: Couriers, turnstile: Turnstile) -> None:
+    def __init__(
+        self, deps: Deps, cache: SchedulerCache, writes: Writes, couriers: CandidateWriter, turnstile: PrioritySemaphore
+    ) -> None:
         self._deps = deps
         self._client = deps.local.client
         self._targets = deps.targets
-        self._scene = scene
+        self._cache = cache
         self._writes = writes
         self._couriers = couriers
         self._turnstile = turnstile
         settings = deps.settings
-        self._limits = room.Limits(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
-        self._seen: dict[str, dict[str, Sighting]] = {}
+        self._limits = room.Timeouts(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
+        self._seen: dict[str, dict[str, CandidateStatus]] = {}
         self._rankings: dict[str, _Ranked] = {}
 
     def forget(self, uid: str) -> None:
@@ -58,14 +60,14 @@ class Reserving:
 
     async def turn(self, pod: Object) -> float | None:
         """As `step`, for a pod without a group, which waits until it may have candidates."""
-        closed, claim = self._scene.closed(pod.namespace), pod.known.claim
+        closed, claim = self._cache.closed(pod.namespace), pod.known.claim
         begun = closed or claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._turnstile.admits(pod):
             return None
-        gate = room.OPEN
+        gate = room.PERMITTED
         if closed:
             # It stays with the target that it is claimed by.
-            gate = room.Gate(only=claim) if claim else room.shut(closed)
+            gate = room.Permit(only=claim) if claim else room.denied(closed)
         try:
             return await self.step(pod, gate)
         finally:
@@ -73,13 +75,13 @@ class Reserving:
                 self._turnstile.leave(pod.uid)
 
     def _is_decided(self, pod: Object) -> bool:
-        fresh = self._scene.proxies.store.get(pod.key)
+        fresh = self._cache.proxies.store.get(pod.key)
         if fresh is None or fresh.known.claim:
             return True
         seen = self._seen.get(pod.uid, {}).values()
         return not self._couriers.sending(pod.uid) and all(s.going or s.state in NEGATIVE for s in seen)
 
-    async def step(self, pod: Object, gate: room.Gate = room.OPEN) -> float | None:
+    async def step(self, pod: Object, gate: room.Permit = room.PERMITTED) -> float | None:
         """All steps that can be taken now."""
         before = self._rankings.get(pod.uid)
         try:
@@ -94,15 +96,15 @@ class Reserving:
         try:
             return await self._take(pod, view, ranking, found)
         finally:
-            self._scene.leave_turns(pod, self._couriers.sending(pod.uid))
+            self._cache.leave_turns(pod, self._couriers.sending(pod.uid))
 
     def view(
-        self, pod: Object, gate: room.Gate = room.OPEN, *, order: bool = True, fresh: bool = False
-    ) -> tuple[room.View, Ranking]:
+        self, pod: Object, gate: room.Permit = room.PERMITTED, *, order: bool = True, fresh: bool = False
+    ) -> tuple[room.ReservePod, Ranking]:
         """What the decision is made from.
 
         :param order: whether the order of the targets is wanted also where it decides nothing
-        :param fresh: whether it has to be that of this moment; else it may be as old as what the scene was told last
+        :param fresh: whether it has to be that of this moment; else it may be as old as what the cache was told last
         :raises InvalidPod: if the pod's manifest is unusable
         """
         claim = pod.known.claim
@@ -110,7 +112,7 @@ class Reserving:
         sightings = self._sightings(pod)
         settled = target is not None and target.ready and self._goes_well(pod, sightings)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
-        view = room.View(
+        view = room.ReservePod(
             claim=claim,
             claim_uid=pod.known.claim_uid,
             claim_known=target is not None,
@@ -126,7 +128,7 @@ class Reserving:
         )
         return view, ranking
 
-    def _goes_well(self, pod: Object, sightings: tuple[Sighting, ...]) -> bool:
+    def _goes_well(self, pod: Object, sightings: tuple[CandidateStatus, ...]) -> bool:
         """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
         uid, now = pod.known.claim_uid, time.monotonic()
         here = next((s for s in sightings if uid and s.uid == uid and s.state not in NEGATIVE), None)
@@ -135,12 +137,12 @@ class Reserving:
 
     def _ranking(self, pod: Object, *, fresh: bool) -> Ranking:
         known = self._rankings.get(pod.uid)
-        moment = (self._scene.epoch, pod.version)
+        moment = (self._cache.epoch, pod.version)
         if fresh or known is None or known.moment != moment:
-            known = self._rankings[pod.uid] = _Ranked(moment, self._scene.ranking(pod)[1])
+            known = self._rankings[pod.uid] = _Ranked(moment, self._cache.ranking(pod)[1])
         return known.ranking
 
-    def _sightings(self, pod: Object) -> tuple[Sighting, ...]:
+    def _sightings(self, pod: Object) -> tuple[CandidateStatus, ...]:
         before = self._seen.get(pod.uid, {})
         now = time.monotonic()
         found = {}
@@ -156,7 +158,9 @@ class Reserving:
         self._seen[pod.uid] = found
         return tuple(found.values())
 
-    async def _take(self, pod: Object, view: room.View, ranking: Ranking, found: list[steps.Step]) -> float | None:
+    async def _take(
+        self, pod: Object, view: room.ReservePod, ranking: Ranking, found: list[steps.Step]
+    ) -> float | None:
         again: float | None = WAITING
         for step in found:
             match step:
@@ -210,7 +214,7 @@ class Reserving:
 
     async def _change(self, pod: Object, step: steps.Step) -> bool:
         """Change one chaperon, guarded by its UID and version; whether too many wait for its target already."""
-        if not isinstance(step, steps.Allow | steps.Raise | steps.Delete):
+        if not isinstance(step, steps.Allow | steps.NextRound | steps.Delete):
             return False
         placed = self._placed(pod, step.uid, step.node_name)
         if placed is None:
@@ -236,7 +240,7 @@ class Reserving:
             raw = await self._client.get_raw(PODS, pod.name, pod.namespace)
         except NotFound:
             return False
-        fresh = self._scene.proxies.absorb(raw)
+        fresh = self._cache.proxies.absorb(raw)
         return fresh.uid == pod.uid and fresh.known.claim_uid == uid
 
     def _placed(self, pod: Object, uid: str, node: str = "") -> tuple[Target, Object] | None:
@@ -244,14 +248,14 @@ class Reserving:
         found.sort(key=lambda each: (not each.target.ready, each.target.node_name != node))
         return (found[0].target, found[0].chaperon) if found else None
 
-    async def _tell(self, pod: Object, view: room.View, ranking: Ranking, message: str) -> float | None:
+    async def _tell(self, pod: Object, view: room.ReservePod, ranking: Ranking, message: str) -> float | None:
         refusals = self._couriers.refusals(pod.uid) | room.reasons(view, time.monotonic())
         claim = {view.claim: message} if view.claim else {}
         text = view.gate.message or explain(ranking, refusals, claim)
         return await self._writes.refuse(pod.decode(), text, ranking, hush=not view.gate.message)
 
 
-def _counts(step: steps.Step, gate: room.Gate) -> bool:
+def _counts(step: steps.Step, gate: room.Permit) -> bool:
     """Whether a step is one for which the order of the targets has to be that of this moment."""
     match step:
         case steps.Claim() | steps.Candidate():
@@ -262,7 +266,7 @@ def _counts(step: steps.Step, gate: room.Gate) -> bool:
             return False
 
 
-def _order(ranking: Ranking, sightings: tuple[Sighting, ...]) -> tuple[str, ...]:
+def _order(ranking: Ranking, sightings: tuple[CandidateStatus, ...]) -> tuple[str, ...]:
     """Virtual nodes where the pod may go, best first.
 
     A reservation is the truth: where one stands, an estimate of free room does not count.

@@ -8,12 +8,12 @@ allowed, the others go. What keeps a pod from running twice, whoever acts on wha
 - a claim is withdrawn only after a read of its target has shown that this chaperon is gone. UIDs do not come back, so
   leave that somebody gives late, on an old claim, finds nothing to be given to.
 
-Everything is read from API objects. `Sighting.since` is memory of the process: losing it costs time, nothing else.
+Everything is read from API objects. `CandidateStatus.since` is memory of the process: losing it costs time only.
 """
 
 from dataclasses import dataclass
 
-from agent.scheduler.reserve.sighting import NEGATIVE, Sighting
+from agent.scheduler.reserve.candidate_status import NEGATIVE, CandidateStatus
 from agent.scheduler.reserve.steps import (
     Allow,
     Bind,
@@ -21,7 +21,7 @@ from agent.scheduler.reserve.steps import (
     Claim,
     Delete,
     GiveUp,
-    Raise,
+    NextRound,
     Step,
     Unclaim,
     Wait,
@@ -29,7 +29,7 @@ from agent.scheduler.reserve.steps import (
 
 
 @dataclass(frozen=True)
-class Gate:
+class Permit:
     """What the pod's group lets it do; a pod without a group may do everything."""
 
     enter: bool = True
@@ -47,19 +47,19 @@ class Gate:
     """The start of its group that it claims a place in, of a group that starts again as a whole."""
 
 
-OPEN = Gate()
+PERMITTED = Permit()
 
 
-def shut(message: str) -> Gate:
+def denied(message: str) -> Permit:
     """For a pod that may not have candidates; `message` says why."""
-    return Gate(enter=False, claim=False, allow=False, message=message)
+    return Permit(enter=False, claim=False, allow=False, message=message)
 
 
-SILENT = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
+NO_SCHEDULER = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
 
 
 @dataclass(frozen=True)
-class Limits:
+class Timeouts:
     """Settings, in seconds."""
 
     patience: float = 2.0
@@ -81,7 +81,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class View:
+class ReservePod:
     """A proxy pod that is not bound, its claim and its candidates."""
 
     claim: str
@@ -95,7 +95,7 @@ class View:
     """Whether the pod still carries the finalizer of the claim's target."""
     claim_state: str
     """Why it is not ready, in words."""
-    sightings: tuple[Sighting, ...]
+    sightings: tuple[CandidateStatus, ...]
     """Of chaperons with this pod's UID, in all connected targets."""
     order: tuple[str, ...]
     """Virtual nodes of targets that are ready and pass the filters, best first."""
@@ -103,31 +103,31 @@ class View:
     """Virtual nodes whose target is being sent a candidate right now."""
     resting: frozenset[str] = frozenset()
     """Virtual nodes whose target has refused to take a candidate a moment ago."""
-    gate: Gate = OPEN
-    limits: Limits = Limits()
+    gate: Permit = PERMITTED
+    limits: Timeouts = Timeouts()
 
 
-def decide(view: View, now: float) -> list[Step]:
+def decide(view: ReservePod, now: float) -> list[Step]:
     """The steps, to be taken in this order; one that fails ends the pass. `now` is in seconds of a clock that is never
-    set, the one of `Sighting.since`.
+    set, the one of `CandidateStatus.since`.
     """
     if view.claim and (view.claim_held or view.claim_known):
         return _claimed(view, now)
     return _unclaimed(view, now)
 
 
-def reasons(view: View, now: float) -> dict[str, str]:
+def reasons(view: ReservePod, now: float) -> dict[str, str]:
     """Why targets that have a candidate have not reserved a node for it, by virtual node."""
     found = {s.node_name: s.reason for s in view.sightings if s.live and s.state in NEGATIVE}
     silent = [s for s in view.sightings if _is_mute(s) and s.since + view.limits.silence <= now]
-    return found | {s.node_name: s.reason or SILENT for s in silent}
+    return found | {s.node_name: s.reason or NO_SCHEDULER for s in silent}
 
 
-def _is_mute(sighting: Sighting) -> bool:
+def _is_mute(sighting: CandidateStatus) -> bool:
     return sighting.live and sighting.state == "pending" and not sighting.allowed
 
 
-def home(view: View) -> Sighting | None:
+def home(view: ReservePod) -> CandidateStatus | None:
     """The chaperon that the claim names.
 
     Two Targets may lead to the same cluster, so that it shows under another virtual node, too.
@@ -141,12 +141,12 @@ def home(view: View) -> Sighting | None:
     return None
 
 
-def feasible(view: View) -> tuple[str, ...]:
+def feasible(view: ReservePod) -> tuple[str, ...]:
     """Where the pod may go, best first."""
     return tuple(node for node in view.order if not view.gate.only or node == view.gate.only)
 
 
-def reserved(view: View) -> list[Sighting]:
+def reserved(view: ReservePod) -> list[CandidateStatus]:
     """Candidates with a reservation that could be claimed, best first."""
     rank = {node: index for index, node in enumerate(feasible(view))}
     found = [s for s in view.sightings if s.state == "reserved" and s.live and not s.allowed and s.node_name in rank]
@@ -156,7 +156,7 @@ def reserved(view: View) -> list[Sighting]:
 # With a claim ------------------------------------------------------------------------------------------------------
 
 
-def _claimed(view: View, now: float) -> list[Step]:
+def _claimed(view: ReservePod, now: float) -> list[Step]:
     here = home(view)
     losers = _losers(view, here)
     if not view.claim_known:
@@ -172,7 +172,7 @@ def _claimed(view: View, now: float) -> list[Step]:
     return [*(_allowed(view, here, now) if here.allowed else _not_allowed(view, here)), *losers]
 
 
-def _not_allowed(view: View, here: Sighting) -> list[Step]:
+def _not_allowed(view: ReservePod, here: CandidateStatus) -> list[Step]:
     """The claim stands, leave has not been given, or is on its way."""
     gate = view.gate
     if not gate.enter:
@@ -184,7 +184,7 @@ def _not_allowed(view: View, here: Sighting) -> list[Step]:
     return [*_raise(here), Wait(gate.message)]
 
 
-def _allowed(view: View, here: Sighting, now: float) -> list[Step]:
+def _allowed(view: ReservePod, here: CandidateStatus, now: float) -> list[Step]:
     """The target binds it by itself, also when the hold was lost on the way: if anybody there is at work."""
     if here.state not in NEGATIVE:
         return [_neglected(view, here, now)]
@@ -194,12 +194,12 @@ def _allowed(view: View, here: Sighting, now: float) -> list[Step]:
     return [GiveUp(here.reason, here.uid, here.version)] if left <= 0 else [Wait(here.reason, left)]
 
 
-def neglected_in(here: Sighting, limits: Limits, now: float) -> float | None:
+def neglected_in(here: CandidateStatus, limits: Timeouts, now: float) -> float | None:
     """In how many seconds an allowed candidate counts as neglected; None for one that never does."""
     return None if here.preempting or not here.allowed else here.since + limits.take_up - now
 
 
-def _neglected(view: View, here: Sighting, now: float) -> Step:
+def _neglected(view: ReservePod, here: CandidateStatus, now: float) -> Step:
     left = neglected_in(here, view.limits, now)
     if left is None or left > 0:
         return Wait("", left)
@@ -208,7 +208,7 @@ def _neglected(view: View, here: Sighting, now: float) -> Step:
     return Wait(view.limits.neglect)
 
 
-def _losers(view: View, here: Sighting | None) -> list[Step]:
+def _losers(view: ReservePod, here: CandidateStatus | None) -> list[Step]:
     known = {view.claim_uid, here.uid if here else ""}
     return [_delete(s) for s in _distinct(view) if s.live and s.uid not in known]
 
@@ -216,7 +216,7 @@ def _losers(view: View, here: Sighting | None) -> list[Step]:
 # Without -----------------------------------------------------------------------------------------------------------
 
 
-def _unclaimed(view: View, now: float) -> list[Step]:
+def _unclaimed(view: ReservePod, now: float) -> list[Step]:
     certain = [s for s in _distinct(view) if s.allowed or s.state == "bound"]
     if certain:
         return _adopt(view, certain)
@@ -242,7 +242,7 @@ def _unclaimed(view: View, now: float) -> list[Step]:
     return [*steps, Wait("", left) if steps or found else _why_not(view, now)]
 
 
-def _adopt(view: View, certain: list[Sighting]) -> list[Step]:
+def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
     """Somebody before us, who claims nothing, has given leave: keep one, and claim it when it is the only one."""
     rank = {node: index for index, node in enumerate(view.order)}
     certain.sort(key=lambda s: (s.state != "bound", s.going, rank.get(s.node_name, len(rank)), s.node_name))
@@ -258,7 +258,7 @@ def _adopt(view: View, certain: list[Sighting]) -> list[Step]:
     return [Claim(kept.node_name, kept.uid)]
 
 
-def _patience_left(view: View, found: list[Sighting], now: float) -> float:
+def _patience_left(view: ReservePod, found: list[CandidateStatus], now: float) -> float:
     """Seconds that the best reservation still waits for places that rank better."""
     best = found[0]
     decided = {s.node_name for s in view.sightings if s.going or s.state in NEGATIVE} | view.resting
@@ -269,7 +269,7 @@ def _patience_left(view: View, found: list[Sighting], now: float) -> float:
     return min(s.since for s in found) + view.limits.patience - now
 
 
-def _why_not(view: View, now: float) -> Wait:
+def _why_not(view: ReservePod, now: float) -> Wait:
     """Why nothing is reserved, once every place has said so, or has been silent for long."""
     places = feasible(view)
     if not places:
@@ -281,18 +281,18 @@ def _why_not(view: View, now: float) -> Wait:
     return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in places))
 
 
-def _raise(sighting: Sighting) -> list[Step]:
-    return [Raise(sighting.node_name, sighting.uid, sighting.round + 1)] if sighting.ended else []
+def _raise(sighting: CandidateStatus) -> list[Step]:
+    return [NextRound(sighting.node_name, sighting.uid, sighting.round + 1)] if sighting.ended else []
 
 
-def _delete(sighting: Sighting) -> Step:
+def _delete(sighting: CandidateStatus) -> Step:
     confirm = sighting.allowed or sighting.state == "bound"
     return Delete(sighting.node_name, sighting.uid, sighting.version, confirm)
 
 
-def _distinct(view: View) -> list[Sighting]:
+def _distinct(view: ReservePod) -> list[CandidateStatus]:
     """Each chaperon once, by a target that answers where there is one."""
-    found: dict[str, Sighting] = {}
+    found: dict[str, CandidateStatus] = {}
     for sighting in sorted(view.sightings, key=lambda s: not s.ready):
         found.setdefault(sighting.uid, sighting)
     return list(found.values())

@@ -42,7 +42,7 @@ class Delete:
 
 
 @dataclass(frozen=True)
-class Raise:
+class NextRound:
     """The reservation has ended and the pod still wants one: write the next round."""
 
     node_name: str
@@ -79,4 +79,4 @@ class Wait:
     seconds: float | None = None
 
 
-Step = Candidate | Claim | Allow | Delete | Raise | GiveUp | Unclaim | Bind | Wait
+Step = Candidate | Claim | Allow | Delete | NextRound | GiveUp | Unclaim | Bind | Wait

@@ -15,7 +15,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.target import Probing, Target
 from agent.kube.config import Connection
 from agent.kube.store import Object
-from agent.scheduler.cache.quotas import InvalidQuota, TargetQuotas, quota, quotas_of
+from agent.scheduler.cache.quotas import InvalidQuota, QuotaCache, quota, quotas_of
 from agent.scheduling.snapshot import Quota, amounts
 from tests.examples import examples
 from tests.kube.test_session import serving
@@ -73,7 +73,7 @@ async def test_a_target_says_which_quota_does_not_count_until_it_is_mended() -> 
         target = Target(("shop", "far"), cluster, SystemClock(), Probing())
         changes: list[str] = []
         target.changed = lambda target: changes.append(target.ignored)
-        found = TargetQuotas(target, LATER, lambda: None)
+        found = QuotaCache(target, LATER, lambda: None)
         try:
             await until(lambda: [each.name for each in found.read().get("shop", ())] == ["good"])
             assert "shop/bad" in target.ignored

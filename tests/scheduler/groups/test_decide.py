@@ -4,17 +4,17 @@ from typing import Any
 import pytest
 
 from agent.scheduler.groups.decide import Stage, Verdict, decide, stage
-from agent.scheduler.groups.turns import Limits, Memory, pause
-from agent.scheduler.groups.view import Group, Member
-from agent.scheduler.reserve.decide import Gate, View
-from tests.scheduler.reserve.sightings import AP, EU, FULL, SCHEDULED, US, sighting, view
+from agent.scheduler.groups.members import Group, Member
+from agent.scheduler.groups.turns import Memory, Timeouts, pause
+from agent.scheduler.reserve.decide import Permit, ReservePod
+from tests.scheduler.reserve.candidates import AP, EU, FULL, SCHEDULED, US, sighting, view
 
-LIMITS = Limits()
+LIMITS = Timeouts()
 HELD = sighting(EU, reserved=True)
 HELD_IN_US = sighting(US, reserved=True)
 
 
-def member(number: int, found: View | None = None, **changes: Any) -> Member:
+def member(number: int, found: ReservePod | None = None, **changes: Any) -> Member:
     """Pods are as old as their numbers are small."""
     usual: dict[str, Any] = {
         "name": f"default/p{number}",
@@ -36,7 +36,7 @@ def judge(found: Group, *rivals: Stage, now: float = 0.0) -> Verdict:
     return decide(found, rivals, now, LIMITS)
 
 
-def only_gate(verdict: Verdict) -> Gate:
+def only_gate(verdict: Verdict) -> Permit:
     """That of all members alike."""
     (gate,) = set(verdict.gates.values())
     return gate
@@ -113,7 +113,7 @@ def test_when_every_member_is_claimed_there_is_no_way_back() -> None:
 )
 def test_others_need_not_wait_once_a_member(first: Member) -> None:
     verdict = judge(group(first, member(2, owner="job")))
-    assert verdict.gates["u2"] == Gate()
+    assert verdict.gates["u2"] == Permit()
 
 
 def test_pods_that_are_left_from_an_earlier_run_start_nothing() -> None:
@@ -174,7 +174,7 @@ def test_a_group_for_one_cluster_waits_while_no_cluster_has_room_for_all() -> No
 
 def test_who_comes_later_to_a_group_for_one_cluster_goes_to_that() -> None:
     begun = group(member(1, node_name=US, policy="one-cluster"), member(2, policy="one-cluster"))
-    assert judge(begun).gates["u2"] == Gate(only=US)
+    assert judge(begun).gates["u2"] == Permit(only=US)
 
 
 # Timeout and turns
@@ -202,7 +202,7 @@ def test_after_a_time_everything_is_given_back_and_the_group_stays_away_for_a_wh
     ids=["who was refused and who said nothing", "there is no place", "nothing is known"],
 )
 def test_a_group_that_gives_back_says_which_member_lacks_what_until_its_next_turn(
-    second: View, words: tuple[str, ...]
+    second: ReservePod, words: tuple[str, ...]
 ) -> None:
     waiting = group(member(1, view(HELD)), member(2, second), since=0.0)
     verdict = judge(waiting, now=30.0)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from agent.scheduler.groups.decide import Verdict, stage
-from agent.scheduler.groups.view import Group, Member
-from agent.scheduler.reserve.decide import View
+from agent.scheduler.groups.members import Group, Member
+from agent.scheduler.reserve.decide import ReservePod
 from tests.scheduler.groups.test_decide import HELD, HELD_IN_US, LIMITS, group, judge, member, only_gate
-from tests.scheduler.reserve.sightings import EU, US, sighting, view
+from tests.scheduler.reserve.candidates import EU, US, sighting, view
 
 RESTART = {"size": "3", "on_failure": "restart", "owner": "job"}
 
@@ -19,7 +19,7 @@ def at_work(number: int, run: str = "r1", **changes: Any) -> Member:
     return member(number, **RESTART | {"node_name": EU, "run": run} | changes)
 
 
-def new(number: int, found: View | None = None, **changes: Any) -> Member:
+def new(number: int, found: ReservePod | None = None, **changes: Any) -> Member:
     return member(number, found, **RESTART | changes)
 
 

@@ -7,7 +7,7 @@ from agent.api.kinds import PODS
 from agent.kube.client import encode
 from agent.kube.errors import Unreachable
 from agent.kube.store import Key, Object
-from agent.scheduler.ranked.controller import Ranked
+from agent.scheduler.ranked.controller import RankedScheduling
 
 POD = Object(PODS, encode({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}}))
 
@@ -40,7 +40,7 @@ class Left:
         settings = SimpleNamespace(dwell=1.0, take_up=1.0)
         deps: Any = SimpleNamespace(targets=self.targets, chaperons=self, asking=self, settings=settings)
         found: Any = SimpleNamespace(most=None)
-        return await Ranked(deps, found, found, lambda key: None)._cleared(POD)
+        return await RankedScheduling(deps, found, found, lambda key: None)._cleared(POD)
 
 
 async def test_a_target_that_does_not_answer_keeps_a_pod_from_no_other_and_nobody_is_asked_twice() -> None:

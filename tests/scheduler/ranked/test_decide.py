@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.base.clock import stamp
-from agent.scheduler.failedtargets import Attempt
-from agent.scheduler.ranked.decide import Bind, Claim, GiveUp, Step, Stop, View, Wait, decide, judge, taken_up_by
+from agent.scheduler.failed_targets import FailedTarget
+from agent.scheduler.ranked.decide import (
+    Bind,
+    Claim,
+    GiveUp,
+    RankedPod,
+    Step,
+    Stop,
+    Wait,
+    decide,
+    delegate_outcome,
+    taken_up_by,
+)
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import Free, Shape, TargetInfo
 from tests.scheduling.pods_and_targets import target_info
@@ -25,12 +36,12 @@ def chaperon(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str,
     return {"metadata": {"name": "web-1", **metadata}, "status": status or {}}
 
 
-def refused(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, Attempt]:
+def refused(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, FailedTarget]:
     """By these virtual nodes, so many seconds ago."""
-    return {node: Attempt("full", stamp(NOW - timedelta(seconds=ago)), count) for node in nodes}
+    return {node: FailedTarget("full", stamp(NOW - timedelta(seconds=ago)), count) for node in nodes}
 
 
-def view(**changes: Any) -> View:
+def view(**changes: Any) -> RankedPod:
     """A pod that is claimed by eu, which is ready and holds its chaperon."""
     usual: dict[str, Any] = {
         "claim": EU.node_name,
@@ -45,7 +56,7 @@ def view(**changes: Any) -> View:
         "now": NOW,
         "dwell": DWELL,
     }
-    return View(**usual | changes)
+    return RankedPod(**usual | changes)
 
 
 UNCLAIMED: dict[str, Any] = {"claim": "", "claim_known": False, "claim_ready": False, "chaperon": None}
@@ -192,7 +203,7 @@ def condition(**fields: str) -> dict[str, Any]:
     ],
 )
 def test_a_status_is_judged(status: dict[str, Any], expected: tuple[str, str]) -> None:
-    assert judge(status) == expected
+    assert delegate_outcome(status) == expected
 
 
 @given(st.booleans(), st.booleans(), st.booleans(), st.sampled_from([None, {}, REFUSAL, {"phase": "Running"}]))
@@ -263,9 +274,11 @@ def test_a_target_that_tells_nothing_of_room_is_not_tried_again() -> None:
 # Targets that take no chaperons
 
 
-def untaken(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, Attempt]:
+def untaken(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, FailedTarget]:
     """These took no chaperon, so many seconds ago."""
-    return {node: Attempt("dead webhook", stamp(NOW - timedelta(seconds=ago)), count, untaken=True) for node in nodes}
+    return {
+        node: FailedTarget("dead webhook", stamp(NOW - timedelta(seconds=ago)), count, untaken=True) for node in nodes
+    }
 
 
 def test_a_pod_that_no_target_takes_waits_for_the_first_that_may_be_asked_again() -> None:

@@ -1,6 +1,7 @@
 """Mode `ranked`: replicas that all think they lead, and know old things, never send a pod to two targets.
 
-A model of what `Ranked` does around its decisions. A replica's claim and the chaperon that follows it are one step.
+A model of what `RankedScheduling` does around its decisions. A replica's claim and the chaperon that follows it are one
+step.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.scheduler.failedtargets import Attempt
-from agent.scheduler.ranked.decide import Claim, GiveUp, View, decide
+from agent.scheduler.failed_targets import FailedTarget
+from agent.scheduler.ranked.decide import Claim, GiveUp, RankedPod, decide
 from agent.scheduling.ranking import Ranking
 from tests.examples import examples
 from tests.scheduling.pods_and_targets import target_info
@@ -76,7 +77,7 @@ class Replica:
         order = [each for each in PLACES if each.node_name in self.ready - self.world.full]
         order.sort(key=lambda each: each.node_name in pod.attempts)
         refused = self.chaperons.get(pod.claim)
-        view = View(
+        view = RankedPod(
             claim=pod.claim,
             claim_known=True,
             claim_ready=pod.claim in self.ready,
@@ -84,7 +85,7 @@ class Replica:
             claim_unsent=bool(pod.claim) and self.unsent == (pod.claim, pod.renewed),
             claim_state="no answer",
             chaperon=None if refused is None else {"metadata": {}, "status": UNSCHEDULABLE if refused else {}},
-            attempts={node: Attempt("full", untaken=node in self.world.refusing) for node in pod.attempts},
+            attempts={node: FailedTarget("full", untaken=node in self.world.refusing) for node in pod.attempts},
             ranking=Ranking(tuple(order), sum(each.node_name not in pod.attempts for each in order), ()),
             now=NOW,
             dwell=timedelta(seconds=1),

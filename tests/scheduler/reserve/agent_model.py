@@ -4,11 +4,11 @@ from typing import Any
 
 from agent.api import names
 from agent.scheduler.groups import decide as groups
-from agent.scheduler.groups.turns import Limits, Memory
-from agent.scheduler.groups.view import Group, Member
+from agent.scheduler.groups.members import Group, Member
+from agent.scheduler.groups.turns import Memory, Timeouts
 from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.reserve import steps
-from agent.scheduler.reserve.sighting import Sighting, see
+from agent.scheduler.reserve.candidate_status import CandidateStatus, see
 from tests.scheduler.reserve.world_model import Operation, Pod, Raw, Request, Then, World, ignore
 
 
@@ -21,7 +21,7 @@ class Agent:
     guards_claims = True
     guards_uids = True
     sweeps = True
-    limits = Limits(timeout=10.0, hopeless=3.0, first_pause=1.0, longest_pause=4.0)
+    limits = Timeouts(timeout=10.0, hopeless=3.0, first_pause=1.0, longest_pause=4.0)
 
     def __init__(self, world: World, source: int, *, late: bool = False, clock: float = 0.0) -> None:
         self.world = world
@@ -33,7 +33,7 @@ class Agent:
         self.pods: dict[str, Pod] = {}
         self.stores: dict[str, dict[str, Raw]] = {node: {} for node in world.targets}
         self.ready: dict[str, bool] = dict.fromkeys(world.targets, False)
-        self.seen: dict[tuple[str, str], Sighting] = {}
+        self.seen: dict[tuple[str, str], CandidateStatus] = {}
         self.memories: dict[str, Memory] = {}
         self.busy: dict[str, list[Request]] = {}
 
@@ -73,7 +73,7 @@ class Agent:
 
     # Deciding
 
-    def sightings(self, pod: Pod) -> tuple[Sighting, ...]:
+    def sightings(self, pod: Pod) -> tuple[CandidateStatus, ...]:
         found = []
         for node, store in self.stores.items():
             raw = next((r for r in store.values() if r["source"] == self.source and r["pod"] == pod.uid), None)
@@ -86,9 +86,9 @@ class Agent:
             found.append(sighting)
         return tuple(found)
 
-    def view(self, pod: Pod, gate: reserve.Gate = reserve.OPEN) -> reserve.View:
+    def view(self, pod: Pod, gate: reserve.Permit = reserve.PERMITTED) -> reserve.ReservePod:
         places = [node for node in pod.order if self.ready[node] and node not in self.world.cordoned]
-        return reserve.View(
+        return reserve.ReservePod(
             claim=pod.claim,
             claim_uid=pod.claim_uid,
             claim_known=True,
@@ -98,12 +98,12 @@ class Agent:
             sightings=self.sightings(pod),
             order=tuple(sorted(places, key=lambda node: node in pod.attempts)),
             gate=gate,
-            limits=reserve.Limits(patience=2.0, dwell=5.0, take_up=6.0),
+            limits=reserve.Timeouts(patience=2.0, dwell=5.0, take_up=6.0),
         )
 
-    def gate(self, pod: Pod) -> reserve.Gate:
+    def gate(self, pod: Pod) -> reserve.Permit:
         if not pod.group:
-            return reserve.OPEN
+            return reserve.PERMITTED
         present = {each.group for each in self.pods.values() if each.group}
         rivals = [groups.stage(self._group(name)) for name in present - {pod.group}]
         group = self._group(pod.group)
@@ -162,7 +162,7 @@ class Agent:
         if answer is not None and answer.name in self.pods and self.pods[answer.name].version < answer.version:
             self.pods[answer.name] = answer
 
-    def _take(self, pod: Pod, view: reserve.View, step: steps.Step) -> None:
+    def _take(self, pod: Pod, view: reserve.ReservePod, step: steps.Step) -> None:
         world, source = self.world, self.source
         match step:
             case steps.Candidate(node):
@@ -175,7 +175,7 @@ class Agent:
                 self._allow(pod, node, uid, version)
             case steps.Delete(node, uid, version, confirm):
                 self._delete(pod, node, self._raw(node, uid), version, confirm)
-            case steps.Raise(node, uid, number):
+            case steps.NextRound(node, uid, number):
                 raw = self._raw(node, uid)
                 asked = {names.ANNOTATION_RESERVE_ROUND: str(number)}
                 self.send(pod, node, lambda: world.annotate(node, raw, None, **asked))

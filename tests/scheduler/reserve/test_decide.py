@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduler.reserve.decide import Gate, Limits, decide, reasons
-from agent.scheduler.reserve.sighting import see
-from agent.scheduler.reserve.steps import Allow, Bind, Candidate, Claim, Delete, GiveUp, Raise, Unclaim, Wait
-from tests.scheduler.reserve.sightings import AP, EU, FULL, SCHEDULED, US, chaperon, sighting, view
+from agent.scheduler.reserve.candidate_status import see
+from agent.scheduler.reserve.decide import Permit, Timeouts, decide, reasons
+from agent.scheduler.reserve.steps import Allow, Bind, Candidate, Claim, Delete, GiveUp, NextRound, Unclaim, Wait
+from tests.scheduler.reserve.candidates import AP, EU, FULL, SCHEDULED, US, chaperon, sighting, view
 
-CLOSED = Gate(enter=False, claim=False, allow=False, message="the group waits")
-GATHER = Gate(claim=False, allow=False, message="the group gathers")
+CLOSED = Permit(enter=False, claim=False, allow=False, message="the group waits")
+GATHER = Permit(claim=False, allow=False, message="the group gathers")
 
 
 def claimed(*others: Any, here: Any = None, **changes: Any) -> Any:
@@ -123,7 +123,7 @@ def test_a_reservation_waits_for_no_target_that_has_refused_to_take_a_candidate(
 
 def test_a_reservation_that_has_ended_is_asked_for_again() -> None:
     found = sighting(EU, reserve_ended="3", reserve_round="3")
-    assert decide(view(found, order=(EU,)), 0.0) == [Raise(EU, "c-eu", 4), Wait("", 30.0)]
+    assert decide(view(found, order=(EU,)), 0.0) == [NextRound(EU, "c-eu", 4), Wait("", 30.0)]
 
 
 def test_when_no_target_has_a_node_the_candidates_stay_and_the_pod_says_why() -> None:
@@ -148,7 +148,7 @@ def test_what_a_scheduler_says_of_a_candidate_that_is_pending_is_passed_on() -> 
 
 
 def test_one_reservation_is_enough_for_nothing_to_be_told_of_the_silent() -> None:
-    found = view(sighting(EU, reserved=True), sighting(US), gate=Gate(claim=False, message="it waits"))
+    found = view(sighting(EU, reserved=True), sighting(US), gate=Permit(claim=False, message="it waits"))
     assert decide(found, 1e6)[-1] == Wait("it waits")
 
 
@@ -164,7 +164,7 @@ def test_an_allowed_candidate_is_waited_for_although_its_hold_is_lost() -> None:
 
 
 def test_an_allowed_candidate_that_nobody_binds_is_given_up_after_its_time() -> None:
-    limits = Limits(take_up=20.0)
+    limits = Timeouts(take_up=20.0)
     neglected = claimed(here=sighting(EU, allowed=True), limits=limits)
     assert decide(neglected, 19.0) == [Wait("", 1.0)]
     assert decide(neglected, 20.0) == [GiveUp(limits.neglect, "c-eu", "7")]
@@ -173,7 +173,7 @@ def test_an_allowed_candidate_that_nobody_binds_is_given_up_after_its_time() -> 
 
 
 def test_it_stays_where_there_is_no_other_place_and_says_why() -> None:
-    limits = Limits(take_up=20.0)
+    limits = Timeouts(take_up=20.0)
     found = claimed(here=sighting(EU, allowed=True), limits=limits, order=(EU,))
     assert decide(found, 20.0) == [Wait(limits.neglect)]
 
@@ -265,15 +265,15 @@ def test_a_pod_whose_group_gathers_claims_nothing() -> None:
 
 def test_a_claimed_pod_whose_group_is_not_complete_is_not_allowed() -> None:
     found = claimed(here=sighting(EU, reserve_ended="0"), gate=GATHER)
-    assert decide(found, 0.0) == [Raise(EU, "c-eu", 1), Wait("the group gathers")]
+    assert decide(found, 0.0) == [NextRound(EU, "c-eu", 1), Wait("the group gathers")]
 
 
 def test_once_the_group_has_begun_a_lost_reservation_is_no_way_back() -> None:
-    assert decide(claimed(here=sighting(EU, FULL), gate=Gate(firm=True)), 0.0) == [Allow(EU, "c-eu", "7")]
+    assert decide(claimed(here=sighting(EU, FULL), gate=Permit(firm=True)), 0.0) == [Allow(EU, "c-eu", "7")]
 
 
 def test_a_group_may_name_the_one_place() -> None:
-    found = view(sighting(EU, reserved=True), sighting(US, reserved=True), gate=Gate(only=US, hurry=True))
+    found = view(sighting(EU, reserved=True), sighting(US, reserved=True), gate=Permit(only=US, hurry=True))
     assert decide(found, 0.0) == [Claim(US, "c-us")]
 
 
@@ -288,7 +288,7 @@ STATES = st.sampled_from(
         {"allowed": True, "ready": False},
     ]
 )
-GATES = st.builds(Gate, *[st.booleans()] * 3, st.sampled_from(("", EU, US)), st.booleans(), st.booleans())
+GATES = st.builds(Permit, *[st.booleans()] * 3, st.sampled_from(("", EU, US)), st.booleans(), st.booleans())
 
 
 @given(
@@ -299,7 +299,7 @@ GATES = st.builds(Gate, *[st.booleans()] * 3, st.sampled_from(("", EU, US)), st.
     st.floats(0, 100),
 )
 def test_leave_is_given_to_the_claimed_only_and_claims_are_never_replaced(
-    found: list[tuple[str, dict[str, Any], bool]], claim: str, ready: bool, gate: Gate, now: float
+    found: list[tuple[str, dict[str, Any], bool]], claim: str, ready: bool, gate: Permit, now: float
 ) -> None:
     sightings = [sighting(node, *([FULL] if full else []), **state) for node, state, full in found]
     steps = decide(view(*sightings, claim=claim, claim_ready=ready, gate=gate), now)

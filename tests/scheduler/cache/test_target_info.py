@@ -20,7 +20,7 @@ from agent.kube.events import Recorder
 from agent.kube.store import Object
 from agent.model.summary import summarise
 from agent.runtime.supervisor import Supervisor
-from agent.scheduler.cache.targets import NOT_UNDERSTOOD, Places, make_place, matters
+from agent.scheduler.cache.target_cache import NOT_UNDERSTOOD, TargetCache, matters, target_info_of
 from agent.scheduling.snapshot import Quota, amounts
 from agent.settings import Settings
 from tests.scheduling.pods_and_targets import target_info
@@ -45,18 +45,18 @@ def summary(**properties: str) -> Object:
 
 
 async def test_a_ready_target_with_a_node_takes_pods(target: Target) -> None:
-    target_info = make_place(target, NODE, None)
+    target_info = target_info_of(target, NODE, None)
     assert (target_info.ready, target_info.state) == (True, "")
 
 
 async def test_a_target_without_a_node_does_not_yet(target: Target) -> None:
-    target_info = make_place(target, None, None)
+    target_info = target_info_of(target, None, None)
     assert (target_info.ready, target_info.state) == (False, "its virtual node does not exist yet")
 
 
 async def test_a_lost_target_says_since_when(target: Target) -> None:
     target.record = Record(State.UNREACHABLE, "no answer", SystemClock().now())
-    target_info = make_place(target, NODE, None)
+    target_info = target_info_of(target, NODE, None)
     assert not target_info.ready
     assert target_info.state.startswith("no answer (since ")
 
@@ -64,7 +64,7 @@ async def test_a_lost_target_says_since_when(target: Target) -> None:
 @pytest.mark.parametrize("state", [AgentState.SILENT, AgentState.TOO_OLD])
 async def test_a_target_whose_agent_does_not_work_says_why(target: Target, state: AgentState) -> None:
     target.agent = AgentRecord(state, "see that its agent runs")
-    target_info = make_place(target, NODE, None)
+    target_info = target_info_of(target, NODE, None)
     assert (target_info.ready, target_info.state) == (False, "see that its agent runs")
 
 
@@ -73,19 +73,19 @@ async def test_a_target_of_whose_agent_nothing_bad_is_known_takes_pods(
     target: Target, agent: AgentRecord | None
 ) -> None:
     target.agent = agent
-    assert make_place(target, NODE, None).ready
+    assert target_info_of(target, NODE, None).ready
 
 
 async def test_properties_of_a_cluster_are_not_labels_of_its_nodes(target: Target) -> None:
-    assert make_place(target, NODE, summary()).common_labels == {"os": "linux"}
-    assert make_place(target, NODE, summary(tier="gold")).common_labels == {"os": "linux"}
+    assert target_info_of(target, NODE, summary()).common_labels == {"os": "linux"}
+    assert target_info_of(target, NODE, summary(tier="gold")).common_labels == {"os": "linux"}
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "{}", "[1]"])
 async def test_properties_that_cannot_be_read_are_none(target: Target, text: str) -> None:
     metadata = {"name": "s", "labels": {"a": "b"}, "annotations": {"multicluster/cluster-properties": text}}
     told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
-    assert make_place(target, NODE, told).common_labels == {"a": "b"}
+    assert target_info_of(target, NODE, told).common_labels == {"a": "b"}
 
 
 async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(target: Target) -> None:
@@ -97,7 +97,7 @@ async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(targe
         "annotations": {"multicluster/node-shapes": msgspec.json.encode(shapes).decode()},
     }
     told = Object(CLUSTER_SUMMARIES, msgspec.json.encode({"metadata": metadata}))
-    target_info = make_place(target, NODE, told)
+    target_info = target_info_of(target, NODE, told)
     assert [shape.labels for shape in target_info.shapes] == [{"os": "linux", "disk": "ssd"}, {"os": "linux"}]
 
 
@@ -112,7 +112,7 @@ async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
         chaperons, provisions = Chaperons(targets, "u"), Provisions(targets)
         recorder = Recorder(local.client, clock)
         deps = Deps(Settings(), clock, local, "u", targets, chaperons, provisions, recorder)
-        places = Places(deps, local.informer(NODES), lambda: None)
+        places = TargetCache(deps, local.informer(NODES), lambda: None)
         for name in ("good", "bad"):
             target = await targets.connect(("default", name), Connection("http://127.0.0.1:1"), "1")
             target.identify()

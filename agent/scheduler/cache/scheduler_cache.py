@@ -11,16 +11,16 @@ from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
 from agent.kube.store import Object
 from agent.model.namespaces import not_enabled
-from agent.scheduler.cache.assumed import World
-from agent.scheduler.cache.podinfo import PodInfos
-from agent.scheduler.cache.refusing import Refusing
-from agent.scheduler.cache.targets import Places
+from agent.scheduler.cache.assumed_pods import AssumedPods
+from agent.scheduler.cache.pod_info import PodInfos
+from agent.scheduler.cache.refusing_targets import RefusingTargets
+from agent.scheduler.cache.target_cache import TargetCache
 from agent.scheduler.metrics import PHASE
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo
 
 WAITING = -1.0
-"""Returned as the seconds until the next look at a pod that waits for the scene to change."""
+"""Returned as the seconds until the next look at a pod that waits for the cache to change."""
 
 NEW = timedelta(seconds=2)
 """A namespace and its first pods may be made together, and the pods be seen first."""
@@ -29,7 +29,7 @@ IN_LINE = -2.0
 """The same of a pod that is woken when it is its turn at a target: so far, it has not waited in vain."""
 
 
-class Scene:
+class SchedulerCache:
     """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class Scene:
         self.epoch = 0
         """Grows whenever `changed` is called."""
         self.pod_infos = PodInfos()
-        self.world = World(
+        self.assumed = AssumedPods(
             self.proxies,
             deps.targets,
             deps.chaperons,
@@ -50,8 +50,8 @@ class Scene:
             self._change,
             enabled=self._is_enabled,
         )
-        self._places = Places(deps, self.nodes, self._change)
-        self._refusing = Refusing(deps.targets, deps.chaperons, self._change)
+        self._targets = TargetCache(deps, self.nodes, self._change)
+        self._refusing = RefusingTargets(deps.targets, deps.chaperons, self._change)
         self._clock = deps.clock
         self._provisions = deps.provisions
         self._weights = deps.settings.weights
@@ -66,10 +66,10 @@ class Scene:
         """
         started = time.perf_counter()
         pod_info = self.pod_infos.of(pod).beside(self._provisions.places(pod))
-        self.world.refresh()
+        self.assumed.refresh()
         self._turn += 1
-        places = self._refusing.seen_by(pod, self._places.serving(pod.namespace), pod_info.attempts)
-        ranking = rank(pod_info, places, self.world.usages, self._weights, turn=self._turn)
+        places = self._refusing.seen_by(pod, self._targets.serving(pod.namespace), pod_info.attempts)
+        ranking = rank(pod_info, places, self.assumed.usages, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return pod_info, ranking
 
@@ -85,9 +85,9 @@ class Scene:
         namespace = new or old
         assert namespace is not None
         if turns(old, new):
-            self.world.look_again(namespace.name)
+            self.assumed.look_again(namespace.name)
         if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
-            self.world.usages.counts.recount()
+            self.assumed.usages.counts.recount()
             self._change()
 
     def injected_follow(self, namespace: str) -> bool:
@@ -97,7 +97,7 @@ class Scene:
 
     def settled(self, namespace: str) -> bool:
         """Whether all targets of a namespace are known well enough to tell why a pod waits."""
-        return self._places.settled(namespace)
+        return self._targets.settled(namespace)
 
     def closed(self, namespace: str) -> str:
         """Why no pod of a namespace gets a target anew, empty when pods may."""

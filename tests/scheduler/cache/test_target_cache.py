@@ -12,7 +12,7 @@ from agent.cli.explaining.facts import scored
 from agent.clusters.deps import Deps
 from agent.kube.client import Client
 from agent.sandbox import Cluster
-from agent.scheduler.cache.targets import Places
+from agent.scheduler.cache.target_cache import TargetCache
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from tests.controllers.proxies import connected
@@ -32,7 +32,7 @@ class Watched:
     def __init__(self, deps: Deps, namespace: str) -> None:
         self.woken = 0
         self._namespace = namespace
-        self._places = Places(deps, deps.local.informer(NODES), self._changed)
+        self._places = TargetCache(deps, deps.local.informer(NODES), self._changed)
 
     def _changed(self) -> None:
         self.woken += 1
@@ -186,7 +186,7 @@ async def test_a_target_that_cannot_be_connected_counts_and_says_why(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async with running(cluster) as deps:
-        places = Places(deps, deps.local.informer(NODES), lambda: None)
+        places = TargetCache(deps, deps.local.informer(NODES), lambda: None)
         await client.create(TARGETS, target("eu", namespace))
         await until(lambda: len(places.serving(namespace)) == 1)
         assert not places.settled(namespace), "nobody has tried to connect it"

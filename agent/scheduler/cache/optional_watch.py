@@ -22,7 +22,7 @@ _REFUSALS = (Forbidden, NotFound)
 """Answers that stay the same for a while; others, as of a server that has too much to do, say nothing of the kind."""
 
 
-class Discovered:
+class OptionalWatch:
     """`store` is None while there is none to believe; `changed` is called as of an informer.
 
     So is `turned` when `store` came or went: of its first list an informer tells before `store` can be believed.

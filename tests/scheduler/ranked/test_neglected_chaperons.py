@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.scheduler.ranked.neglected import TakeUp
+from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons
 from tests.scheduler.test_limits import names, pod
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def chaperon(uid: str, scheduler: str = "default-scheduler") -> Any:
 
 async def test_a_chaperon_is_neglected_when_nobody_takes_it_up_for_its_time() -> None:
     woken: list[Key] = []
-    takeup = TakeUp(SECONDS, woken.append)
+    takeup = NeglectedChaperons(SECONDS, woken.append)
     takeup.begin(pod("web"), chaperon("c1"), "eu")
     await asyncio.sleep(SECONDS - 1)
     takeup.begin(pod("web"), chaperon("c1"), "eu")
@@ -45,7 +45,7 @@ async def test_a_chaperon_is_neglected_when_nobody_takes_it_up_for_its_time() ->
 
 
 async def test_another_chaperon_of_the_pod_waits_anew() -> None:
-    takeup = TakeUp(SECONDS, print)
+    takeup = NeglectedChaperons(SECONDS, print)
     takeup.begin(pod("web"), chaperon("c1"), "eu")
     await asyncio.sleep(SECONDS - 1)
     takeup.begin(pod("web"), chaperon("c2"), "us")
@@ -55,7 +55,7 @@ async def test_another_chaperon_of_the_pod_waits_anew() -> None:
 
 async def test_one_that_is_taken_up_or_gone_is_neglected_no_more() -> None:
     woken: list[Key] = []
-    takeup = TakeUp(SECONDS, woken.append)
+    takeup = NeglectedChaperons(SECONDS, woken.append)
     for name in ("a", "b"):
         takeup.begin(pod(name), chaperon(f"c-{name}"), "eu")
     assert takeup.taken("uid-a")
@@ -68,7 +68,7 @@ async def test_one_that_is_taken_up_or_gone_is_neglected_no_more() -> None:
 
 async def test_as_long_as_a_scheduler_takes_up_others_it_is_at_work() -> None:
     woken: list[Key] = []
-    takeup = TakeUp(SECONDS, woken.append)
+    takeup = NeglectedChaperons(SECONDS, woken.append)
     takeup.begin(pod("last"), chaperon("c-last"), "eu")
     takeup.begin(pod("odd"), chaperon("c-odd", "nobody"), "eu")
     takeup.begin(pod("away"), chaperon("c-away"), "us")

@@ -25,7 +25,7 @@ class _Waiting:
     woken: float = -math.inf
 
 
-class TakeUp:
+class NeglectedChaperons:
     """`wake` is called with the key of a pod whose chaperon has waited for so many seconds."""
 
     def __init__(self, seconds: float, wake: Callable[[Key], None]) -> None:

@@ -19,7 +19,7 @@ def state(words: str) -> str:
     return f"it refuses pods: {words}"
 
 
-class Refusing:
+class RefusingTargets:
     """`changed` is called when pods that wait may try such a target again, and when it refuses them no longer."""
 
     def __init__(self, targets: Targets, chaperons: Chaperons, changed: Callable[[], None]) -> None:

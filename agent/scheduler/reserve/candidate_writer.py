@@ -19,8 +19,8 @@ from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
-from agent.scheduler.cache.cache import Scene
-from agent.scheduler.untaken import Untaken
+from agent.scheduler.cache.scheduler_cache import SchedulerCache
+from agent.scheduler.chaperon_refusal import ChaperonRefused
 from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
 
 REST_SECONDS = 30.0
@@ -51,17 +51,17 @@ class _Rest(NamedTuple):
     reason: str
 
 
-class Couriers(Controller[Send | Drop]):
+class CandidateWriter(Controller[Send | Drop]):
     """One errand per key. `wake` is called with the key of a pod of which a target has refused a candidate."""
 
     name = "candidates"
     workers = 64
 
-    def __init__(self, deps: Deps, scene: Scene, writes: Writes, wake: Callable[[Key], None]) -> None:
+    def __init__(self, deps: Deps, cache: SchedulerCache, writes: Writes, wake: Callable[[Key], None]) -> None:
         super().__init__()
         self._wake = wake
         self._deps = deps
-        self._scene = scene
+        self._cache = cache
         self._writes = writes
         self._sending: Counter[str] = Counter()
         self._under_way: dict[str, set[str]] = {}
@@ -110,9 +110,9 @@ class Couriers(Controller[Send | Drop]):
             if target is not None and target.ready and key.uid not in self._dropped and _is_as_it_was(target, key):
                 await self.drop(target, key)
             return None
-        pod = self._scene.proxies.store.get(key.pod)
+        pod = self._cache.proxies.store.get(key.pod)
         wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
-        wanted = wanted and not self._scene.closed(key.pod[0])
+        wanted = wanted and not self._cache.closed(key.pod[0])
         if target is None or pod is None or not wanted or not target.ready or self._deps.sending.is_closed(target):
             self._done(key)
             return None
@@ -126,7 +126,7 @@ class Couriers(Controller[Send | Drop]):
         try:
             with self._joining(errand.node_name):
                 await self._writes.send(pod.decode(), target, reserve=True)
-        except (InvalidPod, Untaken) as error:
+        except (InvalidPod, ChaperonRefused) as error:
             await self._refused(errand, pod, str(error))
         except Foreign as error:
             await self._refused(errand, pod, f"cannot create PodChaperon: {error}")

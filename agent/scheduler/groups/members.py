@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.api import names
 from agent.scheduler.groups.turns import Key, Memory
-from agent.scheduler.reserve.decide import View
+from agent.scheduler.reserve.decide import ReservePod
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Member:
     priority: int = 0
     owner: str = ""
     """UID of its controller, empty without one."""
-    view: View | None = None
+    view: ReservePod | None = None
     """Of a member that is live and not bound."""
     node_name: str = ""
     """The virtual node it is bound to."""

@@ -15,7 +15,7 @@ FAILING = "PodsFailing"
 """Reason of a target that takes chaperons, where no pods can be created for them."""
 
 
-class Untaken(Exception):
+class ChaperonRefused(Exception):
     """The target has answered, and not taken a chaperon or what it needs; the message is what the pod says of it.
 
     `for_certain`: there is no chaperon by this, and there will be none.
@@ -26,7 +26,7 @@ class Untaken(Exception):
         self.for_certain = for_certain
 
 
-def untaken(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sent: bool) -> Untaken | None:
+def untaken(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sent: bool) -> ChaperonRefused | None:
     """What an error means that came of sending a chaperon, which the target's memory takes note of.
 
     None for one that another try may overcome at once, or that did not come from the target.
@@ -43,8 +43,8 @@ def untaken(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sen
         metadata = proxy["metadata"]
         target.acceptance.leave_turn(metadata["namespace"], metadata["uid"])
     if not sent:
-        return Untaken(f"cannot create what the pod needs there: {error}", for_certain=True)
-    return Untaken(f"cannot create PodChaperon: {error}", for_certain=error.status < 500)
+        return ChaperonRefused(f"cannot create what the pod needs there: {error}", for_certain=True)
+    return ChaperonRefused(f"cannot create PodChaperon: {error}", for_certain=error.status < 500)
 
 
 def creates_no_pods(chaperon: Mapping[str, Any]) -> bool:

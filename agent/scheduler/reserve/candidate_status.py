@@ -12,7 +12,7 @@ NEGATIVE: frozenset[State] = frozenset(("unschedulable", "refused"))
 
 
 @dataclass(frozen=True)
-class Sighting:
+class CandidateStatus:
     """One candidate, or what has become of it."""
 
     node_name: str
@@ -42,8 +42,8 @@ class Sighting:
 
 
 def see(
-    chaperon: Mapping[str, Any], node_name: str, *, ready: bool, now: float, before: Sighting | None = None
-) -> Sighting:
+    chaperon: Mapping[str, Any], node_name: str, *, ready: bool, now: float, before: CandidateStatus | None = None
+) -> CandidateStatus:
     """A chaperon in the target of a virtual node; `before` is what this process saw of that one last."""
     metadata = chaperon["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -53,7 +53,7 @@ def see(
     asked = _number(annotations.get(names.ANNOTATION_RESERVE_ROUND)) or 0
     ended = _number(annotations.get(names.ANNOTATION_RESERVE_ENDED))
     same = before is not None and (before.uid, before.allowed, before.state) == (metadata["uid"], allowed, state)
-    return Sighting(
+    return CandidateStatus(
         node_name=node_name,
         uid=metadata["uid"],
         version=metadata["resourceVersion"],

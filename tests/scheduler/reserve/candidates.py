@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from agent.api import names
-from agent.scheduler.reserve.decide import View
-from agent.scheduler.reserve.sighting import Sighting, see
+from agent.scheduler.reserve.candidate_status import CandidateStatus, see
+from agent.scheduler.reserve.decide import ReservePod
 
 EU, US, AP = "eu", "us", "ap"
 FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
@@ -23,16 +23,18 @@ def chaperon(*conditions: dict[str, str], reserved: bool = False, allowed: bool 
     return {"metadata": metadata, "status": {"conditions": list(conditions)}}
 
 
-def sighting(node_name: str, *conditions: dict[str, str], **changes: Any) -> Sighting:
+def sighting(node_name: str, *conditions: dict[str, str], **changes: Any) -> CandidateStatus:
     """A candidate that was seen at time 0 first; its UID is that of its virtual node, and `c-`."""
     fields = {
-        key: changes.pop(key) for key in list(changes) if key in Sighting.__dataclass_fields__ and key != "allowed"
+        key: changes.pop(key)
+        for key in list(changes)
+        if key in CandidateStatus.__dataclass_fields__ and key != "allowed"
     }
     found = see(chaperon(*conditions, **changes), node_name, ready=True, now=0.0)
     return replace(found, **{"uid": f"c-{node_name}"} | fields)
 
 
-def view(*sightings: Sighting, **changes: Any) -> View:
+def view(*sightings: CandidateStatus, **changes: Any) -> ReservePod:
     """A pod that may go to eu, us and ap, in this order."""
     claim = changes.get("claim", "")
     usual: dict[str, Any] = {
@@ -45,4 +47,4 @@ def view(*sightings: Sighting, **changes: Any) -> View:
         "sightings": sightings,
         "order": (EU, US, AP),
     }
-    return View(**usual | changes)
+    return ReservePod(**usual | changes)

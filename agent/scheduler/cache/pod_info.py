@@ -12,7 +12,7 @@ from agent.model import constraints
 from agent.model.errors import InvalidPod
 from agent.model.manifest import FIELD, source_pod
 from agent.model.requests import host_ports, requests
-from agent.scheduler.failedtargets import attempts_of, read_attempts
+from agent.scheduler.failed_targets import failed_targets_of, read_failed_targets
 from agent.scheduling import resources
 from agent.scheduling.snapshot import PodInfo, PodTemplate
 
@@ -106,7 +106,7 @@ class PodInfos:
         if known.flaw is not None:
             raise known.flaw
         if _ATTEMPTS in pod.raw:
-            attempts = read_attempts(pod.annotations.get(names.ANNOTATION_ATTEMPTS))
+            attempts = read_failed_targets(pod.annotations.get(names.ANNOTATION_ATTEMPTS))
             return known.pod_info.after({node: attempt.reason for node, attempt in attempts.items()})
         return known.pod_info
 
@@ -182,7 +182,7 @@ def pod_info_of(proxy: Mapping[str, Any]) -> PodInfo:
         uid=metadata.get("uid") or "",
         labels=metadata.get("labels") or {},
         priority=spec.get("priority") or 0,
-        attempts={node: attempt.reason for node, attempt in attempts_of(proxy).items()},
+        attempts={node: attempt.reason for node, attempt in failed_targets_of(proxy).items()},
     )
 
 

@@ -14,7 +14,7 @@ FIRST_RETRY, LONGEST_RETRY = timedelta(seconds=1), timedelta(seconds=30)
 """Pauses of a pod that is nowhere, until it asks a target again that did not take it."""
 
 
-class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+class FailedTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is remembered of one target."""
 
     reason: str
@@ -47,15 +47,15 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
             return None
 
 
-_decoder = msgspec.json.Decoder(dict[str, Attempt | str])
+_decoder = msgspec.json.Decoder(dict[str, FailedTarget | str])
 
 
-def attempts_of(proxy: Mapping[str, Any]) -> dict[str, Attempt]:
+def failed_targets_of(proxy: Mapping[str, Any]) -> dict[str, FailedTarget]:
     """By virtual node, from the proxy pod's annotation; what cannot be read is forgotten."""
-    return read_attempts((proxy["metadata"].get("annotations") or {}).get(names.ANNOTATION_ATTEMPTS))
+    return read_failed_targets((proxy["metadata"].get("annotations") or {}).get(names.ANNOTATION_ATTEMPTS))
 
 
-def read_attempts(text: str | None) -> dict[str, Attempt]:
+def read_failed_targets(text: str | None) -> dict[str, FailedTarget]:
     """The same from the annotation's value."""
     if not text:
         return {}
@@ -63,15 +63,17 @@ def read_attempts(text: str | None) -> dict[str, Attempt]:
         known = _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return {node: attempt if isinstance(attempt, Attempt) else Attempt(attempt) for node, attempt in known.items()}
+    return {
+        node: attempt if isinstance(attempt, FailedTarget) else FailedTarget(attempt) for node, attempt in known.items()
+    }
 
 
-def with_attempt(
-    known: Mapping[str, Attempt], node_name: str, reason: str, now: datetime, *, untaken: bool = False
+def with_failed_target(
+    known: Mapping[str, FailedTarget], node_name: str, reason: str, now: datetime, *, untaken: bool = False
 ) -> str:
     """The annotation's value with one more attempt."""
     before = known.get(node_name)
     # Pauses grow by what goes wrong again and again.
     count = before.count + 1 if before is not None and before.untaken == untaken else 1
-    attempt = Attempt(reason, stamp(now), count, untaken)
+    attempt = FailedTarget(reason, stamp(now), count, untaken)
     return msgspec.json.encode({**known, node_name: attempt}, order="deterministic").decode()

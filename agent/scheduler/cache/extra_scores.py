@@ -12,7 +12,7 @@ from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
-from agent.scheduler.cache.optionalwatch import Discovered
+from agent.scheduler.cache.optional_watch import OptionalWatch
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra
 
@@ -52,7 +52,7 @@ class ExtraScores:
         self._changed = changed
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watched = {
-            kind: Discovered(local.port, kind, None, interval, self._object_changed, lambda: self._changed(None))
+            kind: OptionalWatch(local.port, kind, None, interval, self._object_changed, lambda: self._changed(None))
             for kind in {kind for _, kind in self._wanted}
         }
 

@@ -22,7 +22,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.nodeshapes import counted
 from agent.model.status import ENDED
-from agent.scheduler.cache.podinfo import PodInfos
+from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduling.usage import Usages
 
 SETTLED_SECONDS = 2.0
@@ -49,7 +49,7 @@ class _Heard(NamedTuple):
     """How many delegates of ours it counts, None where it does not say."""
 
 
-class World:
+class AssumedPods:
     """Keeps `usages`. `changed` is called when room may have become known that no event tells of."""
 
     def __init__(

@@ -13,10 +13,10 @@ from agent.clusters.target import Record, State, Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.quantity import InvalidQuantity
-from agent.scheduler.cache.extrascores import ExtraScores
-from agent.scheduler.cache.quotas import Quotas, TargetQuotas
+from agent.scheduler.cache.extra_scores import ExtraScores
+from agent.scheduler.cache.quotas import QuotaCache, Quotas
 from agent.scheduler.cache.summaries import common_labels, shapes
-from agent.scheduler.cache.unconnected import hearsay, unconnected
+from agent.scheduler.cache.unconnected_target import unconnected, unconnected_target
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Amounts, Extra, Quota, TargetInfo, amounts
 
@@ -27,7 +27,7 @@ SETTLE_SECONDS = 5.0
 NOT_UNDERSTOOD = "what it tells of itself cannot be understood: see the log of the agent here"
 
 
-class Places:
+class TargetCache:
     """A `TargetInfo` per target, made anew when something that it is made of changes.
 
     `changed` is called when a pod that waits may find room now, or should go elsewhere.
@@ -41,7 +41,7 @@ class Places:
         self._interval = deps.settings.discovery_interval
         self._cache: dict[Key, TargetInfo] = {}
         self._lists: dict[str, tuple[TargetInfo, ...]] = {}
-        self._quotas: dict[Key, TargetQuotas] = {}
+        self._quotas: dict[Key, QuotaCache] = {}
         self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
         scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
         self._extra = ExtraScores(deps.local, scores, deps.clock, self._interval, self._scored)
@@ -57,7 +57,10 @@ class Places:
         known = self._lists.get(namespace)
         if known is None:
             found = [self._place(target) for target in self._targets.serving(namespace)]
-            found += [make_place(unconnected(hearsay(obj)), None, None, obj) for obj in self._unconnected(namespace)]
+            found += [
+                target_info_of(unconnected(unconnected_target(obj)), None, None, obj)
+                for obj in self._unconnected(namespace)
+            ]
             known = self._lists[namespace] = tuple(found)
         return known
 
@@ -71,7 +74,7 @@ class Places:
             and (self._clock.now() - target.record.since).total_seconds() < SETTLE_SECONDS
             for target in self._targets.serving(namespace)
         )
-        told = [hearsay(obj) for obj in self._unconnected(namespace)]
+        told = [unconnected_target(obj) for obj in self._unconnected(namespace)]
         return not connecting and all(each.known and not each.ready for each in told)
 
     def _unconnected(self, namespace: str) -> list[Object]:
@@ -94,7 +97,7 @@ class Places:
         obj = self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key)
         quotas = self._quotas.get(target.key)
         try:
-            return make_place(
+            return target_info_of(
                 target,
                 self._nodes.store.get(("", target.node_name)),
                 target.summary,
@@ -104,11 +107,11 @@ class Places:
             )
         except Exception:
             log.exception("target %s: what is known of it cannot be understood", "/".join(target.key).lstrip("/"))
-            return replace(make_place(target, None, None), state=NOT_UNDERSTOOD)
+            return replace(target_info_of(target, None, None), state=NOT_UNDERSTOOD)
 
     def _attached(self, target: Target) -> None:
         target.summaries.subscribe(lambda old, new: self._forget(target))
-        self._quotas[target.key] = TargetQuotas(target, self._interval, lambda: self._forget(target))
+        self._quotas[target.key] = QuotaCache(target, self._interval, lambda: self._forget(target))
 
     def _detached(self, target: Target) -> None:
         quotas = self._quotas.pop(target.key, None)
@@ -201,7 +204,7 @@ class Health(Protocol):
     def slow(self) -> bool: ...
 
 
-def make_place(
+def target_info_of(
     target: Health,
     node: Object | None,
     summary: Object | None,

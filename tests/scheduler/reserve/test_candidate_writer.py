@@ -4,7 +4,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
-from agent.scheduler.reserve import candidates as couriers
+from agent.scheduler.reserve import candidate_writer as couriers
 from tests.scheduler.reserving import Open, Stage, add_namespace
 from tests.waiting import until
 

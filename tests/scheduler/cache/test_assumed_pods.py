@@ -22,14 +22,14 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
 from agent.runtime.supervisor import Supervisor
-from agent.scheduler.cache.assumed import FLIGHT_SECONDS, SETTLED_SECONDS, World
-from agent.scheduler.cache.podinfo import PodInfos
+from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS, SETTLED_SECONDS, AssumedPods
+from agent.scheduler.cache.pod_info import PodInfos
 from tests.waiting import until
 
 NOWHERE = Connection("http://127.0.0.1:1")
 
 
-class Scene:
+class SchedulerCache:
     """A world whose watches say what the test says."""
 
     def __init__(self, proxies: Informer, targets: Targets, eu: Target, us: Target) -> None:
@@ -40,7 +40,7 @@ class Scene:
         self.other = us
         self.proxies = proxies
         self.closed: set[str] = set()
-        self.world = World(
+        self.world = AssumedPods(
             proxies,
             targets,
             Chaperons(targets, "here"),
@@ -109,7 +109,7 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[Scene]:
+async def opened() -> AsyncIterator[SchedulerCache]:
     """Two targets that nobody answers for, and the proxies' informer."""
     local = Cluster(NOWHERE, "local")
     async with Supervisor("test") as supervisor:
@@ -126,19 +126,19 @@ async def opened() -> AsyncIterator[Scene]:
         ):
             assert informer.kind == kind
             informer.synced.set()
-        yield Scene(proxies, targets, eu, us)
+        yield SchedulerCache(proxies, targets, eu, us)
         await targets.close()
     await local.close()
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
+async def scene() -> AsyncIterator[SchedulerCache]:
     """The same for one test."""
     async with opened() as found:
         yield found
 
 
-async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: Scene) -> None:
+async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: SchedulerCache) -> None:
     scene.pod()
     assert scene.found(scene.eu) == (0, 0, 0)
     scene.pod(claim=scene.eu)
@@ -149,7 +149,7 @@ async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: 
     assert scene.found(scene.eu) == (0, 0, 0)
 
 
-async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(scene: Scene) -> None:
+async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(scene: SchedulerCache) -> None:
     scene.closed = {"default"}
     for node in ("", scene.eu):
         scene.pod(claim=scene.eu, node=node)
@@ -166,7 +166,7 @@ async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(scene: Sc
     assert scene.found(scene.us) == (0, 0, 0)
 
 
-async def test_a_pod_that_moves_on_is_in_flight_anew(scene: Scene) -> None:
+async def test_a_pod_that_moves_on_is_in_flight_anew(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.time = FLIGHT_SECONDS
     assert scene.found(scene.eu) == (1, 0, 1)
@@ -175,7 +175,7 @@ async def test_a_pod_that_moves_on_is_in_flight_anew(scene: Scene) -> None:
     assert scene.found(scene.us) == (1, 1, 1)
 
 
-async def test_a_promise_counts_before_the_claim_is_written(scene: Scene) -> None:
+async def test_a_promise_counts_before_the_claim_is_written(scene: SchedulerCache) -> None:
     pod = scene.pod()
     scene.world.assume(pod, scene.eu)
     scene.pod(labels={"a": "b"})
@@ -185,7 +185,7 @@ async def test_a_promise_counts_before_the_claim_is_written(scene: Scene) -> Non
     assert scene.found(scene.eu) == (1, 1, 1)
 
 
-async def test_a_promise_that_came_to_nothing_does_not_count(scene: Scene) -> None:
+async def test_a_promise_that_came_to_nothing_does_not_count(scene: SchedulerCache) -> None:
     pod = scene.pod(claim=scene.us)
     scene.world.assume(pod, scene.eu)
     assert (scene.found(scene.eu), scene.found(scene.us)) == ((1, 1, 1), (0, 0, 0))
@@ -193,7 +193,7 @@ async def test_a_promise_that_came_to_nothing_does_not_count(scene: Scene) -> No
     assert (scene.found(scene.eu), scene.found(scene.us)) == ((0, 0, 0), (1, 1, 1))
 
 
-async def test_the_flight_ends_with_a_summary_that_knows_of_the_node(scene: Scene) -> None:
+async def test_the_flight_ends_with_a_summary_that_knows_of_the_node(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.time = 3.0
     scene.summary()
@@ -207,7 +207,7 @@ async def test_the_flight_ends_with_a_summary_that_knows_of_the_node(scene: Scen
     assert scene.found(scene.eu) == (1, 0, 0)
 
 
-async def test_without_a_summary_the_flight_ends_after_a_while(scene: Scene) -> None:
+async def test_without_a_summary_the_flight_ends_after_a_while(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.time = 9.0
     scene.pod(claim=scene.eu, node=scene.eu)
@@ -218,7 +218,7 @@ async def test_without_a_summary_the_flight_ends_after_a_while(scene: Scene) -> 
     assert scene.world.in_flight == 0
 
 
-async def test_a_delegate_that_gets_its_node_late_takes_its_room_then(scene: Scene) -> None:
+async def test_a_delegate_that_gets_its_node_late_takes_its_room_then(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.time = 60.0
     assert scene.found(scene.eu) == (1, 0, 1)
@@ -231,12 +231,12 @@ async def test_a_delegate_that_gets_its_node_late_takes_its_room_then(scene: Sce
     assert scene.found(scene.eu) == (1, 0, 0)
 
 
-async def test_pods_that_had_their_node_before_we_came_are_not_in_flight(scene: Scene) -> None:
+async def test_pods_that_had_their_node_before_we_came_are_not_in_flight(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
     assert scene.found(scene.eu) == (1, 0, 0)
 
 
-async def test_a_pod_has_a_delegate_as_soon_as_its_chaperon_says_anything_of_it(scene: Scene) -> None:
+async def test_a_pod_has_a_delegate_as_soon_as_its_chaperon_says_anything_of_it(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.delegate("")
     assert scene.found(scene.eu) == (1, 1, 1)
@@ -244,20 +244,20 @@ async def test_a_pod_has_a_delegate_as_soon_as_its_chaperon_says_anything_of_it(
     assert scene.found(scene.eu) == (1, 1, 0)
 
 
-async def test_a_delegate_of_an_older_pod_of_this_name_is_another_matter(scene: Scene) -> None:
+async def test_a_delegate_of_an_older_pod_of_this_name_is_another_matter(scene: SchedulerCache) -> None:
     scene.delegate("Running", uid="older")
     scene.pod(claim=scene.eu)
     assert scene.found(scene.eu) == (1, 1, 1)
 
 
-async def test_a_pod_that_takes_the_name_of_another_takes_its_place(scene: Scene) -> None:
+async def test_a_pod_that_takes_the_name_of_another_takes_its_place(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
     scene.pod(uid="u2")
     assert scene.found(scene.eu) == (0, 0, 0)
     assert scene.world.usages.get("u1") is None
 
 
-async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: Scene) -> None:
+async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.pod(claim=scene.eu, deletionTimestamp="2026-01-01T00:00:00Z")
     placed = scene.world.usages.get("u1")
@@ -266,7 +266,7 @@ async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: Scen
     assert scene.found(scene.eu) == (1, 1, 1)
 
 
-async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: Scene) -> None:
+async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: SchedulerCache) -> None:
     for uid in ("u1", "u2"):
         scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}")
     before = scene.changes
@@ -277,7 +277,7 @@ async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: Scene
     assert scene.changes == before + 1
 
 
-async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(scene: Scene) -> None:
+async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.summary(here=0, elsewhere=7)
     assert scene.found(scene.eu) == (1, 1, 1)
@@ -287,7 +287,7 @@ async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(scene: Scen
     assert scene.found(scene.eu) == (1, 0, 0)
 
 
-async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_node(scene: Scene) -> None:
+async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_node(scene: SchedulerCache) -> None:
     for uid in ("u1", "u2", "u3"):
         scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
     scene.pod(claim=scene.eu, node=scene.eu, uid="u2", name="web-u2")
@@ -297,14 +297,14 @@ async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_
     assert scene.assumed() == {"u3"}
 
 
-async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(scene: Scene) -> None:
+async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
     scene.pod(claim=scene.eu)
     scene.summary(here=1)
     assert scene.assumed() == {"u1"}
 
 
-async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(scene: Scene) -> None:
+async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu)
     scene.time = 60.0
     scene.summary(here=1)
@@ -312,7 +312,7 @@ async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_ro
     assert scene.found(scene.eu) == (1, 0, 0)
 
 
-async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene: Scene) -> None:
+async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene: SchedulerCache) -> None:
     scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
     scene.pod(claim=scene.us, uid="u2", name="web-2")
     scene.summary_of_both(here=1)
@@ -321,7 +321,7 @@ async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene:
     assert scene.assumed() == set()
 
 
-async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(scene: Scene) -> None:
+async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(scene: SchedulerCache) -> None:
     for uid in ("u1", "u2"):
         scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
     scene.summary(here=1)

@@ -9,8 +9,8 @@ from aiohttp import web
 from agent.api.kinds import RESOURCE_QUOTAS
 from agent.clusters.cluster import Cluster
 from agent.kube.config import Connection
-from agent.scheduler.cache import optionalwatch as discovered
-from agent.scheduler.cache.optionalwatch import Discovered
+from agent.scheduler.cache import optional_watch as discovered
+from agent.scheduler.cache.optional_watch import OptionalWatch
 from tests.kube.test_session import serving
 from tests.waiting import until
 
@@ -18,7 +18,7 @@ LIST = {"kind": "ResourceQuotaList", "apiVersion": "v1", "metadata": {"resourceV
 LATER = 3600.0
 
 
-async def watched(answer: Callable[[int], web.Response | None], probe: Callable[[Discovered], bool]) -> int:
+async def watched(answer: Callable[[int], web.Response | None], probe: Callable[[OptionalWatch], bool]) -> int:
     """How many requests there were until a kind was seen so; a server answers by their number, None as it should."""
     count = 0
 
@@ -31,7 +31,7 @@ async def watched(answer: Callable[[int], web.Response | None], probe: Callable[
 
     async with serving(handle) as server:
         cluster = Cluster(Connection(server=server), "far")
-        found = Discovered(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, lambda: None)
+        found = OptionalWatch(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: None, lambda: None)
         try:
             await until(lambda: probe(found) or None)
         finally:
@@ -55,7 +55,7 @@ async def test_who_asks_again_when_told_knows_what_the_first_list_has() -> None:
 
     async with serving(handle) as server:
         cluster = Cluster(Connection(server=server), "far")
-        found = Discovered(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: look(), look)
+        found = OptionalWatch(cluster.port, RESOURCE_QUOTAS, None, LATER, lambda old, new: look(), look)
         try:
             await until(lambda: seen == {("shop", "team-a")})
         finally:

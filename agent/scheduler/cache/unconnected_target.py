@@ -10,7 +10,7 @@ from agent.kube.store import Key, Object
 
 
 @dataclass(frozen=True)
-class Hearsay:
+class UnconnectedTarget:
     """What the conditions of a Target say, in the agent's own types."""
 
     key: Key
@@ -38,7 +38,7 @@ class Hearsay:
         return names.virtual_node(*self.key)
 
 
-def hearsay(obj: Object) -> Hearsay:
+def unconnected_target(obj: Object) -> UnconnectedTarget:
     """What a Target or ClusterTarget tells of itself."""
     target = obj.decode()
     conditions = (target.get("status") or {}).get("conditions")
@@ -48,10 +48,10 @@ def hearsay(obj: Object) -> Hearsay:
     since = parse(ready.get("lastTransitionTime") or target["metadata"]["creationTimestamp"])
     slow = (find_condition(conditions, "Responsive") or {}).get("status") == "False"
     record = Record(State.READY if is_ready else State.UNREACHABLE, message, since)
-    return Hearsay(obj.key, is_ready, record, slow, known=bool(ready))
+    return UnconnectedTarget(obj.key, is_ready, record, slow, known=bool(ready))
 
 
-def unconnected(told: Hearsay) -> Hearsay:
+def unconnected(told: UnconnectedTarget) -> UnconnectedTarget:
     """The same for an agent without connection to the target: it counts as not ready, whatever its Target said."""
     if told.known and not told.ready:
         return told
