@@ -14,8 +14,9 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
-from agent.scheduler import reserve, writes
+from agent.scheduler import writes
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.writes import Writes
 from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
@@ -182,7 +183,7 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
 async def test_a_candidate_that_no_scheduler_takes_up_is_told_of(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reserve, "Limits", functools.partial(reserve.Timeouts, silence=1.0))
+    monkeypatch.setattr(reserve, "Timeouts", functools.partial(reserve.Timeouts, silence=1.0))
     async with (
         running(cluster, *ALL, scheduling="reserve") as deps,
         connected(deps, client, namespace, eu=None) as targets,

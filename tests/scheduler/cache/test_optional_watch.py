@@ -9,7 +9,7 @@ from aiohttp import web
 from agent.api.kinds import RESOURCE_QUOTAS
 from agent.clusters.cluster import Cluster
 from agent.kube.config import Connection
-from agent.scheduler.cache import optional_watch as discovered
+from agent.scheduler.cache import optional_watch
 from agent.scheduler.cache.optional_watch import OptionalWatch
 from tests.kube.test_session import serving
 from tests.waiting import until
@@ -65,7 +65,7 @@ async def test_who_asks_again_when_told_knows_what_the_first_list_has() -> None:
 
 @pytest.mark.parametrize("status", [500, 503, 504])
 async def test_a_server_that_fails_once_is_asked_again_soon(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovered, "_NO_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(optional_watch, "_NO_ANSWER_SECONDS", 0.05)
     failing = lambda number: web.json_response({}, status=status) if number == 1 else None  # noqa: E731
     assert await watched(failing, lambda found: found.store is not None) >= 2
 
@@ -74,7 +74,7 @@ async def test_a_server_that_fails_once_is_asked_again_soon(status: int, monkeyp
 async def test_a_server_that_refuses_is_not_asked_again_before_the_time(
     status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(discovered, "_NO_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(optional_watch, "_NO_ANSWER_SECONDS", 0.05)
     caplog.set_level("INFO")
     told = "resourcequotas are not watched in cluster far"
     refusing = lambda number: web.json_response({}, status=status)  # noqa: E731

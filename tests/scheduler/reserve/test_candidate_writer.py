@@ -4,7 +4,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
-from agent.scheduler.reserve import candidate_writer as couriers
+from agent.scheduler.reserve import candidate_writer
 from tests.scheduler.reserving import Open, Stage, add_namespace
 from tests.waiting import until
 
@@ -20,7 +20,7 @@ async def test_a_target_without_the_namespace_costs_nothing_where_another_has_it
 async def test_a_pod_that_every_target_refuses_says_why_and_is_offered_again_by_itself(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(couriers, "REST_SECONDS", 2.0)
+    monkeypatch.setattr(candidate_writer, "REST_SECONDS", 2.0)
     async with opened(missing=("us", "eu")) as at:
         await at.pod("one")
         said = await at.waits("one", "cannot create PodChaperon")
