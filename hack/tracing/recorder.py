@@ -39,7 +39,7 @@ class Recorder:
 
     def __init__(self, repository: Path, pod: str) -> None:
         self._root = f"{repository}/"
-        self._kube = f"{repository}/agent/kube/"
+        self._telling = (f"{repository}/agent/kube/", f"{repository}/agent/base/listeners.py")
         self._pod = pod
         self._places: dict[CodeType, Place | None] = {}
         self._entered: ContextVar[str] = ContextVar("entered", default="")
@@ -81,10 +81,10 @@ class Recorder:
         return self._entered.get()
 
     def _is_told(self, frame: FrameType) -> bool:
-        """Whether a store calls it, which tells whoever has subscribed: that is none of the pod's own way."""
+        """Whether it is called because it has subscribed to something, which is none of the pod's own way."""
         above = frame.f_back
         while above is not None:
-            if above.f_code.co_filename.startswith(self._kube):
+            if above.f_code.co_filename.startswith(self._telling):
                 return True
             above = above.f_back
         return False

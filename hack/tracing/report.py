@@ -1,6 +1,7 @@
 """What was noted, as text. Pure, but for the docstrings, which are read from the files."""
 
 import ast
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def lines(traced: Traced, repository: Path, *, whole: bool = False) -> list[str]
     found = _everything(traced, repository) if whole else []
     found += [f"A pod in mode {traced.mode}, bound to {traced.node}: what the scheduler calls for it"]
     found += modules(calls, repository, functions=True)
-    return [*found, "", count(calls, LIMITS[traced.mode])]
+    return [*found, "", by_package(calls), count(calls, LIMITS[traced.mode])]
 
 
 def _everything(traced: Traced, repository: Path) -> list[str]:
@@ -56,6 +57,12 @@ def modules(calls: Calls, repository: Path, *, functions: bool) -> list[str]:
         if functions:
             found += [f"      {times:>5} x {function}" for function, times in called.items()]
     return found
+
+
+def by_package(calls: Calls) -> str:
+    """How many modules of each package that is."""
+    packages = Counter(".".join(module.split(".")[:2]) for module in by_module(calls))
+    return "modules by package: " + ", ".join(f"{package} {number}" for package, number in packages.most_common())
 
 
 def count(calls: Calls, limit: int) -> str:

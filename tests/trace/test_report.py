@@ -41,6 +41,11 @@ def test_the_last_line_counts_modules_beside_the_limit_of_the_mode() -> None:
     assert lines(ranked, REPOSITORY)[-1] == "2 modules (limit 20), 3 functions, 6 calls"
 
 
+def test_modules_are_counted_by_package_too() -> None:
+    found = lines(Traced("ranked", "admiralty-default-us", {"cd/agent": ROOMS}), REPOSITORY)
+    assert found[-2] == "modules by package: agent.scheduler 2, agent.scheduling 1"
+
+
 def test_every_function_is_told_with_its_count_and_every_module_with_its_purpose() -> None:
     found = lines(Traced("ranked", "admiralty-default-us", {"cd/agent": {"scheduler": STEP}}), REPOSITORY)
     assert found[0] == "A pod in mode ranked, bound to admiralty-default-us: what the scheduler calls for it"
