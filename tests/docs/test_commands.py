@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.api.names import SCHEDULING_MODES
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
 from hack.benchmarks.__main__ import main as bench
 from hack.corpora.__main__ import parse as parse_corpus
 from hack.soaking.__main__ import parse as parse_soak
+from hack.tracing.__main__ import parse as parse_trace
 from tests.docs.pages import CHART_README, DOCS, PAGES, README, Block, blocks
 from webhook.settings import parse as parse_webhook
 
@@ -22,6 +24,7 @@ ELSEWHERE = {
     "hand": "below: its arguments",
     "soak": "below: its arguments",
     "corpus": "below: its arguments",
+    "day": "below: its arguments, and whoever runs this",
 }
 """Marks of blocks that test_on_the_sandbox.py does not run, and what stands for that."""
 
@@ -54,8 +57,8 @@ def test_the_charts_own_page_has_the_commands_of_the_documentation() -> None:
 
 
 def test_programs_of_the_repository_are_there() -> None:
-    found = {words[0] for mark in ("demo", "bench", "soak", "corpus") for words in marked(mark)}
-    assert {"hack/demo", "hack/test", "hack/check", "hack/bench", "hack/soak", "hack/corpus"} <= found
+    found = {words[0] for mark in ("demo", "bench", "soak", "corpus", "day") for words in marked(mark)}
+    assert {"hack/demo", "hack/test", "hack/check", "hack/bench", "hack/soak", "hack/corpus", "hack/trace"} <= found
     for program in found:
         assert (REPOSITORY / program).stat().st_mode & 0o111
 
@@ -71,6 +74,12 @@ def test_benchmarks_are_called_as_they_want(capsys: pytest.CaptureFixture[str]) 
 def test_soaks_are_called_as_they_want() -> None:
     for words in marked("soak"):
         assert parse_soak(words[1:]).seed is not None
+
+
+def test_traces_are_called_as_they_want() -> None:
+    for words in marked("day"):
+        if words[0] == "hack/trace":
+            assert parse_trace(words[1:]).mode in SCHEDULING_MODES
 
 
 def test_the_corpus_is_called_as_it_wants() -> None:
