@@ -37,7 +37,7 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, InvalidConfig, KubeError, NotFound
 from agent.kube.session import Session
-from agent.model.podstate import PROXY_PODS
+from agent.model.podstate import PROXY_PODS, is_our_finalizer
 
 Raw = dict[str, Any]
 
@@ -256,7 +256,7 @@ class Uninstaller:
 def _released(metadata: Raw, label: str) -> Raw:
     """What changes in an object's metadata; {} when it has nothing of ours."""
     finalizers = metadata.get("finalizers") or []
-    rest = [name for name in finalizers if not names.is_ours(name)]
+    rest = [name for name in finalizers if not is_our_finalizer(name)]
     body: Raw = {"finalizers": rest or None} if rest != finalizers else {}
     if label and label in (metadata.get("labels") or {}):
         body["labels"] = {label: None}

@@ -23,6 +23,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object, metadata_only
+from agent.model import podstate
 from agent.model.namespaces import not_enabled
 from agent.runtime.controller import Controller
 
@@ -216,7 +217,7 @@ class CopyRoom(Controller[Item]):
         """Take finalizers of targets that are no more from an original that is being deleted."""
         if original is not None and original.deleting:
             known = {names.finalizer(*obj.key) for informer in self._targets for obj in informer.store}
-            unknown = {each for each in original.finalizers if each.startswith(names.PREFIX)} - known
+            unknown = set(podstate.target_finalizers(original.finalizers)) - known
             if unknown:
                 await self._let_go(original, unknown)
         return None
@@ -245,7 +246,7 @@ class CopyRoom(Controller[Item]):
         return any(obj is not None and obj.deleting for obj in found)
 
     def _items(self, original: Object) -> Iterable[Item]:
-        if original.deleting and any(each.startswith(names.PREFIX) for each in original.finalizers):
+        if original.deleting and podstate.is_held(original.finalizers):
             yield ("", *original.key)
         if original.deleting or self.shared(original):
             yield from ((node, *original.key) for node in self._copies)

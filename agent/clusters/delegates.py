@@ -13,6 +13,7 @@ from agent.clusters.target import Target
 from agent.kube.client import METADATA_LIST, METADATA_ONE
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
+from agent.model.podstate import claimed_node
 
 
 class Delegates:
@@ -36,7 +37,7 @@ class Delegates:
     async def _find(self, target: Target, pod: Object, departure: Departure | None) -> list[Object]:
         if departure is not None:
             return await self._named(target, pod.namespace, departure.name)
-        if pod.known.claim:
+        if claimed_node(pod):
             return await self._named(target, pod.namespace, names.chaperon(pod.name, pod.uid))
         # An agent before ours has sent it, under a name that it made up.
         return await self._list(target, pod.namespace, labels=f"{names.LABEL_PARENT_UID}={pod.uid}")

@@ -11,7 +11,7 @@ import msgspec
 
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Key, Object
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 
 _LIMIT = 20_000
 """8 MB, however many targets there are."""

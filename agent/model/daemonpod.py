@@ -10,8 +10,8 @@ from typing import Any
 
 from agent.api.conditions import find_condition, set_condition
 from agent.model.diff import merge_patch
+from agent.model.podstate import ENDED
 from agent.model.proxypod import is_of_a_daemon_set, is_proxy
-from agent.model.status import ENDED
 
 Raw = dict[str, Any]
 

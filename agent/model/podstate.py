@@ -6,15 +6,17 @@ proxy pod is *bound* to the virtual node. Its *home* is the target that it is bo
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from agent.api import names
-from agent.model.status import ENDED
 
 PROXY_PODS = f"spec.schedulerName={names.SCHEDULER_PROXY}"
 """Field selector of proxy pods: whatever has our scheduler."""
 OTHER_PODS = f"spec.schedulerName!={names.SCHEDULER_PROXY}"
 """Field selector of pods that run in the cluster where they are."""
+
+ENDED = ("Succeeded", "Failed")
+"""Phases that a pod never leaves."""
 
 
 class _Claim(Protocol):
@@ -49,8 +51,13 @@ class ProxyPod(Protocol):
 
 
 def is_target_finalizer(finalizer: str) -> bool:
-    """Whether a finalizer stands for a target, or for all of them as that of v0.10: whatever has Admiralty's prefix."""
+    """Whether a finalizer stands for a target, or for all of them: whatever has Admiralty's prefix."""
     return finalizer.startswith(names.PREFIX)
+
+
+def is_for_all_targets(finalizer: str) -> bool:
+    """Whether it is the one finalizer that v0.10 put on an object for all targets together."""
+    return finalizer == names.FINALIZER_V010
 
 
 def is_our_finalizer(finalizer: str) -> bool:
@@ -78,9 +85,19 @@ def released(finalizers: Iterable[str] | None, held: Collection[str] = ()) -> li
     return [each for each in finalizers or () if each in held or not is_target_finalizer(each)]
 
 
+def without(finalizers: Iterable[str], gone: Collection[str]) -> list[str]:
+    """The finalizers without some of them."""
+    return [each for each in finalizers if each not in gone]
+
+
 def held_by(finalizers: Iterable[str] | None, target: str, held: Collection[str] = ()) -> list[str]:
     """The finalizers of a proxy pod that one target holds from now on; those in `held` stay, too."""
     return list(dict.fromkeys([*released(finalizers, held), target]))
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod, or what a chaperon tells of one, is in a phase that it never leaves."""
+    return (pod.get("status") or {}).get("phase") in ENDED
 
 
 # Claim and home -----------------------------------------------------------------------------------------------------
@@ -89,6 +106,16 @@ def held_by(finalizers: Iterable[str] | None, target: str, held: Collection[str]
 def is_claimed(annotations: Mapping[str, str]) -> bool:
     """Whether the scheduler has claimed the proxy pod with these annotations."""
     return names.ANNOTATION_CLAIM in annotations
+
+
+def claimed_node(pod: ProxyPod) -> str:
+    """Virtual node of the target that a proxy pod is claimed for, empty for none."""
+    return pod.known.claim
+
+
+def claimed_chaperon(pod: ProxyPod) -> str:
+    """UID of the one chaperon that the claim names, empty where it names none."""
+    return pod.known.claim_uid
 
 
 def claim_mode(pod: ProxyPod) -> Literal["", "ranked", "reserve"]:
@@ -103,7 +130,12 @@ def claim_mode(pod: ProxyPod) -> Literal["", "ranked", "reserve"]:
 
 def claims_chaperon(pod: ProxyPod, node_name: str, uid: str) -> bool:
     """Whether the claim is for the target of a virtual node, and for this chaperon of the pod there."""
-    return pod.known.claim == node_name and pod.known.claim_uid in ("", uid)
+    return pod.known.claim == node_name and not claims_other_chaperon(pod, uid)
+
+
+def claims_other_chaperon(pod: ProxyPod, uid: str) -> bool:
+    """Whether the claim names a chaperon, and not this one."""
+    return pod.known.claim_uid not in ("", uid)
 
 
 def claim_stands(claim: str, *, held: bool, connected: bool) -> bool:

@@ -13,6 +13,7 @@ from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, compile_pattern
+from agent.model.podstate import is_our_finalizer
 
 __all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod"]
 
@@ -106,7 +107,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         # The agent reads it often, and YAML takes a hundred times as long.
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(source)
     _check_size(annotations)
-    kept = [name for name in metadata.get("finalizers") or () if not names.is_ours(name)]
+    kept = [name for name in metadata.get("finalizers") or () if not is_our_finalizer(name)]
     return {
         **pod,
         "metadata": {

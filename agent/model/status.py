@@ -14,9 +14,6 @@ from agent.model.livechanges import told
 from agent.model.manifest import source_pod
 from agent.model.podranges import ANYWHERE, PodRanges, without_outside
 
-ENDED = ("Succeeded", "Failed")
-"""Phases that a pod never leaves."""
-
 _OWN = (
     "qosClass",
     "observedGeneration",
@@ -42,11 +39,6 @@ _CONTAINERS = {
     "initContainerStatuses": "initContainers",
     _EPHEMERAL: "ephemeralContainers",
 }
-
-
-def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod, or what a chaperon tells of one, is in a phase that it never leaves."""
-    return (pod.get("status") or {}).get("phase") in ENDED
 
 
 def restarts_always(pod: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from agent.api import names
 from agent.kube.store import Key, Object
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 from agent.settings import Mode
 
 __all__ = ["Mode", "group_name", "group_of", "is_open", "mode_of"]

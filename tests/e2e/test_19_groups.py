@@ -9,7 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import EVENTS, PODS
 from agent.kube.errors import KubeError
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS, JOBS

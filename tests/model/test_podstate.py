@@ -28,18 +28,19 @@ class Pod:
 
 
 @pytest.mark.parametrize(
-    ("finalizer", "of_a_target", "ours"),
+    ("finalizer", "of_a_target", "of_all", "ours"),
     [
-        (EU, True, True),
-        (V010, True, True),
-        (names.FINALIZER_DRAIN, False, True),
-        (OTHER, False, False),
-        ("multicluster.admiralty.io", False, False),
-        ("foregroundDeletion", False, False),
+        (EU, True, False, True),
+        (V010, True, True, True),
+        (names.FINALIZER_DRAIN, False, False, True),
+        (OTHER, False, False, False),
+        ("multicluster.admiralty.io", False, False, False),
+        ("foregroundDeletion", False, False, False),
     ],
 )
-def test_which_finalizers_are_ours(finalizer: str, of_a_target: bool, ours: bool) -> None:
+def test_which_finalizers_are_ours(finalizer: str, of_a_target: bool, of_all: bool, ours: bool) -> None:
     assert podstate.is_target_finalizer(finalizer) is of_a_target
+    assert podstate.is_for_all_targets(finalizer) is of_all
     assert podstate.is_our_finalizer(finalizer) is ours
 
 
@@ -56,6 +57,10 @@ def test_finalizers_by_whom_they_stand_for(finalizers: Any, targets: list[str], 
     assert podstate.target_finalizers(finalizers) == targets
     assert podstate.other_finalizers(finalizers) == others
     assert podstate.is_held(finalizers) is bool(targets)
+
+
+def test_some_finalizers_are_taken_off_whosever_they_are() -> None:
+    assert podstate.without([EU, OTHER, US], {EU}) == [OTHER, US]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +138,12 @@ def test_a_claim_names_one_chaperon_in_mode_reserve_and_any_in_mode_ranked(
     known: Known, mode: str, named: bool, another: bool
 ) -> None:
     pod = Pod(known=known)
+    assert (podstate.claimed_node(pod), podstate.claimed_chaperon(pod)) == (known.claim, known.claim_uid)
     assert podstate.claim_mode(pod) == mode
     assert podstate.claims_chaperon(pod, "eu", "uid") is named
     assert podstate.claims_chaperon(pod, "eu", "other") is another
+    assert podstate.claims_other_chaperon(pod, "other") is bool(known.claim_uid)
+    assert not podstate.claims_other_chaperon(pod, "uid")
 
 
 @pytest.mark.parametrize(

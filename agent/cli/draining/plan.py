@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 
 Raw = Mapping[str, Any]
 

@@ -10,9 +10,10 @@ from agent.api.conditions import find_condition
 from agent.base.clock import parse
 from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_of
 from agent.kube.store import Object
+from agent.model import podstate
 from agent.model.errors import InvalidPod
-from agent.model.status import ENDED
-from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS, place_of
+from agent.model.podstate import ENDED
+from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
@@ -97,7 +98,7 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
         "mode": mode_of(pod, facts.namespace, settings.mode),
         "phase": pod.phase,
         "group": _group(facts),
-        "claim": titles.get(pod.known.claim, pod.known.claim),
+        "claim": titles.get(podstate.claimed_node(pod), podstate.claimed_node(pod)),
         "attempts": tuple(
             Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
             for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
@@ -172,7 +173,7 @@ def _holdings(facts: Facts, pod_infos: PodInfos, now: datetime) -> Usages:
     }
     usages = Usages()
     for pod in facts.proxies:
-        node = place_of(pod)
+        node = podstate.occupied_node(pod)
         if not node:
             continue
         new = now - parse(pod.head.metadata.creation_timestamp or "") < timedelta(seconds=FLIGHT_SECONDS)
@@ -229,16 +230,16 @@ def _waits_for(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, setting
 
 def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, dwell: timedelta, now: datetime) -> str:
     pod = facts.pod
-    claimed = next((seen for seen in facts.targets if seen.info.node_name == pod.known.claim), None)
+    claimed = next((seen for seen in facts.targets if seen.info.node_name == podstate.claimed_node(pod)), None)
     if claimed is not None and claimed.chaperons is None:
         return f"{claimed.info.title}, which it is claimed by and which was not asked"
     chaperon = _chaperon(claimed, pod) if claimed is not None else None
     attempts = failed_targets_of(proxy)
     view = ranked.RankedPod(
-        claim=pod.known.claim,
+        claim=podstate.claimed_node(pod),
         claim_known=claimed is not None,
         claim_ready=claimed is not None and claimed.info.ready,
-        claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+        claim_held=podstate.is_held(pod.finalizers),
         claim_unsent=False,
         claim_state=claimed.info.state if claimed is not None else "",
         chaperon=chaperon.decode() if chaperon is not None else None,
@@ -249,7 +250,7 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         closed=facts.closed,
     )
     tried = {node: attempt.reason for node, attempt in attempts.items()}
-    here = claimed.info.title if claimed is not None else pod.known.claim
+    here = claimed.info.title if claimed is not None else podstate.claimed_node(pod)
     titles = {seen.info.node_name: seen.info.title for seen in facts.targets}
     return _in_words(view, ranked.decide(view), here, titles, explain(ranking, tried, {}))
 
@@ -276,8 +277,8 @@ def _in_words(view: ranked.RankedPod, step: ranked.Step, here: str, titles: Mapp
 def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
     pod = facts.pod
     found = [(seen.info.title, sighting) for seen in facts.targets if (sighting := _sighting(seen, pod)) is not None]
-    if pod.known.claim:
-        own = next((item for item in found if item[1].uid == pod.known.claim_uid), None)
+    if podstate.claimed_node(pod):
+        own = next((item for item in found if item[1].uid == podstate.claimed_chaperon(pod)), None)
         if own is None:
             return "the agent, which looks whether the candidate that it is claimed by is still there"
         title, sighting = own

@@ -10,8 +10,8 @@ from agent.controllers.follow.homevolumes import HomeVolumes
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
+from agent.model.podstate import occupied_node
 from agent.model.references import references
-from agent.scheduler.cache.assumed_pods import place_of
 
 
 async def promised(source: Client, pod: Object, notes: list[str]) -> dict[str, str]:
@@ -56,7 +56,7 @@ def settled(
     :param asked: claims that have a volume there, by the virtual node of each target that answered
     """
     used = {
-        (name, place_of(proxy))
+        (name, occupied_node(proxy))
         for proxy in proxies
         if proxy.namespace == pod.namespace and proxy.uid != pod.uid
         for name in references(proxy.raw).get(PERSISTENT_VOLUME_CLAIMS, ())

@@ -15,7 +15,7 @@ from agent.cli.fleet.reading import Fleet
 from agent.cli.options import Failed
 from agent.controllers.target.gather import reference
 from agent.kube.store import Object
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED, home_node
 
 Raw = dict[str, Any]
 
@@ -92,7 +92,7 @@ def target_lines(fleet: Fleet, answers: dict[tuple[str, str], Answer]) -> list[T
     for pod in fleet.proxies:
         if pod.phase in ENDED:
             continue
-        node = pod.node_name or pod.known.claim
+        node = home_node(pod)
         bound[pod.node_name] += 1
         pending[node] += pod.phase != "Running"
     return [
@@ -112,7 +112,7 @@ def known(fleet: Fleet, name: str) -> None:
 
 def unplaced(fleet: Fleet) -> int:
     """How many proxy pods neither have a target nor are tried in one."""
-    return sum(1 for pod in fleet.proxies if not pod.node_name and not pod.known.claim and not pod.deleting)
+    return sum(1 for pod in fleet.proxies if not home_node(pod) and not pod.deleting)
 
 
 def _target_line(target: Object, node: Object | None, pods: int, pending: int, answer: Answer) -> TargetLine:
@@ -176,7 +176,7 @@ def _pod_line(pod: Object, by_node: dict[str, str], delegate: Delegate | None) -
     manifest = pod.decode()
     status = manifest.get("status") or {}
     scheduled = find_condition(status.get("conditions"), "PodScheduled") or {}
-    node = pod.node_name or pod.known.claim
+    node = home_node(pod)
     return PodLine(
         namespace=pod.namespace,
         name=pod.name,

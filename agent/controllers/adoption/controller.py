@@ -17,6 +17,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Conflict, Forbidden, NotFound, Unreachable
 from agent.kube.store import Key, Object
+from agent.model.podstate import home_node
 from agent.runtime.controller import Controller
 
 
@@ -49,7 +50,7 @@ class AdoptionRoom(Controller[Key]):
         pod = self._proxies.store.get(key) if found else None
         if pod is None:
             return []
-        home = pod.node_name or pod.known.claim
+        home = home_node(pod)
         return [
             each
             for each in found

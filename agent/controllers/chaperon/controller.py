@@ -34,7 +34,7 @@ from agent.kube.errors import (
 )
 from agent.kube.store import Key, Object
 from agent.model import priorityclass
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 from agent.runtime.controller import Controller
 
 _CANNOT_CREATE = "cannot create pod for pod chaperon"

@@ -16,7 +16,8 @@ from agent.model.diff import equivalent, merge_patch
 from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.podpolicy import Rule, refusal, refusal_of_change
-from agent.model.status import ended_before, has_ended, restarts_always, restarts_left_behind
+from agent.model.podstate import has_ended
+from agent.model.status import ended_before, restarts_always, restarts_left_behind
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Writes   nothing.
 from agent.api.kinds import CHAPERONS
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 
 
 class Ended:

@@ -11,13 +11,14 @@ import contextlib
 from collections.abc import Iterable, Mapping
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, PODS, TARGETS
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.cleanup.decide import Known, decide
 from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
+from agent.model import podstate
 from agent.runtime.controller import Controller
 
 
@@ -46,7 +47,7 @@ class CleanupRoom(Controller[Key]):
         if pod is None:
             return None
         known = {known.finalizer: known for known in self._known()}
-        needs_old = names.FINALIZER_V010 in pod.finalizers and self._needs_old(pod, known)
+        needs_old = any(map(podstate.is_for_all_targets, pod.finalizers)) and self._needs_old(pod, known)
         verdict = decide(pod.finalizers, known, needs_old=needs_old)
         unknown = set(verdict.remove)
         if unknown - known.keys():
@@ -100,15 +101,14 @@ class CleanupRoom(Controller[Key]):
         return frozenset(names.finalizer(*key) for key in keys - stored)
 
     async def _remove(self, pod: Object, unknown: set[str]) -> None:
-        rest = [finalizer for finalizer in pod.finalizers if finalizer not in unknown]
-        body = {"metadata": {"resourceVersion": pod.version, "finalizers": rest or None}}
+        left = podstate.without(pod.finalizers, unknown)
         with contextlib.suppress(NotFound):
-            self._pods.absorb(await self._client.patch_raw(PODS, pod.name, body, pod.namespace))
+            await self._deps.proxies.release(pod.key, pod.uid, pod.version, left)
 
     def _suspicious(self, pod: Object) -> Iterable[Key]:
         """Called for every change of every proxy pod: nearly always there is nothing to do."""
         for finalizer in pod.finalizers:
-            if finalizer not in self._settled and finalizer.startswith(names.PREFIX):
+            if finalizer not in self._settled and podstate.is_target_finalizer(finalizer):
                 return (pod.key,)
         return ()
 

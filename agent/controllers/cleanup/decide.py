@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.api import names
+from agent.model import podstate
 
 OLD_SECONDS = 2.0
 """A pod that still needs the finalizer of v0.10 is looked at again after this time."""
@@ -36,10 +36,8 @@ def decide(finalizers: Iterable[str], known: Mapping[str, Known], *, needs_old: 
     """
     remove = []
     again = None
-    for finalizer in finalizers:
-        if not finalizer.startswith(names.PREFIX):
-            continue
-        if finalizer == names.FINALIZER_V010 and needs_old:
+    for finalizer in podstate.target_finalizers(finalizers):
+        if podstate.is_for_all_targets(finalizer) and needs_old:
             again = OLD_SECONDS if again is None else min(again, OLD_SECONDS)
             continue
         target = known.get(finalizer)

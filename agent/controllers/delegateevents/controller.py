@@ -23,6 +23,7 @@ from agent.clusters.target import Target
 from agent.controllers.delegateevents.decide import retold
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
+from agent.model.podstate import claims_other_chaperon
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         proxy = self._proxies.store.get((known.parent_namespace or chaperon.namespace, known.parent_name))
         if proxy is None or proxy.uid != chaperon.labels.get(names.LABEL_PARENT_UID):
             return None
-        if proxy.known.claim_uid not in ("", chaperon.uid):
+        if claims_other_chaperon(proxy, chaperon.uid):
             # A candidate that has lost is refused and deleted: nothing is wrong.
             return None
         return proxy

@@ -7,6 +7,7 @@ Absent target: keeps the last known status; a terminating proxy pod waits for it
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,9 +21,10 @@ from agent.controllers.feedback import decide as room
 from agent.controllers.feedback.strays import Stray, Strays
 from agent.kube.errors import Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
+from agent.model import podstate
 from agent.model.homecoming import Homecoming
 from agent.model.podranges import PodRanges
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ class Feedback(Controller[Key]):
         self._agreed.pop(key, None)
         for action in room.decide(view):
             if isinstance(action, room.DeleteChaperon) and not _ends(view):
-                reserving = proxy is not None and proxy.known.claim_uid
+                reserving = proxy is not None and podstate.claim_mode(proxy) == "reserve"
                 self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
                 continue
             written = await self._apply(key, view, targets, action)
@@ -105,7 +107,7 @@ class Feedback(Controller[Key]):
         """
         if proxy is None or not proxy.deleting:
             return {}
-        target = self._deps.targets.by_node(proxy.node_name or proxy.known.claim)
+        target = self._deps.targets.by_node(podstate.home_node(proxy))
         if target is None or not target.ready or target.finalizer not in proxy.finalizers:
             return {}
         shown = (each.chaperon for each in self._deps.chaperons.of(proxy.key) if each.target is target)
@@ -131,7 +133,7 @@ class Feedback(Controller[Key]):
         """Those of a living, bound proxy pod and its only chaperon; None where there is more to compare."""
         if proxy is None or proxy.deleting or not proxy.node_name:
             return None
-        if sum(name.startswith(names.PREFIX) for name in proxy.finalizers) > 1:
+        if len(podstate.target_finalizers(proxy.finalizers)) > 1:
             return None
         placed = self._deps.chaperons.of(proxy.key)
         if len(placed) != 1 or not placed[0].target.ready:
@@ -166,7 +168,7 @@ class Feedback(Controller[Key]):
         if proxy is None or proxy.deleting or proxy.node_name:
             return True
         home = self._home(proxy)
-        reserving = not proxy.known.claim or proxy.known.claim_uid
+        reserving = podstate.claim_mode(proxy) != "ranked"
         return not all(
             (reserving or placed.target.finalizer == home)
             and not placed.chaperon.known.pod_missing_since
@@ -197,12 +199,8 @@ class Feedback(Controller[Key]):
     def _home(self, proxy: Object | None) -> str:
         if proxy is None:
             return ""
-        node_name = proxy.node_name or proxy.known.claim
-        target = self._deps.targets.by_node(node_name)
-        if target is not None:
-            return target.finalizer
-        ours = [name for name in proxy.finalizers if name.startswith(names.PREFIX)]
-        return ours[0] if node_name and len(ours) == 1 else ""
+        target = self._deps.targets.by_node(podstate.home_node(proxy))
+        return podstate.home_finalizer(proxy, target.finalizer if target is not None else None)
 
     async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> str:
         """Carry out an action; returns the version that the proxy pod has by it, empty where it is not known."""
@@ -210,8 +208,12 @@ class Feedback(Controller[Key]):
             case room.DeleteChaperon(delegate):
                 if not await self._is_at_home_too(view, targets, delegate):
                     await chaperons.delete(targets[delegate.finalizer], delegate.chaperon, as_it_was=delegate.lost)
-            case room.PatchProxy():
-                return await self._patch(key, action)
+            case room.PatchProxy(patch, status, last):
+                return await self._written(key, self._deps.proxies.bring_home(key, patch, status=status), last=last)
+            case room.ReleaseProxy(finalizers, status) if view.proxy is not None:
+                metadata = view.proxy["metadata"]
+                uid, version = metadata["uid"], metadata["resourceVersion"]
+                return await self._written(key, self._deps.proxies.release(key, uid, version, finalizers, status))
             case room.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
             case room.DeleteProxy(sure) if view.proxy is not None:
@@ -236,10 +238,10 @@ class Feedback(Controller[Key]):
             return False
         return bool(Object(CHAPERONS, raw).uid == chaperon["uid"])
 
-    async def _patch(self, key: Key, action: room.PatchProxy) -> str:
-        sub = "status" if action.status else None
+    async def _written(self, key: Key, write: Awaitable[Object], *, last: bool = False) -> str:
+        """The version that the proxy pod has by a write of ours."""
         try:
-            raw = await self._client.patch_raw(PODS, key[1], action.patch, key[0], sub=sub)
+            return (await write).version
         except NotFound:
             return ""
         except Invalid as error:
@@ -247,12 +249,11 @@ class Feedback(Controller[Key]):
             if pod is not None:
                 message = f"the API server refuses the delegate's status: {error.message}"
                 self._deps.recorder.event(pod.decode(), "Warning", "StatusRefused", message)
-            if not action.last:
+            if not last:
                 raise
             if self._ended.pop(key, None) is not None:
                 self.queue.add(key)
             return ""
-        return self._proxies.absorb(raw).version
 
     async def _has_gone(self, target: Target, proxy: dict[str, Any]) -> bool:
         metadata = proxy["metadata"]

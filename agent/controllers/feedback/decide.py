@@ -8,11 +8,13 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
 from agent.controllers.feedback import lastwords
+from agent.model import podstate
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
-from agent.model.status import annotations_home, has_ended, proxy_status
+from agent.model.podstate import has_ended
+from agent.model.status import annotations_home, proxy_status
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
@@ -114,7 +116,16 @@ class PatchProxy:
     """How a delegate ended, before it is let go: a status that the API server refuses keeps nothing from going."""
 
 
-Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy
+@dataclass(frozen=True)
+class ReleaseProxy:
+    """Leave a terminating proxy pod these finalizers: the targets whose it loses hold it no more."""
+
+    finalizers: list[str]
+    status: dict[str, Any]
+    """Of one that will not be told how its delegate ended; {} for none."""
+
+
+Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy | ReleaseProxy
 
 
 def decide(view: View) -> list[Action]:
@@ -192,12 +203,10 @@ def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> l
     if view.home and view.home not in view.settled:
         held.add(view.home)
     finalizers = proxy["metadata"].get("finalizers") or []
-    kept = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
+    kept = podstate.released(finalizers, held)
     actions: list[Action] = []
     if kept != finalizers:
-        ended = lastwords.unknown(proxy) if kept and not held else {}
-        status = {"status": ended} if ended else {}
-        actions.append(PatchProxy(_metadata(proxy, finalizers=kept) | status, status=bool(ended)))
+        actions.append(ReleaseProxy(kept, lastwords.unknown(proxy) if kept and not held else {}))
     if not held and proxy["spec"].get("nodeName") and proxy["metadata"].get("deletionGracePeriodSeconds"):
         actions.append(EndProxy())
     return actions
@@ -211,10 +220,9 @@ def _unsure(view: View, proxy: dict[str, Any]) -> set[str]:
     """
     metadata = proxy["metadata"]
     annotations = metadata.get("annotations") or {}
-    if names.ANNOTATION_CLAIM in annotations or (not proxy["spec"].get("nodeName") and _is_our_work(annotations)):
+    if podstate.is_claimed(annotations) or (not proxy["spec"].get("nodeName") and _is_our_work(annotations)):
         return set()
-    ours = {name for name in metadata.get("finalizers") or () if name.startswith(names.PREFIX)}
-    return ours - view.settled
+    return set(podstate.target_finalizers(metadata.get("finalizers"))) - view.settled
 
 
 def _is_our_work(annotations: Mapping[str, str]) -> bool:
@@ -251,8 +259,7 @@ def home_patch(
     wanted_status = _with_left_out(proxy_status(proxy, here.chaperon.get("status") or {}, here.ranges), left_out)
     status = merge_patch(proxy.get("status") or {}, wanted_status)
     finalizers = proxy["metadata"].get("finalizers") or []
-    wanted = [name for name in finalizers if not name.startswith(names.PREFIX) or name in held]
-    wanted = list(dict.fromkeys([*wanted, here.finalizer]))
+    wanted = podstate.held_by(finalizers, here.finalizer, held)
     changes: dict[str, Any] = {}
     if annotations:
         changes["annotations"] = annotations

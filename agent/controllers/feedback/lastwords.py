@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent.api import names
 from agent.model.diff import merge_patch
 from agent.model.podranges import PodRanges
-from agent.model.status import has_ended, proxy_status, restarts_always
+from agent.model.podstate import has_ended, other_finalizers
+from agent.model.status import proxy_status, restarts_always
 
 
 def is_done(pod: Mapping[str, Any]) -> bool:
@@ -20,7 +20,7 @@ def told(proxy: dict[str, Any], chaperon_status: Mapping[str, Any], ranges: PodR
     A write only where somebody may want to know: of pods that are not started again whatever happens, and of pods that
     others hold, as Jobs do.
     """
-    held = any(not name.startswith(names.PREFIX) for name in proxy["metadata"].get("finalizers") or ())
+    held = bool(other_finalizers(proxy["metadata"].get("finalizers")))
     if not proxy["spec"].get("nodeName") or (restarts_always(proxy) and not held):
         return {}
     if has_ended(proxy) and not has_ended({"status": chaperon_status}):

@@ -23,6 +23,7 @@ from agent.kube.store import Key, Object
 from agent.model import copies
 from agent.model.claims import InvalidMapping, claim_of, growth, storage_classes
 from agent.model.copies import Raw
+from agent.model.podstate import claimed_node
 from agent.model.references import references
 
 HAS_VOLUME = ("Bound", "Lost")
@@ -65,7 +66,7 @@ class ClaimBringer(Bringer):
             claim = self._originals.store.get((pod.namespace, name))
             node = claim.annotations.get(names.ANNOTATION_VOLUME_IN, "") if claim is not None else ""
             # What it tries itself, one target after the other, does not hold it.
-            but = {pod.key} if pod.known.claim == node else ()
+            but = {pod.key} if claimed_node(pod) == node else ()
             if node and self._settled(Item(node, PERSISTENT_VOLUME_CLAIMS, pod.namespace, name), but):
                 found[name] = node
         return found

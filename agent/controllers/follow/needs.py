@@ -14,8 +14,8 @@ from agent.kube.errors import UNDECODABLE
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.namespaces import accounts_follow
+from agent.model.podstate import ENDED, kept_home_node
 from agent.model.references import References, own_and_added
-from agent.model.status import ENDED
 
 _NOTHING: frozenset[Any] = frozenset()
 _FOLLOW_ACCOUNT = names.FOLLOW_ACCOUNT.encode()
@@ -105,7 +105,7 @@ class Needs:
     def _uses(self, pod: Object, item: Item) -> bool:
         if pod.phase in ENDED or names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "false":
             return False
-        nodes = (_home(pod), *(each.target.node_name for each in self._deps.chaperons.of(pod.key)))
+        nodes = (kept_home_node(pod), *(each.target.node_name for each in self._deps.chaperons.of(pod.key)))
         return item.node in nodes and (item.kind, item.name) in self._names(pod, accounts=True)[0]
 
     def expect(self, pod: Key, target: Target) -> list[Item]:
@@ -147,7 +147,7 @@ class Needs:
         if pod is not None:
             self._read(pod, record)
         if pod is not None and not pod.deleting and pod.phase not in ENDED:
-            home = _home(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
+            home = kept_home_node(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
             nodes = {home, *self._expected.get(key, ())} - {""}
         for each in placed:
             if each.chaperon.phase in ENDED:
@@ -244,14 +244,7 @@ def _listed(found: References, kinds: Collection[Kind]) -> _Names:
 def _signature(pod: Object) -> object:
     metadata = pod.head.metadata
     changes = metadata.generation or pod.version
-    return (pod.uid, changes, pod.deleting, _home(pod), pod.phase in ENDED)
-
-
-def _home(pod: Object) -> str:
-    """Virtual node of the target that a pod is bound to, else claimed for: with a finalizer, without it is let go."""
-    if pod.node_name or not any(name.startswith(names.PREFIX) for name in pod.finalizers):
-        return pod.node_name
-    return pod.known.claim
+    return (pod.uid, changes, pod.deleting, kept_home_node(pod), pod.phase in ENDED)
 
 
 def _places(placed: Iterable[Placed]) -> object:

@@ -16,6 +16,7 @@ from agent.clusters.target import Target
 from agent.controllers.follow.kinds import ADMIRALTYS, originals
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
+from agent.model import podstate
 from agent.model.copies import parent_uid
 from agent.runtime.controller import Controller
 
@@ -59,9 +60,9 @@ class ReleaseRoom(Controller[Original]):
 
     async def _holds(self, original: Object, finalizer: str) -> bool:
         """Whether a finalizer has to stay: it is another's, or its target cannot be asked."""
-        if not finalizer.startswith(names.PREFIX):
+        if not podstate.is_target_finalizer(finalizer):
             return True
-        if finalizer == names.FINALIZER_V010:
+        if podstate.is_for_all_targets(finalizer):
             return await self._may_have_copies(original)
         target = next((each for each in self._deps.targets if each.finalizer == finalizer), None)
         if target is None:
@@ -101,4 +102,4 @@ class ReleaseRoom(Controller[Original]):
 
 
 def _ours(obj: Object) -> bool:
-    return any(finalizer.startswith(names.PREFIX) for finalizer in obj.finalizers)
+    return podstate.is_held(obj.finalizers)

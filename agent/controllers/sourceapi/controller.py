@@ -25,8 +25,8 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import sourceapi
+from agent.model.podstate import ENDED, home_node
 from agent.model.references import ROOT_CA
-from agent.model.status import ENDED
 from agent.runtime.controller import Controller
 
 Item = tuple[str, str, str]
@@ -195,7 +195,7 @@ class SourceApiRoom(Controller[Item]):
         allowed = (
             self._deps.namespaces.is_enabled(pod.namespace) and target is not None and target.serves(pod.namespace)
         )
-        return allowed and node == (pod.node_name or pod.known.claim)
+        return allowed and node == home_node(pod)
 
     def _chaperons(self, key: Key) -> set[tuple[str, str]]:
         """Virtual nodes of the chaperons of a pod, and the UIDs of the pods that they stand for."""

@@ -29,7 +29,7 @@ from agent.controllers.target.remains import Remains
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model import podranges
+from agent.model import podranges, podstate
 from agent.model.diff import same
 from agent.runtime.controller import Controller
 
@@ -240,7 +240,7 @@ class TargetRoom(Controller[Key]):
         held = self._deps.proxies.held_for(finalizer) + self._deps.proxies.bound_to(node)
         pods = {pod.key: pod for pod in held}
         unclaimed = connected is not None and self._remains.unclaimed(connected, pods)
-        sent = [pod for pod in held if pod.known.claim == node and pod.key not in parents]
+        sent = [pod for pod in held if podstate.claimed_node(pod) == node and pod.key not in parents]
         doubtful = await self._remains.doubtful(asked, sent) if asked is not None else frozenset()
         left = bool(parents & pods.keys()) or unclaimed
         left = left or (connected is not None and self._deps.provisions.left_in(connected))
@@ -267,7 +267,7 @@ class TargetRoom(Controller[Key]):
             version=pod.version,
             finalizers=tuple(pod.finalizers),
             here=pod.node_name == node,
-            claimed=pod.known.claim == node,
+            claimed=podstate.claimed_node(pod) == node,
             chaperon="doubtful" if pod.uid in doubtful else self._chaperon(pod, target, node),
             deleting=pod.deleting,
         )
@@ -279,7 +279,7 @@ class TargetRoom(Controller[Key]):
             mine = placed.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
             if placed.target.key != target or not mine:
                 continue
-            claimed = pod.known.claim == node and pod.known.claim_uid in ("", placed.chaperon.uid)
+            claimed = podstate.claims_chaperon(pod, node, placed.chaperon.uid)
             gated = placed.chaperon.scheduler_name == names.SCHEDULER_CANDIDATE
             if claimed or not gated or names.ANNOTATION_IS_ALLOWED in placed.chaperon.annotations:
                 return "placed"
@@ -296,8 +296,7 @@ class TargetRoom(Controller[Key]):
                     with self._pods.vanished.noticed(pod.key, pod.uid):
                         await self._client.delete(PODS, name, namespace, uid=pod.uid, version=version)
                 case decide.FreePod(pod, finalizers):
-                    body = {"metadata": {"resourceVersion": pod.version, "finalizers": list(finalizers) or None}}
-                    self._pods.absorb(await self._client.patch_raw(PODS, name, body, namespace))
+                    await self._deps.proxies.release(pod.key, pod.uid, pod.version, finalizers)
         except (NotFound, Conflict):
             # It has changed: the event that says so brings us back.
             pass

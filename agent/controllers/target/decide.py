@@ -10,6 +10,7 @@ from agent.api.conditions import Status, find_condition, set_condition
 from agent.clusters.acceptance import LONGEST_PAUSE_SECONDS, Refusal
 from agent.clusters.agenthealth import NOT_ASKED, AgentRecord, AgentState
 from agent.clusters.target import Record, State
+from agent.model import podstate
 
 SETTLE_SECONDS = 5.0
 """A target that is connecting keeps its old conditions for so long: restarts and short losses are not told."""
@@ -269,4 +270,4 @@ def _empty(view: Leaving, pod: Pod) -> Iterable[DeletePod | FreePod]:
     if pod.here or pod.chaperon == "placed" or (pod.claimed and not view.ready):
         yield DeletePod(pod)
     elif pod.chaperon == "none" or view.forced:
-        yield FreePod(pod, tuple(finalizer for finalizer in pod.finalizers if finalizer != view.finalizer))
+        yield FreePod(pod, tuple(podstate.without(pod.finalizers, {view.finalizer})))

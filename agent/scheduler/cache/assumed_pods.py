@@ -21,7 +21,7 @@ from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.nodeshapes import counted
-from agent.model.status import ENDED
+from agent.model.podstate import ENDED
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduling.usage import Usages
 

@@ -9,7 +9,8 @@ from agent.clusters.deps import Deps
 from agent.kube.errors import Conflict, KubeError
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
-from agent.model.status import ENDED, restarts_always
+from agent.model.podstate import ENDED
+from agent.model.status import restarts_always
 from agent.scheduler.cache.scheduler_cache import NEW, WAITING, SchedulerCache
 from agent.scheduler.groups import decide as room
 from agent.scheduler.groups.members import Group, Member
