@@ -89,7 +89,7 @@ class Account:
 def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     """The whole account. Raises Unexplained."""
     pod, proxy = facts.pod, facts.pod.decode()
-    titles = {seen.info.node_name: seen.info.title for seen in facts.targets}
+    titles, claim = {seen.info.node_name: seen.info.title for seen in facts.targets}, podstate.claimed_node(pod)
     attempts = failed_targets_of(proxy)
     scheduled = find_condition(status_of(pod).get("conditions"), "PodScheduled") or {}
     common: dict[str, Any] = {
@@ -98,7 +98,7 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
         "mode": mode_of(pod, facts.namespace, settings.mode),
         "phase": pod.phase,
         "group": _group(facts),
-        "claim": titles.get(podstate.claimed_node(pod), podstate.claimed_node(pod)),
+        "claim": titles.get(claim, claim),
         "attempts": tuple(
             Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
             for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
