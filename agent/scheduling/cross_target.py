@@ -2,17 +2,18 @@
 affinity and anti-affinity.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agent.scheduling import filters, pod_affinity, spread
-from agent.scheduling.filter_cache import CachedResult
 from agent.scheduling.pod_terms import PodSelector, Spread, Term, Terms, terms_of
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.snapshot import PodInfo, TargetInfo
 from agent.scheduling.usage import Usages
 
+Reject = Callable[[TargetInfo], Rejection | None]
 
-class CrossTargetFilters:
+
+class CrossTarget:
     """Filters and scores of one pod that take all targets into account."""
 
     def __init__(self, pod: PodInfo, terms: Terms, targets: Sequence[TargetInfo], usages: Usages) -> None:
@@ -23,28 +24,30 @@ class CrossTargetFilters:
         placed = usages.get(pod.uid) if pod.uid else None
         self._own_node = placed.node if placed is not None else ""
         self._own_terms = terms_of(placed.pod) if placed is not None else None
-        others = pod_affinity.others_anti_affinity(usages.counts, self._own_terms, self._own_node)
-        self._affinity = pod_affinity.PodAffinity(pod, terms, others, self._count)
-        if not self._affinity.empty:
-            self._affinity.survey(targets)
-        self._spread = spread.HardSpread(terms.hard, targets, self._spread_count, self._counted) if terms.hard else None
 
     @classmethod
-    def of(cls, pod: PodInfo, entries: Sequence[CachedResult], usages: Usages) -> "CrossTargetFilters | None":
+    def of(cls, pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages) -> "CrossTarget | None":
         """None for a pod without such constraints where no pod that is there has any."""
         terms = terms_of(pod)
         counts = usages.counts
         if not terms and not _concern(counts.anti_affinity, pod) and not _concern(counts.preferences, pod):
             return None
         namespace = pod.namespace
-        targets = [entry.target for entry in entries if entry.target.namespace in ("", namespace)]
-        return cls(pod, terms, targets, usages)
+        return cls(pod, terms, [target for target in targets if target.namespace in ("", namespace)], usages)
 
-    def reject(self, target: TargetInfo) -> Rejection | None:
-        """Why the pod may not go there."""
-        if self._spread is not None and (rejection := self._spread.reject(target)) is not None:
-            return rejection
-        return None if self._affinity.empty else self._affinity.reject(target)
+    def topology_spread(self) -> Reject | None:
+        """Rejects targets where the pod would break a constraint that must be kept."""
+        hard = self._terms.hard
+        return spread.HardSpread(hard, self._targets, self._spread_count, self._counted).reject if hard else None
+
+    def pod_affinity(self) -> Reject | None:
+        """Rejects targets that required affinity and anti-affinity keep the pod away from."""
+        others = pod_affinity.others_anti_affinity(self._usages.counts, self._own_terms, self._own_node)
+        found = pod_affinity.PodAffinity(self._pod, self._terms, others, self._count)
+        if found.empty:
+            return None
+        found.survey(self._targets)
+        return found.reject
 
     def spread_scores(self, feasible: Sequence[TargetInfo]) -> list[float] | None:
         """By constraints with ScheduleAnyway; None without any."""

@@ -1,67 +1,53 @@
-"""What is found out about a pod and one target alone; pods that ask the same share it until the target changes."""
+"""What filters and scorers say of a pod's template and one target alone, kept until the target or its usage changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from agent.scheduling.filters import reject
-from agent.scheduling.matching import preferred_weight
-from agent.scheduling.node_fit import reject_by_totals
-from agent.scheduling.quota import over_limit, over_quota
-from agent.scheduling.rejection import Rejection
-from agent.scheduling.scores import Weights, own_scores, own_total, untolerated
+from agent.scheduling.plugins import NORMALIZED, ON_NODES, PER_TARGET, own_scores, own_total
+from agent.scheduling.scores import Weights
 from agent.scheduling.snapshot import PodInfo, PodTemplate, TargetInfo
 from agent.scheduling.usage import Usage, Usages
 
+if TYPE_CHECKING:
+    from agent.scheduling.rejection import Rejection
+
+_NOTHING: Mapping[str, int] = {}
+
 
 class CachedResult:
-    """`rejection` is the first of `hard` and `node_fit`."""
+    """Of one target. `rejection` is the first of `hard` and `node_fit`."""
 
-    __slots__ = (
-        "hard",
-        "node_fit",
-        "preferred",
-        "rejection",
-        "target",
-        "total",
-        "untolerated",
-        "usage",
-        "version",
-        "weights",
-    )
+    __slots__ = ("hard", "node_fit", "raw", "rejection", "target", "total", "usage", "version", "weights")
 
     def __init__(self, template: PodTemplate, target: TargetInfo, usage: Usage, weights: Weights) -> None:
         self.target = target
         self.usage = usage
         self.version = usage.version
         self.weights = weights
-        self.hard = reject(template, target) or _bounded(template, target, usage)
+        self.hard: Rejection | None = None
         """What keeps the pod away that no free room would change."""
         self.node_fit: Rejection | None = None
         """Why no node has room for it."""
-        self.preferred = 0
-        self.untolerated = 0
+        self.raw = _NOTHING
+        """Of the `Normalized` scorers, by name, where they are not 0."""
         self.total = 0.0
-        if self.hard is None:
-            allocation = usage.allocation(target)
-            self.node_fit = usage.node_fit(target, template) if target.shapes else reject_by_totals(target, template)
-            if template.affinity:
-                self.preferred = preferred_weight(template.affinity, target.labels, target.node_name)
-            if target.softly_tainted:
-                self.untolerated = untolerated(template, target)
-            self.total = own_total(template, allocation, weights)
-        self.rejection = self.hard or self.node_fit
+        self.rejection: Rejection | None = None
+        for reject in PER_TARGET:
+            rejection = reject(template, target, usage)
+            if rejection is not None:
+                self.hard = self.rejection = rejection
+                return
+        for reject in ON_NODES:
+            if self.rejection is None:
+                self.node_fit = self.rejection = reject(template, target, usage)
+        for name, count, _ in NORMALIZED:
+            if raw := count(template, target):
+                self.raw = {**self.raw, name: raw}
+        self.total = own_total(template, usage.allocation(target), weights)
 
     def scores(self, template: PodTemplate) -> dict[str, float]:
         """The single scores whose weighted sum `total` is."""
         return own_scores(template, self.usage.allocation(self.target), self.weights)
-
-
-def _bounded(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
-    rejection = over_limit(target.limits, usage.requests, template) if target.limits else None
-    if rejection is None and target.quotas:
-        quotas = target.quotas.get(template.namespace)
-        if quotas:
-            rejection = over_quota(quotas, usage.undelegated_in(template.namespace), template)
-    return rejection
 
 
 def cached_results(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: Weights) -> list[CachedResult]:

@@ -1,41 +1,48 @@
-"""Why a pod cannot go to a target: a chain of rules about this one target, each with its reason."""
+"""Filters that look at one target: what each rejects a pod for. `plugins.FILTERS` is the list of all."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from agent.scheduling.matching import any_term_matches, intolerable, required_terms
-from agent.scheduling.node_fit import described
+from agent.scheduling.node_fit import described, reject_by_totals
 from agent.scheduling.rejection import Rejection
-from agent.scheduling.snapshot import PodTemplate, TargetInfo
-
-__all__ = ["CHAIN", "Rejection", "Rule", "reject", "selected", "tolerated"]
-
-Rule = Callable[[PodTemplate, TargetInfo], Rejection | None]
+from agent.scheduling.snapshot import PodInfo, PodTemplate, TargetInfo
+from agent.scheduling.usage import Usage
 
 
-def reject(template: PodTemplate, target: TargetInfo) -> Rejection | None:
-    """The first rule that keeps the pod away from a target, None when it may go there."""
-    for rule in CHAIN:
-        rejection = rule(template, target)
-        if rejection is not None:
-            return rejection
-    return None
+def volumes_elsewhere(pod: PodInfo, targets: Sequence[TargetInfo]) -> Sequence[tuple[TargetInfo, Rejection]]:
+    """Targets that lack the volume of one of the pod's claims."""
+    if not pod.volumes:
+        return ()
+    found = []
+    titles = {target.node_name: target.title for target in targets}
+    for target in targets:
+        claims = sorted(claim for claim, node in pod.volumes.items() if node != target.node_name)
+        if claims:
+            node = pod.volumes[claims[0]]
+            message = f"the volume of claim {claims[0]} is in {titles.get(node, node)}"
+            found.append((target, Rejection("VolumeElsewhere", message)))
+    return found
 
 
-def _other_namespace(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+def other_namespace(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """The target serves another namespace only."""
     if target.namespace and target.namespace != template.namespace:
         return Rejection("OtherNamespace", f"target in different namespace ({target.namespace})")
     return None
 
 
-def _not_ready(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+def not_ready(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """The target says that it cannot take pods, or says nothing."""
     return None if target.ready else Rejection("TargetNotReady", target.state)
 
 
-def _cordoned(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+def cordoned(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """The virtual node is cordoned."""
     return Rejection("Cordoned", "virtual node is cordoned") if target.unschedulable else None
 
 
-def _tainted(template: PodTemplate, target: TargetInfo) -> Rejection | None:
+def tainted(template: PodTemplate, target: TargetInfo, usage: Usage | None = None) -> Rejection | None:
+    """The proxy pod does not tolerate a taint of the virtual node."""
     if not target.taints:
         return None
     kind, known = target.taints_key, template.memo
@@ -46,8 +53,8 @@ def _tainted(template: PodTemplate, target: TargetInfo) -> Rejection | None:
     return rejection
 
 
-def _not_selected(template: PodTemplate, target: TargetInfo) -> Rejection | None:
-    """By the proxy pod's own constraints, over virtual nodes."""
+def not_selected(template: PodTemplate, target: TargetInfo, usage: Usage | None = None) -> Rejection | None:
+    """The virtual node does not match the proxy pod's node selector or required node affinity."""
     labels = target.labels
     for key, value in template.selector:
         if labels.get(key) != value:
@@ -62,20 +69,17 @@ def _not_selected(template: PodTemplate, target: TargetInfo) -> Rejection | None
 
 _SELECTOR = Rejection("NodeSelector", "virtual node does not match the proxy pod's node selector")
 
-CHAIN: tuple[Rule, ...] = (
-    _other_namespace,
-    _not_ready,
-    _cordoned,
-    _tainted,
-    _not_selected,
-)
+
+def node_fit(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """No single node has room, beside the pods that were sent there and that the target does not count yet."""
+    return usage.node_fit(target, template) if target.shapes else reject_by_totals(target, template)
 
 
 def selected(template: PodTemplate, target: TargetInfo) -> bool:
     """Whether a target counts for topology spread with `nodeAffinityPolicy: Honor`."""
-    return _not_selected(template, target) is None
+    return not_selected(template, target) is None
 
 
 def tolerated(template: PodTemplate, target: TargetInfo) -> bool:
     """Whether a target counts for topology spread with `nodeTaintsPolicy: Honor`."""
-    return _tainted(template, target) is None
+    return tainted(template, target) is None

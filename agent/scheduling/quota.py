@@ -1,4 +1,4 @@
-"""Bounds that administrators set: limits of a Target for all our pods there, ResourceQuotas of its namespaces.
+"""Filters by what administrators allow: limits of a Target for all our pods there, ResourceQuotas of its namespaces.
 
 Rules of quotas: Kubernetes' pod evaluator and its quota admission (pkg/quota/v1/evaluator/core/pods.go).
 """
@@ -9,9 +9,21 @@ from typing import Any
 from agent.model.quantity import Quantity
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.resources import OBLIGATORY, ONE
-from agent.scheduling.snapshot import Amounts, PodTemplate, Quota, Scope
+from agent.scheduling.snapshot import Amounts, PodTemplate, Quota, Scope, TargetInfo
+from agent.scheduling.usage import Usage
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
+
+
+def over_limits(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """The pod goes beyond the limits that the Target sets for all our pods there."""
+    return over_limit(target.limits, usage.requests, template) if target.limits else None
+
+
+def over_quotas(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """A ResourceQuota of the pod's namespace in the target is used up, or demands what the pod does not tell."""
+    quotas = target.quotas.get(template.namespace) if target.quotas else None
+    return over_quota(quotas, usage.undelegated_in(template.namespace), template) if quotas else None
 
 
 def over_limit(limits: Amounts, held: Amounts, template: PodTemplate) -> Rejection | None:

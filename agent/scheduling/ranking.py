@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from agent.scheduling.cross_target import CrossTargetFilters
+from agent.scheduling.cross_target import CrossTarget
 from agent.scheduling.filter_cache import CachedResult, cached_results
+from agent.scheduling.plugins import ACROSS_TARGETS, COMPARED, NORMALIZED, PER_POD
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.scores import Weights, share_of_most
 from agent.scheduling.snapshot import PodInfo, TargetInfo
@@ -69,9 +70,12 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
 
     :param turn: a number that grows with every pod; which of several equally good targets comes first goes round by it
     """
-    targets, away = _beside_volumes(pod, targets)
+    away = _rejected_per_pod(pod, targets)
+    if away:
+        nodes = {target.node_name for target, _ in away}
+        targets = [target for target in targets if target.node_name not in nodes]
     entries = cached_results(pod, targets, usages, weights)
-    across = CrossTargetFilters.of(pod, entries, usages)
+    across = CrossTarget.of(pod, targets, usages)
     if across is None:
         feasible = [entry for entry in entries if entry.rejection is None]
         rejected = [(entry, entry.rejection) for entry in entries if entry.rejection is not None]
@@ -94,31 +98,21 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
     )
 
 
-def _beside_volumes(
-    pod: PodInfo, targets: Sequence[TargetInfo]
-) -> tuple[Sequence[TargetInfo], tuple[tuple[TargetInfo, Rejection], ...]]:
-    """Targets that have all volumes of the pod's claims, and the others with the reason."""
-    if not pod.volumes:
-        return targets, ()
-    away = []
-    titles = {target.node_name: target.title for target in targets}
-    for target in targets:
-        claims = sorted(claim for claim, node in pod.volumes.items() if node != target.node_name)
-        if claims:
-            node = pod.volumes[claims[0]]
-            message = f"the volume of claim {claims[0]} is in {titles.get(node, node)}"
-            away.append((target, Rejection("VolumeElsewhere", message)))
-    elsewhere = {target.node_name for target, _ in away}
-    return [target for target in targets if target.node_name not in elsewhere], tuple(away)
+def _rejected_per_pod(pod: PodInfo, targets: Sequence[TargetInfo]) -> list[tuple[TargetInfo, Rejection]]:
+    return [item for reject in PER_POD for item in reject(pod, targets)]
 
 
 def _divide(
-    entries: Sequence[CachedResult], across: CrossTargetFilters
+    entries: Sequence[CachedResult], across: CrossTarget
 ) -> tuple[list[CachedResult], list[tuple[CachedResult, Rejection]]]:
     feasible: list[CachedResult] = []
     rejected: list[tuple[CachedResult, Rejection]] = []
+    filters = [reject for prepare in ACROSS_TARGETS if (reject := prepare(across)) is not None]
     for entry in entries:
-        rejection = entry.hard or across.reject(entry.target) or entry.node_fit
+        rejection = entry.hard
+        for reject in filters:
+            rejection = rejection or reject(entry.target)
+        rejection = rejection or entry.node_fit
         if rejection is None:
             feasible.append(entry)
         else:
@@ -128,30 +122,31 @@ def _divide(
 
 def _pending(rejected: Sequence[tuple[CachedResult, Rejection]]) -> tuple[TargetInfo, ...]:
     found = [(entry, rejection) for entry, rejection in rejected if entry.hard is None and rejection is entry.node_fit]
-    found.sort(
-        key=lambda item: (NO_ROOM.index(item[1].reason), item[0].target.slow, -item[0].preferred, -item[0].total)
-    )
+    found.sort(key=_pending_order)
     return tuple(entry.target for entry, _ in found)
 
 
+def _pending_order(item: tuple[CachedResult, Rejection]) -> tuple[int, bool, int, float]:
+    entry, rejection = item
+    return NO_ROOM.index(rejection.reason), entry.target.slow, -entry.raw.get("affinity", 0), -entry.total
+
+
 def _parts(
-    pod: PodInfo, feasible: Sequence[CachedResult], across: CrossTargetFilters | None, weights: Weights
+    pod: PodInfo, feasible: Sequence[CachedResult], across: CrossTarget | None, weights: Weights
 ) -> tuple[tuple[str, float, Mapping[str, float]], ...]:
     """Scores that compare targets; empty for most pods."""
     found: list[tuple[str, float, Sequence[float]]] = []
-    if any(entry.preferred for entry in feasible):
-        found.append(("affinity", weights.affinity, share_of_most([entry.preferred for entry in feasible])))
-    if any(entry.untolerated for entry in feasible):
-        raw = [entry.untolerated for entry in feasible]
-        found.append(("taints", weights.taints, share_of_most(raw, reverse=True)))
+    counted = {name for entry in feasible if entry.raw for name in entry.raw}
+    for scorer in NORMALIZED if counted else ():
+        if scorer.name in counted:
+            raw = [entry.raw.get(scorer.name, 0) for entry in feasible]
+            found.append((scorer.name, weights.of(scorer.name), share_of_most(raw, reverse=scorer.reverse)))
     if across is not None:
         targets = [entry.target for entry in feasible]
-        for name, weight, scores in (
-            ("spread", weights.spread, across.spread_scores(targets)),
-            ("pod_affinity", weights.pod_affinity, across.affinity_scores(targets)),
-        ):
+        for name, compare in COMPARED:
+            scores = compare(across, targets)
             if scores is not None:
-                found.append((name, weight, scores))
+                found.append((name, weights.of(name), scores))
     nodes = [entry.target.node_name for entry in feasible] if found else []
     return tuple((name, weight, dict(zip(nodes, scores, strict=True))) for name, weight, scores in found)
 

@@ -1,11 +1,11 @@
-"""How well a target suits a pod: scores from 0 to 100, each with a weight."""
+"""How well a target suits a pod: scores from 0 to 100, and their weights. `plugins.SCORERS` is the list of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from agent.scheduling.allocation import Allocation
-from agent.scheduling.matching import tolerates
+from agent.scheduling.matching import preferred_weight, tolerates
 from agent.scheduling.snapshot import PodTemplate, TargetInfo
 
 Strategy = Literal["least", "most"]
@@ -45,40 +45,31 @@ class Weights:
         return self.extra[score] if score in self.extra else float(getattr(self, score))
 
 
-def own_scores(template: PodTemplate, allocation: Allocation, weights: Weights) -> dict[str, float]:
-    """The scores that depend on this one target and not on what the others have."""
-    target, usage = allocation.target, allocation.usage
-    scores = {"capacity": _capacity(template, allocation, weights), "target_weight": _middle(target.weight)}
-    if template.images and usage.images:
-        scores["images"] = _images(template, usage.images)
-    for name in weights.extra:
-        # Missing and expired scores are neither good nor bad.
-        extra = target.extra.get(name)
-        scores[name] = _middle(extra.value) if extra is not None else _NEUTRAL
-    return scores
-
-
-def own_total(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
-    """The weighted sum of `own_scores`, without making them; no weight of the Target is as good as 0."""
-    target, images = allocation.target, allocation.usage.images
-    total = weights.capacity * _capacity(template, allocation, weights)
-    if images and weights.images and template.images:
-        total += weights.images * _images(template, images)
-    total += weights.target_weight * (_middle(target.weight) if target.weight else _NEUTRAL)
-    for name, weight in weights.extra.items():
-        extra = target.extra.get(name)
-        total += weight * (_middle(extra.value) if extra is not None else _NEUTRAL)
-    return total
-
-
-def _capacity(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
+def capacity(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
     """How much of the target would be left with the pod there (`least` allocated), or taken (`most`)."""
     share = 100.0 * allocation.share(template)
     return share if weights.strategy == "most" else 100.0 - share
 
 
-def _images(template: PodTemplate, there: Mapping[str, int]) -> float:
-    return 100.0 * sum(image in there for image in template.images) / len(template.images)
+def target_weight(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
+    """The annotation of the Target; none is as good as 0."""
+    return _middle(allocation.target.weight) if allocation.target.weight else _NEUTRAL
+
+
+def images(template: PodTemplate, allocation: Allocation, weights: Weights) -> float | None:
+    """The share of the pod's images that pods of ours have brought there."""
+    there, wanted = allocation.usage.images, template.images
+    return 100.0 * sum(map(there.__contains__, wanted)) / len(wanted) if there and wanted else None
+
+
+def external(name: str) -> Callable[[PodTemplate, Allocation, Weights], float]:
+    """A score that somebody else gives targets; a missing or expired one is neither good nor bad."""
+
+    def score(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
+        extra = allocation.target.extra.get(name)
+        return _middle(extra.value) if extra is not None else _NEUTRAL
+
+    return score
 
 
 def _middle(value: int) -> float:
@@ -86,8 +77,15 @@ def _middle(value: int) -> float:
     return (max(-100, min(100, value)) + 100) / 2
 
 
+def preferred_affinity(template: PodTemplate, target: TargetInfo) -> int:
+    """Sum of the weights of the preferred node affinity terms that the virtual node matches."""
+    return preferred_weight(template.affinity, target.labels, target.node_name) if template.affinity else 0
+
+
 def untolerated(template: PodTemplate, target: TargetInfo) -> int:
     """How many taints of effect PreferNoSchedule a pod does not tolerate."""
+    if not target.softly_tainted:
+        return 0
     count = 0
     for taint in target.taints:
         if taint.get("effect") == "PreferNoSchedule":
