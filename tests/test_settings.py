@@ -1,9 +1,8 @@
-from dataclasses import fields
-
 import pytest
 
+from agent.base import flags
 from agent.scheduling.scores import Weights
-from agent.settings import InvalidSetting, Settings, parse, variable
+from agent.settings import InvalidSetting, Settings, parse
 
 
 def test_without_flags_and_variables_the_defaults_count() -> None:
@@ -32,14 +31,39 @@ def test_the_extender_is_plain_on_loopback_and_anywhere_with_certificates(addres
     assert parse(["--extender-address=0.0.0.0:10261", *files]).extender_client_ca == "ca"
 
 
+@pytest.mark.parametrize("given", ["90", "90.0", "9e1", "90s", "1m30s", "1.5m", "90000ms"])
+def test_times_are_durations_of_kubernetes_or_plain_seconds(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse([f"--stream-idle={given}"]).stream_idle == 90
+    monkeypatch.setenv("FLOTILLA_STREAM_IDLE", given)
+    assert parse([]).stream_idle == 90
+
+
+def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOTILLA_PROBE_INTERVAL", "")
+    monkeypatch.setenv("FLOTILLA_CLUSTER_PROPERTY", "")
+    assert parse([]) == Settings()
+
+
+def test_switches_are_given_in_three_ways() -> None:
+    for given, want in (("--log-json", True), ("--log-json=true", True), ("--no-log-json", False)):
+        assert parse(["--log-json=false", given]).log_json is want
+    with pytest.raises(InvalidSetting, match="--log-json=maybe: must be true or false"):
+        parse(["--log-json=maybe"])
+
+
 def test_help_names_every_flag_its_variable_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(["--help"])
     assert ended.value.code == 0
-    told = " ".join(capsys.readouterr().out.split())
-    for setting in fields(Settings):
-        assert "--" + setting.name.replace("_", "-") in told
-        assert f"${variable(setting.name)}; default" in told
+    # Lines end at dashes, too.
+    told = "".join(capsys.readouterr().out.split())
+    for named in flags.flags(Settings):
+        for spelling in named.spellings:
+            assert spelling in told
+        default = f";default{named.flag.default}" if named.flag.default else ""
+        assert f"[${named.variables()[0]}{default}]" in told
+    for title, _ in flags.topics(Settings):
+        assert title.replace(" ", "") + ":" in told
 
 
 def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,22 +79,29 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--cluster-name", "x" * 64], "--cluster-name"),
         (["--cluster-name", "my cluster"], "--cluster-name.*label value"),
         (["--cluster-name=-x"], "--cluster-name"),
-        (["--lease-retry", "11"], "--lease-retry must be shorter"),
+        (["--lease-retry", "11"], "--lease-retry must be shorter.* 11s, 9s and 12s"),
+        (["--hold", "30 s"], "--hold=30 s: must be a duration such as 60s, 1m30s or 100ms, or a number of seconds"),
+        (["--probe-failures=1.5"], "--probe-failures=1.5: must be a whole number, 1 or more"),
+        (["--kubelet-port=0"], "--kubelet-port=0: must be from 1 to 65535"),
+        (["--token-renewal=1"], "--token-renewal=1: must be between 0 and 1"),
+        (["--source-api-token=9m"], "--source-api-token=9m: must be 10m at least: API servers give no token for less"),
+        (["--source-api=:6443"], "--source-api=:6443: must be HOST:PORT"),
+        (["--scheduling=first"], "--scheduling=first: must be one of ranked, reserve"),
         (["--lease-duration", "5"], "--lease-duration"),
-        (["--probe-interval", "0"], "--probe-interval: must be greater than 0"),
+        (["--probe-interval", "0"], "--probe-interval=0: must be longer than nothing"),
         (["--probe-timeout", "nan"], "--probe-timeout"),
         (["--pod-missing", "inf"], "--pod-missing"),
         (["--max-in-flight=-1"], "--max-in-flight"),
         (["--health-address", "localhost"], "--health-address.*HOST:PORT"),
-        (["--score-spread=-1"], "--score-spread: must be 0 or greater"),
+        (["--score-spread=-1"], "--score-spread=-1: must be 0 or greater"),
         (["--score-images", "nan"], "--score-images"),
-        (["--placement-strategy", "random"], "--placement-strategy: 'random' is none of least, most"),
-        (["--extra-score", "5:cpu"], "--extra-score: '5:cpu' is not WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"),
+        (["--placement-strategy", "random"], "--placement-strategy=random: must be one of least, most"),
+        (["--extra-score", "5:cpu"], "--extra-score=5:cpu: '5:cpu' is not WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"),
         (["--extra-score=1:a.v1.g:o:s", "--extra-score=2:b.v1.g:o:s"], "--extra-score: o:s is given twice"),
-        (["--summary-detail", "some"], "--summary-detail.*full, minimal, sums"),
-        (["--home-annotation", "a b"], "--home-annotation: 'a b' is neither a key"),
-        (["--event-rate", "0"], "--event-rate: must be greater than 0"),
-        (["--cluster-property", "tier"], "--cluster-property: 'tier' is not KEY=VALUE"),
+        (["--summary-detail", "some"], "--summary-detail=some: must be one of full, minimal, sums"),
+        (["--home-annotation", "a b"], "--home-annotation=a b: must be the key of an annotation, or a domain"),
+        (["--event-rate", "0"], "--event-rate=0: must be greater than 0"),
+        (["--cluster-property", "tier"], "--cluster-property=tier: must be KEY=VALUE"),
         (["--cluster-property", "a b=c"], "--cluster-property"),
         (["--cluster-property", "a=b c"], "--cluster-property"),
         (["--extender-address", "127.0.0.1"], "--extender-address.*HOST:PORT"),
@@ -92,11 +123,12 @@ def test_a_setting_that_cannot_be_used_is_named_with_the_remedy(arguments: list[
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("FLOTILLA_LOG_JSON", "yes"), ("FLOTILLA_KUBELET_PORT", "x"), ("FLOTILLA_PROBE_INTERVAL", "")]
+    ("name", "text"),
+    [("FLOTILLA_LOG_JSON", "yes"), ("FLOTILLA_KUBELET_PORT", "x"), ("FLOTILLA_PROBE_INTERVAL", "soon")],
 )
 def test_a_variable_that_cannot_be_read_is_named(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, text)
-    with pytest.raises(InvalidSetting, match=name):
+    with pytest.raises(InvalidSetting, match=f"{name}={text}: must be"):
         parse([])
 
 

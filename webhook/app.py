@@ -6,6 +6,7 @@ from agent.base.clock import Clock, SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.session import Session
+from agent.model import hostport
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.supervisor import Supervisor
@@ -30,7 +31,7 @@ class Webhook:
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
         app = application(self.targets, Validator(client), settings.body_limit, settings.agent_user or "")
-        self.server = Server(app, tls, settings.bind.host, settings.bind.port)
+        self.server = Server(app, tls, *hostport.split(settings.bind))
         registration = Registration(
             client,
             settings.configuration_name,
@@ -43,7 +44,7 @@ class Webhook:
         )
         self._wakers = self.keeper.watch(
             client,
-            namespace=settings.namespace,
+            namespace=settings.home,
             secret=settings.certificate_secret,
             configuration=settings.configuration_name,
         )
@@ -57,7 +58,7 @@ class Webhook:
         async with Supervisor("webhook") as supervisor:
             supervisor.spawn("health", health.serve)
             if self.settings.metrics_address:
-                guarded = GuardedMetrics(str(self.settings.metrics_address), self._client)
+                guarded = GuardedMetrics(self.settings.metrics_address, self._client)
                 supervisor.spawn("metrics", guarded.serve)
             for informer in (*self.targets.informers, *self._wakers):
                 supervisor.spawn(f"watch {informer.kind}", informer.run)
@@ -66,11 +67,11 @@ class Webhook:
             finally:
                 self._stopping = True
                 if self.server.serving:
-                    await asyncio.sleep(self.settings.drain)
+                    await asyncio.sleep(self.settings.drain_seconds)
                 await self.server.stop()
 
     def _health(self) -> Health:
-        health = Health(str(self.settings.health_address), metrics=self.settings.metrics_address is None)
+        health = Health(self.settings.health_address, metrics=self.settings.metrics_address is None)
         health.ready("certificate", self.keeper.certificate_problem)
         health.ready("registration", self.keeper.registration_problem)
         health.ready("targets", self.targets.problem)
@@ -79,7 +80,7 @@ class Webhook:
 
 
 def _certificates(settings: Settings, client: Client, clock: Clock) -> Certificates:
-    namespace, secret, name = settings.namespace, settings.certificate_secret, settings.certificate_name
+    namespace, secret, name = settings.home, settings.certificate_secret, settings.certificate_name
     if settings.certificates == "given":
         return GivenCertificate(client, namespace, secret, name)
     return Rotation(client, namespace, secret, (name,), settings.lifetimes, clock)

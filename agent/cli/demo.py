@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agent.cli.options import run_interruptible
+from agent.cli.options import duration, run_interruptible
 from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.demo import Demo
@@ -27,7 +27,7 @@ def demo(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Directory to make for the clusters; by default a temporary one.")
     ] = None,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds that each step has to come true.")] = STEP_SECONDS,
+    patience: Annotated[float, duration(help="How long each step has to come true.")] = STEP_SECONDS,
 ) -> None:
     """Run a Deployment and a Job of one cluster in two others, and check every step on the clusters."""
     if isinstance(sys.stdout, io.TextIOWrapper):

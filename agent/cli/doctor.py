@@ -15,7 +15,7 @@ from agent.cli.checks.gather import Gatherer
 from agent.cli.fleet import show
 from agent.cli.fleet.asking import connections
 from agent.cli.fleet.reading import source
-from agent.cli.options import Context, Kubeconfig, Output, OutputOption, finish
+from agent.cli.options import Context, Kubeconfig, Output, OutputOption, duration, finish
 
 _PAUSE_SECONDS = 2.0
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
@@ -29,7 +29,7 @@ def doctor(
         bool,
         typer.Option("--installation", help="Only what the chart installed here, with the rights of `helm test`."),
     ] = False,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to look again until all is well.")] = 0.0,
+    timeout: Annotated[float, duration("--timeout", help="How long to look again until all is well.")] = 0.0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not well.")] = False,
     output: OutputOption = Output.TABLE,
     kubeconfig: Kubeconfig = "",

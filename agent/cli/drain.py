@@ -10,7 +10,7 @@ from agent.cli.draining.drainer import Drainer
 from agent.cli.draining.plan import Options
 from agent.cli.fleet.completion import target_names
 from agent.cli.fleet.reading import Source, read_targets, source
-from agent.cli.options import Context, Failed, Kubeconfig, Namespace, finish
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key
 
@@ -29,7 +29,7 @@ TargetName = Annotated[
 def drain(
     target: TargetName,
     namespace: Namespace = "",
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that pods may take to go.")] = DEFAULT_SECONDS,
+    timeout: Annotated[float, duration(least="1s", help="How long pods may take to go.")] = DEFAULT_SECONDS,
     grace_period: Annotated[int, typer.Option(min=-1, help="Seconds for each pod to end; -1: its own.")] = -1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also pods that nothing makes again.")] = False,

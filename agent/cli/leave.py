@@ -20,7 +20,7 @@ from agent.cli.joining.options import (
 )
 from agent.cli.joining.shown import show
 from agent.cli.joining.writing import Report
-from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, finish
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, duration, finish
 from agent.kube import kubeconfig as kubeconfigs
 from agent.sandbox.progress import default
 
@@ -44,7 +44,7 @@ def leave(
     force: Annotated[
         bool, typer.Option("--force", help="Do not wait for pods that run there: they may go on running.")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that draining may take.")] = 300.0,
+    timeout: Annotated[float, duration(least="1s", help="How long draining may take.")] = 300.0,
     target_kubeconfig: TargetKubeconfig = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",

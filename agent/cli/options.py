@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from agent.base import forms
 from agent.kube import config
 from agent.kube import kubeconfig as kubeconfigs
 from agent.kube.client import Client
@@ -55,6 +56,19 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Format.")]
+
+
+def duration(*names: str, help: str, least: str = "0s") -> Any:
+    """An option whose value is a duration such as 90s or 5m, or a number of seconds."""
+    read = forms.duration(least).read
+
+    def seconds(given: object) -> float:
+        try:
+            return read(str(given))
+        except ValueError as error:
+            raise typer.BadParameter(f"{given}: {error}") from None
+
+    return typer.Option(*names, parser=seconds, metavar="DURATION", help=help)
 
 
 class Failed(Exception):

@@ -10,7 +10,7 @@ from agent.api.kinds import CHAPERONS, PERSISTENT_VOLUME_CLAIMS
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
 from agent.cli.fleet.reading import source
-from agent.cli.options import Context, Failed, Kubeconfig, Output, OutputOption, finish
+from agent.cli.options import Context, Failed, Kubeconfig, Output, OutputOption, duration, finish
 from agent.cli.orphaned.cleaning import clean
 from agent.cli.orphaned.lines import SourceLine, State, source_lines, table
 from agent.cli.orphaned.reading import own_uid, read_owned, read_signs
@@ -33,7 +33,7 @@ def orphans(
         bool, typer.Option("--volumes", help="With --delete: their volume claims, too, with the data in them.")
     ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Delete without asking.")] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that pods may take to end.")] = DEFAULT_SECONDS,
+    timeout: Annotated[float, duration(least="1s", help="How long pods may take to end.")] = DEFAULT_SECONDS,
     output: OutputOption = Output.TABLE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",

@@ -16,7 +16,7 @@ from agent.cli.fleet.asking import Connections, ask_all, connections
 from agent.cli.fleet.lines import TargetLine, target_lines, unplaced
 from agent.cli.fleet.reading import Source, agent_notes, read_fleet, source
 from agent.cli.fleet.words import NOTHING, cores, milliseconds, size
-from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish, told
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, duration, finish, told
 from agent.cli.output import Table, as_table
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
@@ -36,7 +36,7 @@ def top(
     namespace: Namespace = "",
     all_namespaces: show.AllNamespaces = False,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 2.0,
+    interval: Annotated[float, duration(least="500ms", help="How long between two looks.")] = 2.0,
     output: OutputOption = Output.TABLE,
     local: show.Local = False,
     kubeconfig: Kubeconfig = "",

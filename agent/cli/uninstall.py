@@ -30,7 +30,7 @@ from agent.api.kinds import (
 )
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
 from agent.cli.letgo import let_go
-from agent.cli.options import Context, Failed, Kubeconfig, run_interruptible
+from agent.cli.options import Context, Failed, Kubeconfig, duration, run_interruptible
 from agent.cli.restoring import MIRRORS, restore_services
 from agent.cli.withdrawing import withdraw
 from agent.kube import config
@@ -277,7 +277,7 @@ def uninstall(
     policy: Annotated[
         Policy, typer.Option(help="While proxy pods, or pods of other clusters, exist: refuse, delete or orphan them.")
     ] = Policy.REFUSE,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that pods may take to go.")] = DEFAULT_SECONDS,
+    timeout: Annotated[float, duration(least="1s", help="How long pods may take to go.")] = DEFAULT_SECONDS,
     namespace: Annotated[str, typer.Option(help="Namespace of the chart; by default the context's own.")] = "",
     release: Annotated[str, typer.Option(help="Name of the chart's release.")] = "flotilla",
     finalizers: Annotated[

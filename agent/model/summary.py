@@ -9,7 +9,7 @@ What the administrator says about the cluster as a whole (its properties) is tol
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -113,14 +113,6 @@ def summarise(
 ) -> dict[str, Any]:
     """`survey` and `summary` in one."""
     return summary(survey(nodes, detail), version=version, properties=properties, taken=taken, delegates=delegates)
-
-
-def summary_detail(text: str) -> Detail:
-    """A level of detail by its name.
-
-    :raises ValueError: if there is none of this name
-    """
-    return DETAILS[DETAILS.index(cast("Detail", text))]
 
 
 def common_labels(nodes: Iterable[dict[str, Any]]) -> dict[str, str]:

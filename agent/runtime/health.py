@@ -9,6 +9,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from agent.base.metrics import REGISTRY
+from agent.model import hostport
 
 Check = Callable[[], str | None]
 """Gives the reason why something is not well, None when it is."""
@@ -44,11 +45,11 @@ class Health:
 
 async def serve(app: web.Application, address: str, tls: ssl.SSLContext | None = None) -> None:
     """Serve at HOST:PORT until cancelled. Raises OSError when the port is taken."""
-    host, _, port = address.rpartition(":")
+    host, port = hostport.split(address)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host.strip("[]") or "0.0.0.0", int(port), ssl_context=tls).start()
+        await web.TCPSite(runner, host or "0.0.0.0", port, ssl_context=tls).start()
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

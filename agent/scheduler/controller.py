@@ -34,7 +34,7 @@ class ProxyScheduler(Controller[Key]):
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(workers=deps.settings.max_in_flight)
-        self._default = deps.settings.mode
+        self._default = deps.settings.scheduling
         self._waiting: dict[Key, bool] = {}
         """Pods that wait for the world to change to whether they do in vain so far."""
         self._woken: set[Key] = set()

@@ -176,6 +176,23 @@ def test_settings_reach_the_processes() -> None:
     assert webhook.register is False
 
 
+@pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90.5", 90.5), ("1m30s", 90), ("1500ms", 1.5)])
+def test_times_are_durations_or_numbers_of_seconds(given: str, seconds: float) -> None:
+    objects = template(
+        *CANDIDATES,
+        f"agent.settings.hold={given}",
+        f"webhook.settings.overlap={given}",
+        "candidateScheduler.bindTimeout=2m",
+        "uninstall.timeout=4m59.5s",
+    )
+    found = dict(pods(objects))
+    assert parse_agent(found["flotilla-agent"]["spec"]["containers"][0]["args"]).hold == seconds
+    assert parse_webhook(found["flotilla-webhook"]["spec"]["containers"][0]["args"], {}).overlap == seconds
+    assert "httpTimeout: 120s" in yaml.safe_dump(of(objects, "ConfigMap", "flotilla-candidates"))
+    assert of(objects, "Job", "flotilla-uninstall")["spec"]["activeDeadlineSeconds"] == 420
+    assert "--timeout=4m59.5s" in found["flotilla-uninstall"]["spec"]["containers"][0]["args"]
+
+
 SCORE = "5:addonplacementscores.v1alpha1.cluster.open-cluster-management.io:resource-usage-score:cpuNodeAvailable"
 
 
@@ -463,6 +480,9 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
         (("certificates.issuerRef.name=ca",), "certificates.issuerRef needs certificates.provider=cert-manager"),
         (("candidateScheduler.enabled=true",), "candidateScheduler.enabled needs candidateScheduler.image.repository"),
         ((*CANDIDATES, "agent.settings.hold=300"), "must be shorter than candidateScheduler.bindTimeout"),
+        ((*CANDIDATES, "agent.settings.hold=4m60s"), "must be shorter than candidateScheduler.bindTimeout"),
+        ((*CANDIDATES, "agent.settings.hold=40s", "candidateScheduler.bindTimeout=39.9s"), "agent.settings.hold (40s)"),
+        (("uninstall.timeout=soon",), "uninstall/timeout"),
         (("agent.settings.cluster-name=x",), "agent.settings.cluster-name: use clusterName"),
         (("webhook.settings.register=true",), "webhook.settings.register: use nothing"),
         (

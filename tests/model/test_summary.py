@@ -10,7 +10,7 @@ from agent.model.free import Taken
 from agent.model.nodeshapes import counted
 from agent.model.quantity import parse
 from agent.model.requests import amounts
-from agent.model.summary import DETAILS, SHAPES_LIMIT, steady, summarise, summary_detail, survey
+from agent.model.summary import DETAILS, SHAPES_LIMIT, Detail, steady, summarise, survey
 from agent.model.summary import summary as summary_of
 
 SHAPES = "multicluster/node-shapes"
@@ -168,8 +168,8 @@ def test_sums_alone_tell_nothing_about_nodes() -> None:
 
 
 @pytest.mark.parametrize("detail", DETAILS)
-def test_properties_of_the_cluster_are_labels_at_every_level(detail: str) -> None:
-    metadata = summarise(TWO, detail=summary_detail(detail), properties={"tier": "gold", "a": "b"})["metadata"]
+def test_properties_of_the_cluster_are_labels_at_every_level(detail: Detail) -> None:
+    metadata = summarise(TWO, detail=detail, properties={"tier": "gold", "a": "b"})["metadata"]
     assert {"tier": "gold", "a": "b"}.items() <= metadata["labels"].items()
     assert json.loads(metadata["annotations"]["multicluster/cluster-properties"]) == ["a", "tier"]
 
@@ -185,8 +185,8 @@ def test_the_version_of_the_agent_is_told() -> None:
 
 
 @pytest.mark.parametrize("detail", DETAILS)
-def test_which_cluster_it_is_is_told_at_every_level(detail: str) -> None:
-    told = summary_of(survey([], summary_detail(detail)), cluster_uid="u1")
+def test_which_cluster_it_is_is_told_at_every_level(detail: Detail) -> None:
+    told = summary_of(survey([], detail), cluster_uid="u1")
     assert told["metadata"]["annotations"]["multicluster/cluster-uid"] == "u1"
 
 

@@ -58,7 +58,7 @@ async def versions(place: Place) -> tuple[str, str]:
 
 async def test_a_replica_that_starts_again_keeps_the_ca(place: Place) -> None:
     async with place.replica() as webhook:
-        port = webhook.settings.bind.port
+        port = webhook.server.port
         before = await place.secret()
     async with place.replica(port=port):
         assert await place.secret() == before
@@ -198,7 +198,7 @@ async def test_a_certificate_near_its_end_is_renewed_under_the_same_ca(place: Pl
 
 async def test_without_the_task_to_register_a_validating_configuration_may_be_missing(place: Place) -> None:
     async with place.replica() as webhook:
-        port = webhook.settings.bind.port
+        port = webhook.server.port
     await place.client.delete(VALIDATING_WEBHOOKS, place.namespace)
     async with place.replica("--register=false", port=port):
         assert await place.mutates()

@@ -141,7 +141,7 @@ def test_a_wrong_flag_ends_the_process_with_its_name() -> None:
 @pytest.mark.cluster
 async def test_a_port_in_use_ends_the_process_with_its_flag(place: Place) -> None:
     async with place.replica() as webhook:
-        ended = await asyncio.to_thread(start, *place.flags(port=webhook.settings.bind.port))
+        ended = await asyncio.to_thread(start, *place.flags(port=webhook.server.port))
     assert ended.returncode == 1
     assert re.match(r"webhook: .*cannot listen on .* \(--bind\): Address already in use$", ended.stderr)
 

@@ -3,29 +3,29 @@ from pathlib import Path
 
 import pytest
 
+from agent.base import flags
 from webhook.bundle import Lifetimes
 from webhook.configurations import Service
-from webhook.settings import _OPTIONS, Address, own_namespace, parse
+from webhook.settings import PREFIXES, InvalidSetting, Settings, own_namespace, parse
 
 URL = ("--url", "https://10.0.0.1:9443")
 
 
-def complaint(capsys: pytest.CaptureFixture[str], *argv: str, **environ: str) -> str:
-    with pytest.raises(SystemExit) as stopped:
+def complaint(*argv: str, **environ: str) -> str:
+    with pytest.raises(InvalidSetting) as refused:
         parse(argv, environ)
-    assert stopped.value.code == 2
-    return capsys.readouterr().err.splitlines()[-1]
+    return str(refused.value)
 
 
 def test_defaults() -> None:
     settings = parse(URL, {})
-    assert settings.bind == Address("0.0.0.0", 9443)
+    assert settings.bind == "0.0.0.0:9443"
     assert settings.configuration_name == "multicluster-scheduler"
     assert settings.certificate_secret == "multicluster-scheduler-webhook-cert"
     assert settings.reinvocation_policy == "Never"
     assert settings.lifetimes == Lifetimes()
     assert settings.body_limit == 4 * 1024 * 1024
-    assert (settings.register, settings.log_json, settings.drain) == (False, False, 0.0)
+    assert (settings.register, settings.log_json, settings.drain_seconds) == (False, False, 0.0)
 
 
 def test_by_url_the_host_is_in_the_certificate() -> None:
@@ -40,7 +40,7 @@ def test_by_service_the_name_of_the_service_is_in_the_certificate() -> None:
     assert settings.service == Service("system", "hook", 8443)
     assert settings.certificate_name == "hook.system.svc"
     assert settings.reach("/mutate--v1-pod") == {"service": want}
-    assert settings.drain == 5.0
+    assert settings.drain_seconds == 5.0
 
 
 def test_a_service_has_port_443_unless_it_says_otherwise() -> None:
@@ -52,7 +52,7 @@ def test_every_setting_can_come_from_either_environment_variable() -> None:
     for prefix in ("FLOTILLA_WEBHOOK_", "FLOTILLA_"):
         environ = {prefix + flag.strip("-").replace("-", "_").upper(): value for flag, value in values.items()}
         settings = parse(URL, environ)
-        assert settings.bind == Address("::", 1)
+        assert settings.bind == "[::]:1"
         assert settings.log_level == "DEBUG"
         assert settings.register is True
         assert settings.lifetimes.certificate == timedelta(hours=36)
@@ -76,13 +76,19 @@ def test_a_switch_needs_no_value_and_can_be_switched_off() -> None:
     assert parse((*URL, "--register=false"), {"FLOTILLA_REGISTER": "true"}).register is False
 
 
+@pytest.mark.parametrize("given", ["1200", "20m", "19m60s", "0h20m"])
+def test_times_are_durations_of_kubernetes_or_plain_seconds(given: str) -> None:
+    assert parse((*URL, "--overlap", given), {}).lifetimes.overlap == timedelta(minutes=20)
+
+
 def test_help_names_every_flag_with_its_variables(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(("--help",), {})
     text = " ".join(capsys.readouterr().out.split())
-    for option in _OPTIONS:
-        assert f"--{option.flag}" in text
-        assert f"[{option.variables[0]} or {option.variables[1]}]" in text
+    for named in flags.flags(Settings):
+        assert f"--{named.option}" in text
+        own, shared = named.variables(PREFIXES)
+        assert f"[${own} or ${shared}" in text
 
 
 @pytest.mark.parametrize(
@@ -94,30 +100,28 @@ def test_help_names_every_flag_with_its_variables(capsys: pytest.CaptureFixture[
         (("--url", "https://a:1/path"), "must be https://HOST:PORT without a path"),
         (("--service", "hook"), "--service=hook: must be NAMESPACE/NAME"),
         (("--service", "a/b:c"), "must be NAMESPACE/NAME"),
-        (("--ca-lifetime", "5"), "--ca-lifetime=5: must be a duration"),
+        (("--ca-lifetime", "5y"), "--ca-lifetime=5y: must be a duration"),
         (("--certificate-lifetime", "0s"), "must be longer than nothing"),
         (("--drain", "1m"), "--drain=1m: must be 5s at most"),
-        (("--body-limit", "-1"), "--body-limit=-1: must be a number of bytes"),
+        (("--body-limit", "-1"), "--body-limit=-1: must be 1 or more"),
         (("--log-level", "loud"), "--log-level=loud: must be one of DEBUG, INFO, WARNING, ERROR"),
         (("--client-ca", "/nowhere"), "--client-ca=/nowhere: cannot be read"),
         (("--register=maybe",), "--register=maybe: must be true or false"),
         (("--namespace", ""), "--namespace=: must not be empty"),
     ],
 )
-def test_a_bad_value_is_named_with_its_flag(
-    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], names: str
-) -> None:
+def test_a_bad_value_is_named_with_its_flag(argv: tuple[str, ...], names: str) -> None:
     extra = () if argv[0] in ("--url", "--service") else URL
-    assert names in complaint(capsys, *extra, *argv)
+    assert names in complaint(*extra, *argv)
 
 
-def test_a_bad_value_is_named_with_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "FLOTILLA_BIND=x: must be HOST:PORT" in complaint(capsys, *URL, FLOTILLA_BIND="x")
+def test_a_bad_value_is_named_with_its_variable() -> None:
+    assert "FLOTILLA_BIND=x: must be HOST:PORT" in complaint(*URL, FLOTILLA_BIND="x")
 
 
 @pytest.mark.parametrize("argv", [(), (*URL, "--service", "a/b")], ids=["neither", "both"])
-def test_exactly_one_way_to_reach_us_is_needed(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]) -> None:
-    assert "give either --url" in complaint(capsys, *argv)
+def test_exactly_one_way_to_reach_us_is_needed(argv: tuple[str, ...]) -> None:
+    assert "give either --url" in complaint(*argv)
 
 
 def test_the_namespace_is_that_of_the_pod_or_kube_system(tmp_path: Path) -> None:

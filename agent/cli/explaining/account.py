@@ -95,7 +95,7 @@ def account(facts: Facts, settings: Settings, now: datetime) -> Account:
     common: dict[str, Any] = {
         "namespace": pod.namespace,
         "name": pod.name,
-        "mode": mode_of(pod, facts.namespace, settings.mode),
+        "mode": mode_of(pod, facts.namespace, settings.scheduling),
         "phase": pod.phase,
         "group": _group(facts),
         "claim": titles.get(claim, claim),
@@ -223,7 +223,7 @@ def _waits_for(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, setting
     if pod.gated:
         gates = [gate["name"] for gate in proxy["spec"].get("schedulingGates") or ()]
         return f"its scheduling gates to be removed: {', '.join(gates)}"
-    if mode_of(pod, facts.namespace, settings.mode) == "reserve":
+    if mode_of(pod, facts.namespace, settings.scheduling) == "reserve":
         return _waits_in_reserve(facts, ranking)
     return _waits_in_ranked(facts, proxy, ranking, timedelta(seconds=settings.dwell), now)
 

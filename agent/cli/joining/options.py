@@ -9,6 +9,7 @@ import typer
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.cli.joining import words
 from agent.cli.joining.fleet import Order
+from agent.cli.options import duration
 from agent.kube import kubeconfig
 from agent.kube.kubeconfig import Entry
 
@@ -37,7 +38,7 @@ Allow = Annotated[
         help=f"What the source may use beside pods and what they name, of {', '.join(OPTIONAL_FEATURES)}.",
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that each wait may take.")]
+Timeout = Annotated[float, duration("--timeout", least="1s", help="How long each wait may take.")]
 
 
 def documents_of(kubeconfig_file: str, targets: str) -> tuple[Entry, Entry]:

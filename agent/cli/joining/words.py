@@ -7,12 +7,15 @@ from urllib.parse import urlsplit
 
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
+from agent.base import forms
 from agent.cli.options import Failed
 
 _LIMIT = 63
-_UNITS = {"m": 60, "h": 3600, "d": 86400}
-_SHORTEST_SECONDS = 600
-"""API servers give no token for less."""
+_TOKEN_LIFE = forms.duration(
+    "10m",
+    f"{LONGEST_TOKEN_SECONDS // 86400}d",
+    "API servers give no token for less, and agents renew them before they end",
+)
 
 _HERE_ONLY = ("host.docker.internal", "kubernetes.docker.internal", "gateway.docker.internal")
 _INSIDE_ONLY = (".svc", ".cluster.local")
@@ -77,16 +80,12 @@ def features(given: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(name for name in OPTIONAL_FEATURES if name in found) if given else None
 
 
-def seconds_of(duration: str) -> int:
-    """A duration such as 90m, 24h or 7d in seconds. Raises WrongUsage."""
-    found = re.fullmatch(r"(\d+)([mhd])", duration.strip())
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
-    if seconds < _SHORTEST_SECONDS:
-        raise WrongUsage(f"{duration}: a duration of 10 minutes or more, such as 90m, 24h or 7d")
-    if seconds > LONGEST_TOKEN_SECONDS:
-        most = LONGEST_TOKEN_SECONDS // _UNITS["d"]
-        raise WrongUsage(f"{duration}: {most}d at most; agents renew tokens before they end")
-    return seconds
+def seconds_of(given: str) -> int:
+    """How long a token is to live (`--token-duration`), in seconds. Raises WrongUsage."""
+    try:
+        return int(_TOKEN_LIFE.read(given.strip()))
+    except ValueError as error:
+        raise WrongUsage(f"--token-duration {given}: {error}") from None
 
 
 def unreachable(server: str) -> str:

@@ -17,7 +17,7 @@ from agent.controllers.summary.decide import Amounts, decide, substance
 from agent.controllers.summary.properties import Properties
 from agent.controllers.summary.usage import Usage
 from agent.kube.store import Object
-from agent.model.summary import Survey, summary, summary_detail, survey
+from agent.model.summary import Survey, summary, survey
 from agent.runtime.controller import Controller
 
 PAUSE_SECONDS = 1.0
@@ -40,7 +40,7 @@ class SummaryRoom(Controller[str]):
         self._client = deps.local.client
         self._settings = deps.settings
         self._cluster_uid = deps.cluster_uid
-        self._detail = summary_detail(deps.settings.summary_detail)
+        self._detail = deps.settings.summary_detail
         self._started = time.monotonic()
         self._next_look = self._started
         self._discovered = False

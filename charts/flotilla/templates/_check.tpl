@@ -32,8 +32,8 @@
 {{- fail "candidateScheduler.enabled needs candidateScheduler.image.repository: where this cluster gets its own kube-scheduler from (kubectl -n kube-system get pods -o jsonpath='{..image}' may show it)" -}}
 {{- end -}}
 {{- $hold := get $agent.settings "hold" -}}
-{{- if and $values.candidateScheduler.enabled $hold (ge (float64 $hold) (float64 $values.candidateScheduler.bindTimeout)) -}}
-{{- fail (printf "agent.settings.hold (%v s) must be shorter than candidateScheduler.bindTimeout (%v s): a bind that the scheduler gives up reserves nothing" $hold $values.candidateScheduler.bindTimeout) -}}
+{{- if and $values.candidateScheduler.enabled $hold (ge (include "flotilla.seconds" $hold | float64) (include "flotilla.seconds" $values.candidateScheduler.bindTimeout | float64)) -}}
+{{- fail (printf "agent.settings.hold (%v) must be shorter than candidateScheduler.bindTimeout (%v; plain numbers are seconds): a bind that the scheduler gives up reserves nothing" $hold $values.candidateScheduler.bindTimeout) -}}
 {{- end -}}
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"

@@ -201,6 +201,20 @@ startupProbe:
 {{- end }}
 {{- end -}}
 
+{{- /* Seconds of a duration (60s, 1m30s, 100ms), or of a number of seconds. */ -}}
+{{- define "flotilla.seconds" -}}
+{{- if not (regexMatch "[a-z]$" (toString .)) -}}
+{{- float64 . -}}
+{{- else -}}
+{{- $sizes := dict "d" 86400.0 "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001 -}}
+{{- $total := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $total = addf $total (mulf (regexFind "^[0-9.]+" . | float64) (get $sizes (regexFind "[a-z]+$" .))) -}}
+{{- end -}}
+{{- $total -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Flags of a map of settings, true and false as --name and --no-name. */ -}}
 {{- define "flotilla.flags" -}}
 {{- range $name, $value := . }}

@@ -1,0 +1,36 @@
+"""Every setting of the agent, by topic; agent.base.flags says how they are given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.base import flags
+from agent.base.flags import InvalidSetting
+from agent.settings.extender import Extender
+from agent.settings.pods import Delegates, Followers
+from agent.settings.process import Leadership, Process
+from agent.settings.scheduling import Mode, Scheduling, Scores
+from agent.settings.sources import Sources
+from agent.settings.targets import Connections, VirtualNodes
+
+__all__ = ["InvalidSetting", "Mode", "Settings", "check", "parse"]
+
+check = flags.check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(
+    Extender, Scores, Scheduling, Sources, Followers, Delegates, VirtualNodes, Connections, Leadership, Process
+):
+    """All topics, the last first; times are seconds."""
+
+
+def parse(
+    arguments: Sequence[str],
+    program: str = "python -m agent",
+    purpose: str = "Flotilla's agent: runs pods of one cluster in others, and others' pods here.",
+) -> Settings:
+    """Settings from flags, then environment variables, then defaults.
+
+    Exits with usage when a flag is unknown. Raises InvalidSetting.
+    """
+    return flags.parse(Settings, arguments, program=program, purpose=purpose, epilog=flags.DURATIONS)

@@ -1,0 +1,70 @@
+"""Settings about delegates, and about what follows them or stands for it."""
+
+from dataclasses import dataclass
+
+from agent.api import labels
+from agent.base.flags import flag, repeated
+from agent.base.forms import DURATION, POSITIVE, SWITCH, duration, form, or_empty
+from agent.model import sourceapi
+
+_ANNOTATION = form("KEY", labels.is_key, "must be the key of an annotation, or a domain")
+_REACHED = form("HOST:PORT", lambda text: sourceapi.split(text) is not None, "must be HOST:PORT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delegates:
+    """Delegates."""
+
+    pod_missing: float = flag(DURATION, "60s", "how long a delegate is missing before its chaperon makes it again")
+    home_annotation: tuple[str, ...] = repeated(
+        _ANNOTATION,
+        "annotation of delegates, or domain of its key, that comes home, and no other; none: all but those that others"
+        " act upon",
+    )
+    event_rate: float = flag(
+        POSITIVE, "10", "warnings about its delegates that a target may have told per second; ten times as many at once"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followers:
+    """What follows pods."""
+
+    follow_wait: float = flag(
+        DURATION, "5s", "how long a pod waits at most for what it needs to be copied to its target"
+    )
+    follow_linger: float = flag(DURATION, "10s", "how long a copy stays in a target after the last pod that needs it")
+    orphaned_claim_delay: float = flag(
+        DURATION,
+        "24h",
+        "how long a volume claim stays in a target that this cluster no longer has and the agent has not seen going",
+    )
+    stand_in_volumes: bool = flag(
+        SWITCH,
+        "true",
+        "claims whose volume is in a target are Bound here, too, by a volume that stands for it and that nothing can"
+        " mount; off: they stay Pending",
+    )
+    source_api: str = flag(
+        or_empty(_REACHED),
+        "",
+        "HOST:PORT at which pods in targets reach this cluster's API server; empty: their annotation has no effect",
+    )
+    source_api_any_account: bool = flag(
+        SWITCH,
+        "true",
+        "tokens of all service accounts may go there; off: those that annotations of their namespaces name",
+    )
+    source_api_token: float = flag(
+        duration(least="10m", why="API servers give no token for less"),
+        "1h",
+        "validity of the tokens that they get, renewed in time; 10 minutes or more",
+    )
+    share_linger: float = flag(
+        DURATION, "10s", "how long a Service stays rerouted after the last proxy pod that it selects is gone"
+    )
+    endpoints_grace: float = flag(
+        DURATION,
+        "40s",
+        "how long endpoints in a target that does not answer count as ready, as those of a silent node do",
+    )

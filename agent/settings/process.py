@@ -1,0 +1,72 @@
+"""Settings of the agent as a process: its cluster, its logs, and how one replica becomes the leader."""
+
+import os
+import socket
+from dataclasses import dataclass
+from uuid import uuid4
+
+from agent.api import labels
+from agent.base.flags import InvalidSetting, flag
+from agent.base.forms import ADDRESS, DURATION, FILE, LOG_LEVEL, SWITCH, TEXT, form, or_empty
+from agent.model.duration import written
+
+_LABEL = form(
+    "NAME",
+    labels.is_value,
+    "cannot be written as a label value: at most 63 letters, digits, dashes, dots and underscores, the first and the"
+    " last a letter or a digit",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """This cluster and this process."""
+
+    kubeconfig: str = flag(
+        or_empty(FILE), "", "kubeconfig of this cluster; empty: the pod's service account, then $KUBECONFIG"
+    )
+    context: str = flag(TEXT, "", "context of the kubeconfig; empty: its current one")
+    cluster_name: str = flag(_LABEL, "", "name of this cluster, written on what it creates elsewhere (63 characters)")
+    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "HOST:PORT of /healthz, /readyz and /metrics")
+    metrics_address: str = flag(
+        or_empty(ADDRESS),
+        "",
+        "HOST:PORT of /metrics over HTTPS, for tokens that may get that path; empty: for all, beside /healthz",
+    )
+    log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
+    log_json: bool = flag(SWITCH, "false", "write logs as JSON lines")
+    request_timeout: float = flag(
+        DURATION, "10s", "how long a request to an API server may take; of a list, how long nothing of it may come"
+    )
+    unwell_after: float = flag(
+        DURATION,
+        "60s",
+        "how long a watch may fail, or a task be started again and again, until its target is not ready, or, in this"
+        " cluster, another replica leads",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leadership:
+    """Leader election."""
+
+    namespace: str = flag(TEXT, "", "namespace of the leader lease; empty: the pod's own, else kube-system")
+    identity: str = flag(TEXT, "", "name of this replica in leader election; empty: host name and a random part")
+    lease_duration: float = flag(DURATION, "12s", "how long others wait for a leader that went silent")
+    lease_renew: float = flag(DURATION, "9s", "how long the leader tries to renew its lease before it stops leading")
+    lease_retry: float = flag(
+        DURATION, "2s", "pause between renewals of the lease; who waits for it looks twice as often"
+    )
+
+    @property
+    def replica(self) -> str:
+        """The name of this replica in leader election."""
+        return self.identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
+
+    def check(self) -> None:
+        """Raises InvalidSetting."""
+        if not self.lease_retry < self.lease_renew < self.lease_duration:
+            raise InvalidSetting(
+                f"--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration; they are"
+                f" {written(self.lease_retry)}, {written(self.lease_renew)} and {written(self.lease_duration)}"
+            )

@@ -1,0 +1,67 @@
+"""Settings about target clusters, and about the virtual nodes that stand for them."""
+
+import os
+from dataclasses import dataclass
+
+from agent.api import names
+from agent.base.flags import flag
+from agent.base.forms import DURATION, PORT, SWITCH, TEXT, number, whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connections:
+    """Targets."""
+
+    probe_interval: float = flag(DURATION, "5s", "pause between probes of a target")
+    probe_timeout: float = flag(DURATION, "3s", "how long a probe waits for its answer")
+    probe_failures: int = flag(whole(1), "2", "failed probes in a row that make a ready target unreachable")
+    slow_target: float = flag(
+        DURATION,
+        "500ms",
+        "a target whose answers take longer than this gets no pods that can go elsewhere, until it is prompt again",
+    )
+    agent_interval: float = flag(DURATION, "15s", "pause between looks whether a target's own agent is alive")
+    sign_interval: float = flag(DURATION, "60s", "pause between signs of life that this cluster leaves in its targets")
+    token_renewal: float = flag(
+        number(lambda part: 0 < part < 1, "between 0 and 1"),
+        "0.8",
+        "part of the life of a target's token (0 to 1) after which it is renewed",
+    )
+    target_plugins: bool = flag(
+        SWITCH, "false", "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
+    )
+    release_after: float = flag(
+        DURATION, "10s", "how long a removed target that cannot be reached holds its proxy pods"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualNodes:
+    """Virtual nodes."""
+
+    node_address: str = flag(TEXT, "", "IP address that virtual nodes announce; empty: $VKUBELET_POD_IP")
+    kubelet_port: int = flag(PORT, "10250", "first port of the virtual nodes' kubelet API, of which each has its own")
+    kubelet_signer: str = flag(
+        TEXT, "", "signer of its serving certificate; empty: $VKUBELET_CSR_SIGNER_NAME, else kubelet's"
+    )
+    stream_idle: float = flag(
+        DURATION, "4h", "how long logs, exec and port-forward may be silent before they are ended"
+    )
+    node_lease_renew: float = flag(DURATION, "9s", "pause between renewals of a virtual node's lease")
+    node_lease_duration: float = flag(DURATION, "40s", "validity of a virtual node's lease")
+    answer_daemon_sets: bool = flag(
+        SWITCH,
+        "true",
+        "pods of DaemonSets on virtual nodes count as ready, though none of their containers runs, so that rollouts"
+        " end; off: they stay pending",
+    )
+
+    @property
+    def announced_address(self) -> str:
+        """What virtual nodes announce, empty when it is not known."""
+        return self.node_address or os.environ.get("VKUBELET_POD_IP", "")
+
+    @property
+    def signer(self) -> str:
+        """Who signs the serving certificate of virtual nodes."""
+        return self.kubelet_signer or os.environ.get("VKUBELET_CSR_SIGNER_NAME") or names.KUBELET_SIGNER
