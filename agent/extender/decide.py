@@ -7,7 +7,7 @@ from typing import Literal
 from agent.api import names
 from agent.api.kinds import CHAPERONS
 from agent.extender.wire import BindingArgs
-from agent.model.hold import mark_of, round_is_over, round_of
+from agent.model.podstate import hold_mark, is_allowed, round_is_over, round_of
 
 NOT_ALLOWED = "not allowed"
 ENDED = "reservation ended: waiting for its source to ask again"
@@ -96,7 +96,7 @@ Step = Bind | Reserve | Wait | Refuse
 
 def decide(view: View) -> Step:
     """The next step of a hold."""
-    mark = mark_of(view.chaperon.annotations) if view.chaperon else None
+    mark = hold_mark(view.chaperon.annotations) if view.chaperon else None
     ours = view.reserved and mark is not None and mark.id == view.hold
     if not view.newest or (view.reserved and not ours and _still_there(view)):
         return Refuse("the scheduler has asked again for this pod: only its last attempt counts", "superseded")
@@ -106,7 +106,7 @@ def decide(view: View) -> Step:
             return Wait()
         return Refuse(reason, "gone" if view.reserved else "refused", clear=ours and _still_there(view))
     annotations = view.chaperon.annotations
-    if names.ANNOTATION_IS_ALLOWED in annotations:
+    if is_allowed(annotations):
         return Bind()
     if view.stopping:
         return Refuse(STOPPING, "stopping", clear=ours)

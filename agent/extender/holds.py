@@ -23,7 +23,7 @@ from agent.extender.gather import Candidates
 from agent.extender.wire import BindingArgs
 from agent.kube.errors import Conflict, KubeError, NotFound
 from agent.kube.store import Key
-from agent.model.hold import Mark, mark_of
+from agent.model.podstate import HoldMark, hold_mark, is_allowed
 from agent.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Holds:
         hold.reserved = True
         hold.round = step.round
         hold.until = asyncio.get_running_loop().time() + self._limit
-        mark = Mark(hold.id, self._clock.now() + timedelta(seconds=self._limit))
+        mark = HoldMark(hold.id, self._clock.now() + timedelta(seconds=self._limit))
         annotations = {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: str(mark)}
         await self._patch(hold.key, {"uid": step.uid, "annotations": annotations, **untracked(applied=step.applied)})
 
@@ -196,10 +196,10 @@ class Holds:
             await self._candidates.refresh(hold.key)
             while True:
                 chaperon = self._candidates.chaperon(hold.key)
-                mark = mark_of(chaperon.annotations) if chaperon else None
+                mark = hold_mark(chaperon.annotations) if chaperon else None
                 if chaperon is None or chaperon.deleting or mark is None or mark.id != hold.id:
                     return
-                if names.ANNOTATION_IS_ALLOWED in chaperon.annotations:
+                if is_allowed(chaperon.annotations):
                     return
                 if await self._clear(hold, chaperon, end=False):
                     return

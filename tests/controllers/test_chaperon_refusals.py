@@ -10,8 +10,9 @@ from agent.base.clock import stamp
 from agent.controllers.chaperon.decide import LookAgain, NoScheduler, PutStatus, View, decide
 from agent.controllers.chaperon.failures import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
 from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
+from agent.model.podstate import taken_up_by
 from agent.scheduler.chaperon_refusal import creates_no_pods
-from agent.scheduler.ranked.decide import delegate_outcome, taken_up_by
+from agent.scheduler.ranked.decide import delegate_outcome
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING = {"phase": "Pending", "qosClass": "Burstable"}

@@ -12,13 +12,12 @@ from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_o
 from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
-from agent.model.podstate import ENDED
+from agent.model.podstate import ENDED, CandidateStatus, observe
 from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
-from agent.scheduler.reserve.candidate_status import CandidateStatus, see
 from agent.scheduling.explain import Row, explain, table
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo
@@ -205,7 +204,7 @@ def _chaperon(seen: Seen, pod: Object) -> Object | None:
 
 def _sighting(seen: Seen, pod: Object) -> CandidateStatus | None:
     chaperon = _chaperon(seen, pod)
-    return see(chaperon.decode(), seen.info.node_name, ready=True, now=0.0) if chaperon is not None else None
+    return observe(chaperon.decode(), seen.info.node_name, ready=True, now=0.0) if chaperon is not None else None
 
 
 def _candidate(seen: Seen, pod: Object) -> str:

@@ -19,7 +19,7 @@ from agent.controllers.chaperon.failures import Failures
 from agent.controllers.chaperon.making import made
 from agent.controllers.chaperon.once import Once
 from agent.controllers.chaperon.policies import Policies
-from agent.controllers.chaperon.refusals import is_refused, refused
+from agent.controllers.chaperon.refusals import refused
 from agent.controllers.chaperon.telling import is_news
 from agent.kube.errors import (
     AlreadyExists,
@@ -34,7 +34,7 @@ from agent.kube.errors import (
 )
 from agent.kube.store import Key, Object
 from agent.model import priorityclass
-from agent.model.podstate import ENDED
+from agent.model.podstate import ENDED, is_refused
 from agent.runtime.controller import Controller
 
 _CANNOT_CREATE = "cannot create pod for pod chaperon"

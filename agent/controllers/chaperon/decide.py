@@ -9,14 +9,13 @@ import msgspec
 
 from agent.api import names
 from agent.base.clock import parse, stamp
-from agent.controllers.chaperon.refusals import NO_SCHEDULER, is_refused, unscheduled, unscheduled_in
+from agent.controllers.chaperon.refusals import NO_SCHEDULER, unscheduled, unscheduled_in
 from agent.controllers.chaperon.telling import status_of, worth_telling
 from agent.model.annotations import fitting, message
 from agent.model.diff import equivalent, merge_patch
-from agent.model.hold import left_behind
 from agent.model.livechanges import delegate_patch, ephemeral_patch, resize_patch, told
 from agent.model.podpolicy import Rule, refusal, refusal_of_change
-from agent.model.podstate import has_ended
+from agent.model.podstate import has_ended, is_refused, left_behind
 from agent.model.status import ended_before, restarts_always, restarts_left_behind
 
 

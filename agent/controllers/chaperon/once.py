@@ -7,13 +7,13 @@ while no agent looked leaves nothing else behind. Where the API server has refus
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, PODS
 from agent.base.recent import Recent
 from agent.kube.client import Client
 from agent.kube.errors import BadRequest, Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model.podstate import is_refused
 
 Raw = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Once:
         metadata = chaperon["metadata"]
         if names.ANNOTATION_POD_MADE in (metadata.get("annotations") or {}):
             return
-        if _was_refused(chaperon):
+        if is_refused(chaperon.get("status") or {}):
             try:
                 await self._client.create_raw(PODS, pod, dry_run=True)
             except BadRequest as error:
@@ -88,8 +88,3 @@ class Once:
             self._unborn.discard(uid)
         elif not pod.node_name and not self._pods.relisting:
             self._unborn.add(uid)
-
-
-def _was_refused(chaperon: Raw) -> bool:
-    told = find_condition((chaperon.get("status") or {}).get("conditions"), "PodScheduled") or {}
-    return told.get("reason") == "Refused"

@@ -34,11 +34,6 @@ def refused(reason: str, by: str = "", *, passing: bool = False) -> dict[str, An
     return {"conditions": conditions}
 
 
-def is_refused(status: Mapping[str, Any]) -> bool:
-    """Whether a status says so."""
-    return (find_condition(status.get("conditions"), "PodScheduled") or {}).get("reason") == "Refused"
-
-
 def unscheduled_in(pod: Mapping[str, Any], now: datetime, created: datetime) -> float | None:
     """In how many seconds a delegate counts as looked at by no candidate scheduler; None for any other delegate."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}

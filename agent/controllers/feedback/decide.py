@@ -54,8 +54,8 @@ class Delegate:
     def may_have_run(self) -> bool:
         """Whether a pod that must not run twice was made and has had leave to start, by what a target records."""
         spec = self.chaperon.get("spec") or {}
-        gated = spec.get("schedulerName") == names.SCHEDULER_CANDIDATE and not self._says(names.ANNOTATION_IS_ALLOWED)
-        return self._says(names.ANNOTATION_POD_MADE) and not gated
+        annotations = self.chaperon["metadata"].get("annotations") or {}
+        return names.ANNOTATION_POD_MADE in annotations and podstate.may_start(spec.get("schedulerName"), annotations)
 
     @property
     def ending(self) -> bool:

@@ -280,8 +280,7 @@ class TargetRoom(Controller[Key]):
             if placed.target.key != target or not mine:
                 continue
             claimed = podstate.claims_chaperon(pod, node, placed.chaperon.uid)
-            gated = placed.chaperon.scheduler_name == names.SCHEDULER_CANDIDATE
-            if claimed or not gated or names.ANNOTATION_IS_ALLOWED in placed.chaperon.annotations:
+            if claimed or podstate.may_start(placed.chaperon.scheduler_name, placed.chaperon.annotations):
                 return "placed"
             found = "candidate"
         return found

@@ -14,10 +14,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from agent.model.podstate import NEGATIVE
 from agent.scheduler.groups import restarts as groupruns
 from agent.scheduler.groups.members import Group, Member, ill_formed
 from agent.scheduler.groups.turns import Memory, Stage, Timeouts, pause
-from agent.scheduler.reserve.candidate_status import NEGATIVE
 from agent.scheduler.reserve.decide import Permit, denied, feasible, home, reasons, reserved
 
 _TOLD = 3

@@ -11,6 +11,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import Unreachable, Unsent
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
+from agent.model.podstate import taken_up_by
 from agent.scheduler.cache.scheduler_cache import IN_LINE, WAITING, SchedulerCache
 from agent.scheduler.chaperon_refusal import NO_ANSWER, ChaperonRefused, note
 from agent.scheduler.failed_targets import failed_targets_of
@@ -67,7 +68,7 @@ class RankedScheduling:
         return await self._place(pod, target, chaperon)
 
     def _is_neglected(self, pod: Object, target: Target, placed: Object, chaperon: dict[str, Any]) -> bool:
-        match steps.taken_up_by(chaperon):
+        match taken_up_by(chaperon):
             case "scheduler":
                 if self._takeup.taken(pod.uid):
                     target.acceptance.accepted(pod.namespace)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from agent.model.podstate import scheduling_of, taken_up_by
 from agent.scheduler.failed_targets import LONGEST_RETRY, FailedTarget
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import TargetInfo
@@ -79,19 +80,6 @@ class Stop:
 
 
 Step = Bind | Claim | GiveUp | Wait | Stop
-
-
-def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"]:
-    """Who in the target has shown an interest in a chaperon: empty for nobody, `agent` for whoever tells of it without
-    a scheduler's having looked at the delegate, or deletes it.
-    """
-    if chaperon["metadata"].get("deletionTimestamp"):
-        return "agent"
-    status = chaperon.get("status") or {}
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled":
-            return "agent" if condition.get("reason") == "Refused" else "scheduler"
-    return "" if delegate_outcome(status)[0] == "wait" else "scheduler"
 
 
 def fast_path(chaperon: Mapping[str, Any]) -> Bind | Wait | None:
@@ -234,19 +222,8 @@ def _is_repeatable(view: RankedPod, place: TargetInfo, attempt: FailedTarget) ->
 
 
 def delegate_outcome(status: Mapping[str, Any]) -> tuple[Outcome, str]:
-    """What a chaperon's status means for its proxy pod, and the reason of a refusal.
-
-    Unschedulable with a nominated node is preemption under way, not a refusal (ruling 9).
-    """
-    if status.get("phase") in ("Running", "Succeeded", "Failed"):
+    """What a chaperon's status means for its proxy pod, and the reason of a refusal."""
+    scheduling, reason = scheduling_of(status)
+    if scheduling == "bound":
         return "bind", ""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") != "PodScheduled":
-            continue
-        if condition.get("status") == "True":
-            return "bind", ""
-        if condition.get("reason") == "Refused" or (
-            condition.get("reason") == "Unschedulable" and not status.get("nominatedNodeName")
-        ):
-            return "refused", str(condition.get("message") or condition["reason"])
-    return "wait", ""
+    return ("refused", reason) if scheduling in ("refused", "unschedulable") else ("wait", "")

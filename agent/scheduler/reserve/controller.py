@@ -10,11 +10,11 @@ from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.model.errors import InvalidPod
+from agent.model.podstate import NEGATIVE, CandidateStatus, observe
 from agent.scheduler.cache.scheduler_cache import WAITING, SchedulerCache
 from agent.scheduler.limits import PrioritySemaphore
 from agent.scheduler.reserve import decide as room
 from agent.scheduler.reserve import steps
-from agent.scheduler.reserve.candidate_status import NEGATIVE, CandidateStatus, see
 from agent.scheduler.reserve.candidate_writer import CandidateWriter, Drop, Send, parent_uid
 from agent.scheduler.writes import CROWDED_SECONDS, Writes
 from agent.scheduling.explain import explain
@@ -151,7 +151,7 @@ class ReserveScheduling:
                 seen = before.get(f"{target.node_name} {chaperon.uid}")
                 if seen is None or (seen.version, seen.ready) != (chaperon.version, target.ready):
                     state = seen.state if seen is not None else "pending"
-                    seen = see(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
+                    seen = observe(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
                     if state == "pending" and seen.state not in ("pending", "refused"):
                         target.acceptance.accepted(pod.namespace)
                 found[f"{target.node_name} {chaperon.uid}"] = seen

@@ -13,7 +13,7 @@ Everything is read from API objects. `CandidateStatus.since` is memory of the pr
 
 from dataclasses import dataclass
 
-from agent.scheduler.reserve.candidate_status import NEGATIVE, CandidateStatus
+from agent.model.podstate import NEGATIVE, CandidateStatus
 from agent.scheduler.reserve.steps import (
     Allow,
     Bind,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.base.clock import stamp
+from agent.model.podstate import taken_up_by
 from agent.scheduler.failed_targets import FailedTarget
 from agent.scheduler.ranked.decide import (
     Bind,
@@ -18,7 +19,6 @@ from agent.scheduler.ranked.decide import (
     Wait,
     decide,
     delegate_outcome,
-    taken_up_by,
 )
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import Free, Shape, TargetInfo

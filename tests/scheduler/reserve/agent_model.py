@@ -3,12 +3,12 @@
 from typing import Any
 
 from agent.api import names
+from agent.model.podstate import CandidateStatus, observe
 from agent.scheduler.groups import decide as groups
 from agent.scheduler.groups.members import Group, Member
 from agent.scheduler.groups.turns import Memory, Timeouts
 from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.reserve import steps
-from agent.scheduler.reserve.candidate_status import CandidateStatus, see
 from tests.scheduler.reserve.world_model import Operation, Pod, Raw, Request, Then, World, ignore
 
 
@@ -81,7 +81,7 @@ class Agent:
             if raw is None:
                 self.seen.pop(key, None)
                 continue
-            sighting = see(raw, node, ready=self.ready[node], now=self.now, before=self.seen.get(key))
+            sighting = observe(raw, node, ready=self.ready[node], now=self.now, before=self.seen.get(key))
             self.seen[key] = sighting
             found.append(sighting)
         return tuple(found)

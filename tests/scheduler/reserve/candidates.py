@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.api import names
-from agent.scheduler.reserve.candidate_status import CandidateStatus, see
+from agent.model.podstate import CandidateStatus, observe
 from agent.scheduler.reserve.decide import ReservePod
 
 EU, US, AP = "eu", "us", "ap"
@@ -30,7 +30,7 @@ def sighting(node_name: str, *conditions: dict[str, str], **changes: Any) -> Can
         for key in list(changes)
         if key in CandidateStatus.__dataclass_fields__ and key != "allowed"
     }
-    found = see(chaperon(*conditions, **changes), node_name, ready=True, now=0.0)
+    found = observe(chaperon(*conditions, **changes), node_name, ready=True, now=0.0)
     return replace(found, **{"uid": f"c-{node_name}"} | fields)
 
 

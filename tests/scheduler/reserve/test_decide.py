@@ -1,14 +1,12 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduler.reserve.candidate_status import see
 from agent.scheduler.reserve.decide import Permit, Timeouts, decide, reasons
 from agent.scheduler.reserve.steps import Allow, Bind, Candidate, Claim, Delete, GiveUp, NextRound, Unclaim, Wait
-from tests.scheduler.reserve.candidates import AP, EU, FULL, SCHEDULED, US, chaperon, sighting, view
+from tests.scheduler.reserve.candidates import AP, EU, FULL, SCHEDULED, US, sighting, view
 
 CLOSED = Permit(enter=False, claim=False, allow=False, message="the group waits")
 GATHER = Permit(claim=False, allow=False, message="the group gathers")
@@ -17,62 +15,6 @@ GATHER = Permit(claim=False, allow=False, message="the group gathers")
 def claimed(*others: Any, here: Any = None, **changes: Any) -> Any:
     """A pod that eu's candidate is claimed for; unless told otherwise, it is reserved."""
     return view(here or sighting(EU, reserved=True), *others, **{"claim": EU} | changes)
-
-
-# What a chaperon says
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (chaperon(), ("pending", False)),
-        (chaperon(FULL), ("unschedulable", False)),
-        (chaperon(FULL | {"reason": "SchedulingGated"}), ("unschedulable", False)),
-        (chaperon(FULL | {"reason": "SchedulerError"}), ("pending", False)),
-        (chaperon(FULL | {"reason": "Refused"}), ("refused", False)),
-        (chaperon(reserved=True), ("reserved", False)),
-        (chaperon(FULL, reserved=True), ("reserved", False)),
-        (chaperon(FULL, reserved=True, allowed=True), ("unschedulable", False)),
-        (chaperon(reserved=True, allowed=True), ("reserved", False)),
-        (chaperon(SCHEDULED, reserved=True), ("bound", False)),
-        (chaperon(reserve_ended="0"), ("pending", True)),
-        (chaperon(reserve_ended="1", reserve_round="2"), ("pending", False)),
-        (chaperon(reserve_ended="2", reserve_round="nonsense"), ("pending", True)),
-        (chaperon(reserve_ended="0", allowed=True), ("pending", False)),
-    ],
-    ids=[
-        "nothing is told",
-        "no node fits",
-        "a gate is closed",
-        "the scheduler failed",
-        "the API server refuses the pod",
-        "a node is reserved",
-        "a node is reserved after none fitted",
-        "leave is given and no node fits, whatever was reserved before",
-        "leave is given",
-        "it has a node",
-        "its reservation has ended",
-        "the next round is asked for",
-        "a round that is no number counts as the first",
-        "what is allowed needs no other round",
-    ],
-)
-def test_a_chaperon_is_seen_as(found: Any, expected: tuple[str, bool]) -> None:
-    seen = see(found, EU, ready=True, now=5.0)
-    assert (seen.state, seen.ended) == expected
-
-
-def test_preemption_under_way_is_no_refusal() -> None:
-    found = chaperon(FULL)
-    found["status"]["nominatedNodeName"] = "n1"
-    assert see(found, EU, ready=True, now=0.0).state == "pending"
-
-
-def test_a_state_lasts_since_it_was_seen_first() -> None:
-    first = see(chaperon(FULL), EU, ready=True, now=1.0)
-    assert see(chaperon(FULL), EU, ready=True, now=9.0, before=first).since == 1.0
-    assert see(chaperon(FULL, allowed=True), EU, ready=True, now=9.0, before=first).since == 9.0
-    assert see(chaperon(FULL), EU, ready=True, now=9.0, before=replace(first, uid="c0")).since == 9.0
 
 
 # Without a claim

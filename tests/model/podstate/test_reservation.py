@@ -3,22 +3,22 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agent.api import names
-from agent.model.hold import GRACE, Mark, left_behind, mark_of
+from agent.model.podstate import GRACE, HoldMark, hold_mark, left_behind
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HELD = {names.ANNOTATION_IS_RESERVED: "true", names.ANNOTATION_HOLD: "h 2026-01-01T12:00:00Z"}
 
 
 def test_a_mark_is_read_as_it_is_written() -> None:
-    mark = Mark("h", NOON + timedelta(microseconds=5))
+    mark = HoldMark("h", NOON + timedelta(microseconds=5))
     assert str(mark) == "h 2026-01-01T12:00:00Z"
-    assert mark_of({names.ANNOTATION_HOLD: str(mark)}) == Mark("h", NOON)
-    assert mark_of({}) is None
+    assert hold_mark({names.ANNOTATION_HOLD: str(mark)}) == HoldMark("h", NOON)
+    assert hold_mark({}) is None
 
 
 @pytest.mark.parametrize("text", ["h", "h ", "h soon", "h 2026-01-01T12:00:00"])
 def test_an_end_that_cannot_be_read_is_none(text: str) -> None:
-    assert mark_of({names.ANNOTATION_HOLD: text}) == Mark("h")
+    assert hold_mark({names.ANNOTATION_HOLD: text}) == HoldMark("h")
 
 
 def test_a_reservation_is_left_behind_some_time_after_its_end() -> None:

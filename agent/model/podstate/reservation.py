@@ -11,7 +11,7 @@ GRACE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
-class Mark:
+class HoldMark:
     """The annotation `multicluster/hold`: `ID UNTIL`, UNTIL in RFC 3339."""
 
     id: str
@@ -23,7 +23,7 @@ class Mark:
         return f"{self.id} {until}"
 
 
-def mark_of(annotations: Mapping[str, str]) -> Mark | None:
+def hold_mark(annotations: Mapping[str, str]) -> HoldMark | None:
     """The hold that has reserved a candidate, None when none has."""
     text = annotations.get(names.ANNOTATION_HOLD)
     if text is None:
@@ -32,13 +32,18 @@ def mark_of(annotations: Mapping[str, str]) -> Mark | None:
     try:
         moment = datetime.fromisoformat(until)
     except ValueError:
-        return Mark(name)
-    return Mark(name, moment if moment.tzinfo else None)
+        return HoldMark(name)
+    return HoldMark(name, moment if moment.tzinfo else None)
 
 
 def round_of(annotations: Mapping[str, str]) -> int:
     """The round of reservation that the source asks for; the first is 0, and what is no number counts as that."""
     return _number(annotations.get(names.ANNOTATION_RESERVE_ROUND)) or 0
+
+
+def latest_round(annotations: Mapping[str, str]) -> int:
+    """The last round that was asked for, or has ended."""
+    return max(round_of(annotations), _number(annotations.get(names.ANNOTATION_RESERVE_ENDED)) or 0)
 
 
 def round_is_over(annotations: Mapping[str, str]) -> bool:
@@ -52,7 +57,7 @@ def left_behind(annotations: Mapping[str, str]) -> datetime | None:
 
     Its holder was killed before it could clear it. Reservations without our mark are somebody else's.
     """
-    mark = mark_of(annotations)
+    mark = hold_mark(annotations)
     if mark is None or mark.until is None:
         return None
     if names.ANNOTATION_IS_RESERVED not in annotations or names.ANNOTATION_IS_ALLOWED in annotations:

@@ -1,4 +1,4 @@
-"""Where a pod is: which finalizers hold it, what claims it, and which target is its home. Pure.
+"""Which finalizers hold a proxy pod, what claims it, and which target is its home. Pure.
 
 Before anything of a proxy pod leaves this cluster, the scheduler *claims* it for one target: an annotation names the
 target's virtual node, and of all targets' finalizers only that one's is left. Once the delegate has a node there, the
