@@ -42,10 +42,10 @@ def is_needed(claim: Mapping[str, Any]) -> bool:
 
 
 def has_volume(there: Mapping[str, Any]) -> bool:
-    """Whether a claim in a target is bound, and tells to what."""
+    """Whether a claim in a target is bound, tells to what, and stays: one that is being deleted takes its data along."""
     status = there.get("status") or {}
     told = bool((status.get("capacity") or {}).get("storage")) and bool(status.get("accessModes"))
-    return status.get("phase") == "Bound" and told
+    return status.get("phase") == "Bound" and told and "deletionTimestamp" not in there["metadata"]
 
 
 def volume_for(claim: Mapping[str, Any], there: Mapping[str, Any], target: tuple[str, str]) -> Raw:

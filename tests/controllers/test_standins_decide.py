@@ -92,3 +92,10 @@ def test_a_volume_that_is_not_ours_or_names_no_claim_stands_for_none() -> None:
     assert claims_of(kept()) == (("team", "data"),)
     assert claims_of(kept(csi=None, nfs={"server": "files", "path": "/"})) == ()
     assert claims_of(kept(claimRef=None)) == ()
+
+
+def test_the_volume_of_a_claim_there_that_is_being_deleted_is_nothing_to_stand_for() -> None:
+    going = there()
+    going["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    assert decide(view(claim(), going)) == []
+    assert decide(view(bound(), going, OWN)) == [], "the pod that uses it runs on"
