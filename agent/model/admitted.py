@@ -29,6 +29,7 @@ from typing import Any
 
 from agent.api import names
 from agent.model import constraints, manifest
+from agent.model.diff import others
 from agent.model.proxypod import NODE_LOST, given_tolerations, is_limited
 
 Raw = dict[str, Any]
@@ -65,9 +66,8 @@ def spec(proxy: Raw, source: Raw, *, injected: bool) -> Raw:
     if names.annotation(annotations, names.USE_CONSTRAINTS) is not None:
         taken = {key: value for key, value in taken.items() if key not in constraints.FIELDS}
     found |= taken
-    tolerations = [each for each in taken.get("tolerations", ()) if each not in _DEFAULT_TOLERATIONS]
-    tolerations += [each for each in added_tolerations(proxy, source) if each not in tolerations]
-    found["tolerations"] = tolerations
+    tolerations = others(taken.get("tolerations", ()), _DEFAULT_TOLERATIONS)
+    found["tolerations"] = tolerations + others(added_tolerations(proxy, source), tolerations)
     if not injected:
         found |= _without_added(found, source)
     return {key: value for key, value in found.items() if value != [] or key not in _LISTS}
@@ -82,9 +82,8 @@ def added_tolerations(proxy: Raw, source: Raw) -> list[Raw]:
 
     :raises InvalidPod: if the constraints of the manifest cannot be read
     """
-    given = given_tolerations(source)
-    found = proxy["spec"].get("tolerations") or ()
-    return [each for each in found if each not in given and not is_limited(each)]
+    found = others(proxy["spec"].get("tolerations") or (), given_tolerations(source))
+    return [each for each in found if not is_limited(each)]
 
 
 def _without_added(found: Raw, source: Raw) -> Raw:

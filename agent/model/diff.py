@@ -1,6 +1,9 @@
 """Minimal patches between two raw objects: no difference, no patch, no call."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 
 def merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +54,16 @@ def equivalent(old: Any, new: Any) -> bool:
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(equivalent, old, new))
     return same(old, new)
+
+
+def others(found: Iterable[Any], known: Iterable[Any]) -> list[Any]:
+    """Members of one list that are not in another, without comparing each with each: whoever made them made many."""
+    seen = {_encoded(each) for each in known}
+    return [each for each in found if _encoded(each) not in seen]
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _walk(path: str, old: Any, new: Any, operations: list[dict[str, Any]]) -> None:

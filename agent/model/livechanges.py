@@ -14,6 +14,7 @@ import msgspec
 from agent.api import names
 from agent.model import admitted, baseline
 from agent.model.delegatepod import delegate_container
+from agent.model.diff import others
 from agent.model.pattern import InvalidPattern
 from agent.model.relabel import relabel
 
@@ -56,7 +57,7 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
         "annotations": _annotations(proxy, before["annotations"], chaperon, known.get("annotations", {})),
         "images": _by_container(spec, was, "image", known.get("images", {})),
         "resources": _by_container(spec, was, "resources", known.get("resources", {})),
-        "tolerations": [each for each in admitted.added_tolerations(proxy, source) if each not in tolerated],
+        "tolerations": others(admitted.added_tolerations(proxy, source), tolerated),
         "ephemeralContainers": _ephemeral(proxy, known.get("ephemeralContainers", ())),
         baseline.KEY: known.get(baseline.KEY),
     }

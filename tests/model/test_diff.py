@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.diff import equivalent, json_patch, merge_patch, same
+from agent.model.diff import equivalent, json_patch, merge_patch, others, same
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "a/b", "~", "~1"])
 KEYS = st.sampled_from(["a", "b", "a/b", "~", "m~0n", "", "0"])
@@ -114,3 +114,21 @@ def test_no_difference_gives_an_empty_json_patch(value: Any) -> None:
 )
 def test_a_json_patch_has_only_what_changes(old: Any, new: Any, want: list[dict[str, Any]]) -> None:
     assert json_patch(old, new) == want
+
+
+def test_members_of_a_list_that_another_lacks_are_found_without_comparing_each_with_each() -> None:
+    class Compared(dict[str, Any]):
+        times = 0
+
+        def __eq__(self, other: object) -> bool:
+            Compared.times += 1
+            return dict.__eq__(self, other)
+
+        __hash__ = None  # type: ignore[assignment]
+
+    many = [Compared(key=f"k{number}", operator="Exists") for number in range(1000)]
+    assert others([*many, {"operator": "Exists", "key": "new"}], reversed(many)) == [
+        {"operator": "Exists", "key": "new"}
+    ]
+    assert Compared.times == 0
+    assert others([{"a": 1, "b": [2]}], [{"b": [2], "a": 1}]) == []
