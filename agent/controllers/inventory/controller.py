@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 WRITE_SECONDS = 1.0
 """At most one write per Target in this time, however fast its target changes."""
 _UNSYNCED_SECONDS = 5.0
-_RECHECK_SECONDS = 60.0
 _SELECTORS = {SERVICE_ACCOUNTS: "metadata.name!=default"}
 
 
@@ -73,9 +72,11 @@ class InventoryRoom(Controller[Key]):
             return wait
         following = self._following.setdefault(key, Following())
         again = await following.ask(target)
-        await self._write(obj, decide(replace(view, followed=self._followed(view, following))), following.kinds)
+        told = (obj.decode().get("status") or {}).get("follow") or []
+        follow = told if following.kinds is None else following.kinds
+        await self._write(obj, decide(replace(view, followed=self._followed(view, follow))), follow)
         # A verb that is given wakes us with what is listed then. One that is taken away does not.
-        return min(again, _RECHECK_SECONDS)
+        return again
 
     def _view(self, target: Target) -> View | None:
         informers = self._informers.get(target.key, {})
@@ -93,9 +94,9 @@ class InventoryRoom(Controller[Key]):
             forbidden=forbidden,
         )
 
-    def _followed(self, view: View, following: Following) -> frozenset[str]:
+    def _followed(self, view: View, follow: list[str]) -> frozenset[str]:
         """Namespaces whose service accounts follow, and may: an account that may be made may be kept right."""
-        if SERVICE_ACCOUNTS.plural not in following.kinds:
+        if SERVICE_ACCOUNTS.plural not in follow:
             return frozenset()
         return frozenset(name for name in view.namespaces if self._accounts_follow(name))
 
