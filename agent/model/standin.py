@@ -42,7 +42,7 @@ def is_needed(claim: Mapping[str, Any]) -> bool:
 
 
 def has_volume(there: Mapping[str, Any]) -> bool:
-    """Whether a claim in a target is bound, tells to what, and stays: one that is being deleted takes its data along."""
+    """Whether a claim in a target is bound, tells to what, and is there to stay: its data would go with it."""
     status = there.get("status") or {}
     told = bool((status.get("capacity") or {}).get("storage")) and bool(status.get("accessModes"))
     return status.get("phase") == "Bound" and told and "deletionTimestamp" not in there["metadata"]
