@@ -1,9 +1,11 @@
 """Packs what has not changed for a while: most objects of a cluster hardly ever change."""
 
 import asyncio
+import ctypes
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 
-from agent.base.memory import TRIMMER
 from agent.kube.store import Key, Object, Store
 
 PACK_SECONDS = 5.0
@@ -12,6 +14,32 @@ _PACK_PAUSE_SECONDS = 0.1
 """A list of many objects is packed bit by bit, with a tenth of the time at most."""
 _HUGE = 1024 * 1024
 """Bytes of an object that is packed at once."""
+TRIM_PAUSE_SECONDS = 30.0
+"""Looking for free memory takes some milliseconds, during which nothing else happens."""
+
+
+class Trimmer:
+    """Gives free memory back to the machine, which C's allocator keeps where it lies between things that are in use.
+
+    Does nothing where the C library knows no such thing (musl, macOS).
+    """
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._next = 0.0
+        self._trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+    def trim(self) -> bool:
+        """Give back what is free, at most once in a while; whether it was tried."""
+        if self._trim is None or self._now() < self._next:
+            return False
+        self._trim(0)
+        self._next = self._now() + TRIM_PAUSE_SECONDS
+        return True
+
+
+TRIMMER = Trimmer()
+"""The process'."""
 
 
 class Packer:

@@ -22,15 +22,14 @@ from agent.clusters.endpoints import NO_ADDRESS, NO_PORT, Served
 from agent.clusters.target import Target
 from agent.kube.channel import Channel
 from agent.kube.store import Object
-from agent.kubelet import authority, pages
+from agent.kubelet import pages
 from agent.kubelet.access import Authorizer
 from agent.kubelet.certificate import Certificate, context
-from agent.kubelet.identity import Authenticator
+from agent.kubelet.identity import Authenticator, watch_client_ca
 from agent.kubelet.pods import Pods
-from agent.kubelet.ports import bind
 from agent.kubelet.requests import Request
 from agent.kubelet.routes import Logs, Route, Upgrade
-from agent.kubelet.server import Page, Server
+from agent.kubelet.server import Page, Server, bind
 from agent.kubelet.streaming import Streaming
 from agent.kubelet.usage import Usage
 from agent.runtime.controller import Controller
@@ -92,7 +91,7 @@ class KubeletRoom(Controller[str]):
 
     async def run(self) -> None:
         """Keep ports, certificate and connections until cancelled."""
-        stop = authority.watch(self._deps.local, self._trust)
+        stop = watch_client_ca(self._deps.local, self._trust)
         # Also when it is started again after a failure, which has closed all ports.
         for node in self._nodes.store:
             self.queue.add(node.name)

@@ -1,17 +1,22 @@
 """Who asks: client certificates that the cluster's client CA has signed, and bearer tokens, as kubelet takes them."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.api.kinds import CONFIGMAPS
+from agent.api.names import CLIENT_CA_CONFIGMAP, CLIENT_CA_NAMESPACE
+from agent.clusters.cluster import Cluster
 from agent.kube import tokens
 from agent.kube.client import Client
 from agent.kube.heads import Headers
+from agent.kube.store import Object
 from agent.kube.tokens import User as User
 from agent.kubelet.memory import Memory
 
 TOKEN_SECONDS = 60.0
 """How long a token that was reviewed counts."""
+_CLIENT_CA_KEY = "client-ca-file"
 
 
 class Authenticator:
@@ -40,3 +45,21 @@ def of_certificate(certificate: Mapping[str, Any]) -> User | None:
     name = next((value for key, value in pairs if key == "commonName"), "")
     groups = tuple(value for key, value in pairs if key == "organizationName")
     return User(name, (*groups, "system:authenticated")) if name else None
+
+
+def watch_client_ca(cluster: Cluster, changed: Callable[[str], None]) -> Callable[[], None]:
+    """Watch the CA whose client certificates this cluster's API server takes: kubelet is given it as a file.
+
+    Calls with the PEM bundle, now and whenever it changes; empty where there is none. Returns the way to stop.
+    """
+
+    def told(old: Object | None, new: Object | None) -> None:
+        changed(_bundle(new.decode()) if new is not None else "")
+
+    return cluster.informer(CONFIGMAPS, CLIENT_CA_NAMESPACE, fields=f"metadata.name={CLIENT_CA_CONFIGMAP}").subscribe(
+        told
+    )
+
+
+def _bundle(configmap: dict[str, Any]) -> str:
+    return str((configmap.get("data") or {}).get(_CLIENT_CA_KEY) or "")

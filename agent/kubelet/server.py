@@ -5,9 +5,13 @@ and so slow. The newest is served: of too many the oldest is cut off.
 """
 
 import asyncio
+import contextlib
+import errno
+import ipaddress
 import logging
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
 from agent.kube import heads
 from agent.kube.channel import Channel, ChannelClosed, TooLong
@@ -29,6 +33,9 @@ KNOWN_HEAD_BYTES = 1024 * 1024
 """As Go's servers take it: a command of exec is part of the URL."""
 UNKNOWN_HEAD_BYTES = 64 * 1024
 """Without a client certificate."""
+TRIES = 2_000
+"""Ports that are tried."""
+_BACKLOG = 512
 
 _REASONS = {
     200: "OK",
@@ -173,3 +180,48 @@ async def _page(channel: Channel, status: int, page: Page, *, keep: bool) -> Non
     if not keep:
         headers.append(("Connection", "close"))
     await channel.write(heads.render(f"HTTP/1.1 {status} {_REASONS[status]}", headers) + body)
+
+
+def bind(address: str, first: int, preferred: int | None, avoid: Collection[int]) -> socket.socket | None:
+    """A port of its own for a virtual node, also with several agents on one host: what others have is passed over.
+
+    A listening socket on all addresses of this host, of the family of `address`; None when no port is free.
+
+    :param preferred: the port that the node has announced; where it cannot be had, the next free one from `first` up
+    :param avoid: ports of other virtual nodes
+    """
+    version = ipaddress.ip_address(address).version
+    for port in candidates(first, preferred, avoid):
+        with contextlib.suppress(_Taken):
+            return _listen(version, port)
+    return None
+
+
+class _Taken(Exception):
+    pass
+
+
+def candidates(first: int, preferred: int | None, avoid: Collection[int]) -> Iterator[int]:
+    """Ports in the order in which they are tried."""
+    end = min(first + TRIES, 65536)
+    # A port below the first is one of another setting.
+    if preferred is not None and first <= preferred < end and preferred not in avoid:
+        yield preferred
+    for port in range(first, end):
+        if port != preferred and port not in avoid:
+            yield port
+
+
+def _listen(version: int, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setblocking(False)
+        made.bind(("::" if version == 6 else "0.0.0.0", port))
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise _Taken from error
+        raise
+    return made

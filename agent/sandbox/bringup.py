@@ -14,7 +14,6 @@ from agent.api import ownroles
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.sandbox import certificates, kubeconfig, network, objects, process
-from agent.sandbox.candidates import scheduler_configuration
 from agent.sandbox.components import (
     AGENT,
     AGENT_KUBECONFIG,
@@ -36,6 +35,7 @@ from agent.sandbox.components import (
     node_components,
 )
 from agent.sandbox.errors import SandboxError
+from agent.sandbox.manifests import scheduler_configuration
 from agent.sandbox.plan import ClusterPlan, Plan
 from agent.sandbox.progress import Task
 from agent.sandbox.realnode import boot, host

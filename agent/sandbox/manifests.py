@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.api.names import ENABLED_VALUE, GROUP, LABEL_ENABLED, VERSION
+from agent.api.names import ENABLED_VALUE, GROUP, LABEL_ENABLED, SCHEDULER_CANDIDATE, VERSION
 from agent.sandbox.plan import ClusterPlan
 
 Manifest = dict[str, Any]
@@ -10,6 +10,12 @@ Manifest = dict[str, Any]
 NAMESPACE = "default"
 AGENT_NAMESPACE = "kube-system"
 TOKEN_SECONDS = 30 * 24 * 3600
+HTTP_TIMEOUT = "300s"
+"""Longer than any hold: a bind that the scheduler gives up is no reservation any more."""
+INITIAL_BACKOFF_SECONDS = 1
+MAX_BACKOFF_SECONDS = 5
+"""A candidate whose bind was refused is tried again after 1, 2, 4, then every 5 s, and nothing wakes it earlier: this
+is how long it takes at most until a new round of reservation, or an extender that is back, is noticed."""
 
 
 def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
@@ -115,4 +121,20 @@ def _ours(kind: str, name: str, spec: Manifest) -> Manifest:
         "kind": kind,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": spec,
+    }
+
+
+def scheduler_configuration(kubeconfig: str, extender_url: str) -> dict[str, Any]:
+    """Configuration of the kube-scheduler that reserves nodes for candidates: an extender of it only binds."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": kubeconfig, "qps": 1000, "burst": 2000},
+        "leaderElection": {"leaderElect": False},
+        "podInitialBackoffSeconds": INITIAL_BACKOFF_SECONDS,
+        "podMaxBackoffSeconds": MAX_BACKOFF_SECONDS,
+        "profiles": [{"schedulerName": SCHEDULER_CANDIDATE}],
+        "extenders": [
+            {"urlPrefix": extender_url, "bindVerb": "bind", "httpTimeout": HTTP_TIMEOUT, "ignorable": False},
+        ],
     }

@@ -1,4 +1,4 @@
-"""The objects every cluster of a sandbox starts with, and how they get there."""
+"""The objects every cluster of a sandbox starts with, those that join two, and how they get there."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,16 @@ from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CRDS,
+    NAMESPACES,
     NODES,
     POLICIES,
     POLICY_BINDINGS,
     ROLE_BINDINGS,
     ROLES,
+    SECRETS,
     SERVICE_ACCOUNTS,
+    SOURCES,
+    TARGETS,
     Kind,
 )
 from agent.api.ownroles import AGENT
@@ -25,7 +29,7 @@ from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, KubeError
 from agent.kube.session import Session
-from agent.sandbox import manifests
+from agent.sandbox import kubeconfig, manifests
 from agent.sandbox.plan import ClusterPlan
 
 REPOSITORY = Path(__file__).parents[2]
@@ -104,6 +108,28 @@ async def apply(client: Client, kind: Kind, obj: manifests.Manifest) -> None:
     """Create an object, or make it say what it should."""
     metadata = obj["metadata"]
     await client.patch(kind, metadata["name"], obj, metadata.get("namespace"), style="apply")
+
+
+async def join_target(
+    source: Client, source_plan: ClusterPlan, target: Client, target_plan: ClusterPlan, authority: bytes
+) -> None:
+    """Let the source run pods of its joined namespace in the target.
+
+    The target's agent binds the roles once it sees the Source. `authority` is the target's CA certificate (PEM).
+    """
+    await apply(target, SOURCES, manifests.source(source_plan.name))
+    await apply(target, SERVICE_ACCOUNTS, manifests.service_account(source_plan.name))
+    credentials = await token(target, manifests.NAMESPACE, source_plan.name)
+    config = kubeconfig.render(target_plan.name, target_plan.server, authority, token=credentials)
+    await apply(source, SECRETS, manifests.secret(target_plan.name, config))
+    await apply(source, TARGETS, manifests.target(target_plan.name))
+
+
+async def join_source(source: Client, plan: ClusterPlan, *, self_target: bool) -> None:
+    """Let pods of the source's joined namespace be elected; with `self_target` they may run at home, too."""
+    await apply(source, NAMESPACES, manifests.enabled_namespace())
+    if self_target:
+        await apply(source, TARGETS, manifests.self_target(plan.name))
 
 
 async def is_usable(client: Client, cluster: ClusterPlan) -> bool:

@@ -13,7 +13,6 @@ from agent.sandbox.bringup import Runner, bring_up
 from agent.sandbox.cluster import Cluster
 from agent.sandbox.components import APISERVER, Component, components
 from agent.sandbox.errors import SandboxError
-from agent.sandbox.join import join_source, join_target
 from agent.sandbox.layout import Network, Request, lay_out
 from agent.sandbox.plan import NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions, parse_versions
 from agent.sandbox.progress import Progress, Silent, ticking, together
@@ -190,8 +189,8 @@ class Sandbox:
                 target = objects.connect(self[plan.name].kubeconfig, name=plan.name)
                 async with target.session:
                     authority = (self.directory / plan.name / "pki" / "ca.crt").read_bytes()
-                    await join_target(source, source_plan, target, plan, authority)
-            await join_source(source, source_plan, self_target=self_target)
+                    await objects.join_target(source, source_plan, target, plan, authority)
+            await objects.join_source(source, source_plan, self_target=self_target)
 
     async def load(self, file: Path) -> None:
         """Import images that `realnode.images.build` wrote into every real node. Raises SandboxError."""

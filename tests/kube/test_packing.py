@@ -10,7 +10,7 @@ from agent.api.kinds import PODS
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.informer import Informer
-from agent.kube.packing import PACK_SECONDS
+from agent.kube.packing import PACK_SECONDS, TRIM_PAUSE_SECONDS, Trimmer
 from agent.kube.session import Session
 from agent.kube.store import Object
 
@@ -54,3 +54,12 @@ async def test_what_has_not_changed_for_a_while_is_packed_and_nothing_else() -> 
         packed = informer.store.get(("default", "p7"))
         assert packed is not None
         assert packed.raw == pod("p7", 1000, nodeName="n1")
+
+
+def test_free_memory_is_looked_for_at_most_once_in_a_while() -> None:
+    now = 100.0
+    trimmer = Trimmer(now=lambda: now)
+    first = trimmer.trim()
+    assert not trimmer.trim()
+    now += TRIM_PAUSE_SECONDS
+    assert trimmer.trim() == first

@@ -2,7 +2,7 @@
 
 import socket
 
-from agent.kubelet.ports import bind, candidates
+from agent.kubelet.server import bind, candidates
 from tests.runtime.test_health import free_port
 
 

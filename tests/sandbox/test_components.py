@@ -4,8 +4,8 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from agent.sandbox.candidates import scheduler_configuration
 from agent.sandbox.components import PROGRAMS, REAL_PROGRAMS, Context, components
+from agent.sandbox.manifests import scheduler_configuration
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan
 from agent.sandbox.realnode import containerd
 from agent.sandbox.realnode.host import PACKAGES

@@ -37,9 +37,12 @@ class Step:
 
 def steps(source: str, targets: Sequence[str], join: Callable[[], Awaitable[None]]) -> list[Step]:
     """All steps. The Deployment is pinned to the last target; `join` makes Sources, Targets and Secrets."""
+    return [_join(source, targets, join), *_deployment(source, targets), *_job(source, targets)]
+
+
+def _deployment(source: str, targets: Sequence[str]) -> list[Step]:
     pin = targets[-1]
     return [
-        _join(source, targets, join),
         Step(
             "A Deployment",
             f"An ordinary Deployment of {PODS} pods in {source}; its pod template is annotated as elected. The webhook"
@@ -68,6 +71,11 @@ def steps(source: str, targets: Sequence[str], join: Callable[[], Awaitable[None
             _running,
             DEPLOYMENT,
         ),
+    ]
+
+
+def _job(source: str, targets: Sequence[str]) -> list[Step]:
+    return [
         Step(
             "A Job",
             f"{COMPLETIONS} completions, {PARALLELISM} at a time. The delegates end; {source} counts each one once.",
