@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api.crds import crds
-from agent.api.schema import QUANTITY
+from agent.api.crds.schema import QUANTITY
 from agent.model.quantity import LARGEST, Format, InvalidQuantity, Quantity, add, parse
 from tests.examples import examples
 

@@ -1,4 +1,4 @@
-"""The six custom resources as structural schemas (wire contract, 1). `hack/crds` writes them into the chart.
+"""Group multicluster.admiralty.io, as structural schemas (wire contract, 1).
 
 Everything that Admiralty accepts and uses is accepted, but for two things. Targets that say neither or both of `self`
 and `kubeconfigSecret` are refused, which Admiralty skips silently; new Sources do not name the account `default`.
@@ -6,6 +6,8 @@ and `kubeconfigSecret` are refused, which Admiralty skips silently; new Sources 
 
 from typing import Any
 
+from agent.api.crds.definition import AGE, MESSAGE, READY, annotation_column, column, crd
+from agent.api.crds.schema import STATUS, Schema, amounts, fields, resource, text
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SOURCES,
@@ -13,52 +15,22 @@ from agent.api.kinds import (
     CLUSTER_TARGETS,
     SOURCES,
     TARGETS,
-    Kind,
 )
 from agent.api.names import ANNOTATION_IS_ALLOWED, ANNOTATION_IS_RESERVED
-from agent.api.schema import STATUS, Schema, amounts, fields, resource, text
-from agent.api.sourceschema import CLUSTER_SERVICE_ACCOUNT, SERVICE_ACCOUNT, source
+from agent.api.policy import POLICY
+from agent.api.roles import OPTIONAL_FEATURES
 
 
 def crds() -> list[dict[str, Any]]:
-    """All CustomResourceDefinitions, sorted by name."""
+    """Targets, Sources, ClusterSummaries and PodChaperons."""
     return [
-        _crd(CLUSTER_SOURCES, "csrc", source(CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
-        _crd(CLUSTER_SUMMARIES, "mcsum", _summary(), [_AGE]),
-        _crd(CLUSTER_TARGETS, "ctg", _target({"namespace": _NAMESPACE}), _TARGET_COLUMNS),
-        _crd(CHAPERONS, "chap", _chaperon(), _CHAPERON_COLUMNS),
-        _crd(SOURCES, "src", source(SERVICE_ACCOUNT), _SOURCE_COLUMNS),
-        _crd(TARGETS, "tg", _target({}), _TARGET_COLUMNS),
+        crd(CLUSTER_SOURCES, "csrc", _source(_CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        crd(CLUSTER_SUMMARIES, "mcsum", _summary(), [AGE]),
+        crd(CLUSTER_TARGETS, "ctg", _target({"namespace": _NAMESPACE}), _TARGET_COLUMNS),
+        crd(CHAPERONS, "chap", _chaperon(), _CHAPERON_COLUMNS),
+        crd(SOURCES, "src", _source(_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        crd(TARGETS, "tg", _target({}), _TARGET_COLUMNS),
     ]
-
-
-def _crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": str(kind)},
-        "spec": {
-            "group": kind.group,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "names": {
-                "kind": kind.name,
-                "listKind": f"{kind.name}List",
-                "plural": kind.plural,
-                "singular": kind.name.lower(),
-                "shortNames": [short_name],
-            },
-            "versions": [
-                {
-                    "name": kind.version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-        },
-    }
 
 
 _NAMESPACE = text("Namespace of the Secret.", minLength=1)
@@ -94,23 +66,38 @@ _TARGET_STATUS: Schema = fields(
 )
 
 
-def _target(secret_namespace: dict[str, Schema]) -> Schema:
-    """Of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret can be in any."""
-    secret = fields(
+def _secret(namespace: dict[str, Schema]) -> Schema:
+    return fields(
         "Secret with a kubeconfig of the target cluster.",
         {
-            **secret_namespace,
+            **namespace,
             "name": text("Name of the Secret.", minLength=1),
             "key": text("Key of the kubeconfig in the Secret; by default `config`."),
             "context": text("Context in the kubeconfig; by default its current context."),
         },
-        required=[*secret_namespace, "name"],
+        required=[*namespace, "name"],
     )
+
+
+_ONE_CLUSTER = [
+    {
+        "rule": "has(self.kubeconfigSecret) || (has(self.self) && self.self)",
+        "message": "say which cluster is the target: set either self: true (this cluster) or kubeconfigSecret",
+    },
+    {
+        "rule": "!(has(self.kubeconfigSecret) && has(self.self) && self.self)",
+        "message": "self: true and kubeconfigSecret exclude each other: remove one of them",
+    },
+]
+
+
+def _target(secret_namespace: dict[str, Schema]) -> Schema:
+    """Of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret can be in any."""
     spec = fields(
         "Which cluster is the target: exactly one of `self: true` and `kubeconfigSecret`.",
         {
             "self": {"type": "boolean", "description": "The target is this very cluster."},
-            "kubeconfigSecret": secret,
+            "kubeconfigSecret": _secret(secret_namespace),
             "excludedLabelsRegexp": text(
                 "Labels of the target's nodes in whose key=value this regular expression is found are left off the "
                 "virtual node."
@@ -126,17 +113,8 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
                 "The most that pods of this cluster may request there together: cpu, memory, pods or any resource."
             ),
         },
+        **{"x-kubernetes-validations": _ONE_CLUSTER},
     )
-    spec["x-kubernetes-validations"] = [
-        {
-            "rule": "has(self.kubeconfigSecret) || (has(self.self) && self.self)",
-            "message": "say which cluster is the target: set either self: true (this cluster) or kubeconfigSecret",
-        },
-        {
-            "rule": "!(has(self.kubeconfigSecret) && has(self.self) && self.self)",
-            "message": "self: true and kubeconfigSecret exclude each other: remove one of them",
-        },
-    ]
     return resource(
         "A cluster that can run pods of this one.", {"spec": spec, "status": _TARGET_STATUS}, required=["spec"]
     )
@@ -186,34 +164,62 @@ def _chaperon() -> Schema:
     )
 
 
-def _column(name: str, path: str, description: str, **rest: Any) -> dict[str, Any]:
-    return {"name": name, "type": "string", "jsonPath": path, "description": description, **rest}
+_NOT_DEFAULT = {
+    "x-kubernetes-validations": [
+        {
+            "rule": "self != 'default'",
+            "message": "every pod that names no account runs as default, and would have the source's rights: name "
+            "another account, which is created if it is missing",
+        }
+    ]
+}
+_SERVICE_ACCOUNT = {
+    "serviceAccountName": text(
+        "Name of the ServiceAccount, in the namespace of the Source, that the source cluster uses. Created if missing.",
+        **_NOT_DEFAULT,
+    )
+}
+_CLUSTER_SERVICE_ACCOUNT = {
+    "serviceAccount": fields(
+        "ServiceAccount that the source cluster uses. Created if missing.",
+        {
+            "name": text("Name of the ServiceAccount.", **_NOT_DEFAULT),
+            "namespace": text("Namespace of the ServiceAccount."),
+        },
+    )
+}
 
 
-def _condition_column(name: str, field: str, description: str, **rest: Any) -> dict[str, Any]:
-    return _column(name, f'.status.conditions[?(@.type=="Ready")].{field}', description, **rest)
+def _source(service_account: dict[str, Schema]) -> Schema:
+    """Of a Source or ClusterSource, which differ in how they name the service account."""
+    spec = fields(
+        "Who may run pods here: a user, a ServiceAccount, or both.",
+        {
+            "userName": text("Name by which this cluster knows the source cluster."),
+            **service_account,
+            "allow": {
+                "type": "array",
+                "description": "What it may use beside PodChaperons, ConfigMaps, Secrets, Services and Ingresses: "
+                "`services` (their endpoints in other clusters), `volumes` (claims that follow pods), `accounts` "
+                "(service accounts that follow pods). All of it if it is not set.",
+                "items": {"type": "string", "enum": list(OPTIONAL_FEATURES)},
+                "maxItems": len(OPTIONAL_FEATURES),
+                "x-kubernetes-list-type": "set",
+            },
+            "policy": POLICY,
+        },
+    )
+    return resource("A cluster whose pods this one can run.", {"spec": spec, "status": STATUS})
 
-
-def _annotation_column(name: str, key: str, description: str) -> dict[str, Any]:
-    return _column(name, ".metadata.annotations." + key.replace(".", r"\."), description)
-
-
-_AGE: dict[str, Any] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-
-_READY = (
-    _condition_column("Ready", "status", "Whether it works."),
-    _condition_column("Reason", "reason", "Why it works or not."),
-)
-_MESSAGE = _condition_column("Message", "message", "What to do about it.", priority=1)
 
 _TARGET_COLUMNS = [
-    *_READY,
-    _column("Secret", ".spec.kubeconfigSecret.name", "Secret with the kubeconfig; empty for this very cluster."),
-    _AGE,
-    _MESSAGE,
+    *READY,
+    column("Secret", ".spec.kubeconfigSecret.name", "Secret with the kubeconfig; empty for this very cluster."),
+    AGE,
+    MESSAGE,
 ]
-_SOURCE_COLUMNS = [*_READY, _AGE, _MESSAGE]
+_SOURCE_COLUMNS = [*READY, AGE, MESSAGE]
 _CHAPERON_COLUMNS = [
-    _annotation_column("reserved", ANNOTATION_IS_RESERVED, "Whether a node is reserved for the pod."),
-    _annotation_column("allowed", ANNOTATION_IS_ALLOWED, "Whether the pod may be bound."),
+    annotation_column("reserved", ANNOTATION_IS_RESERVED, "Whether a node is reserved for the pod."),
+    annotation_column("allowed", ANNOTATION_IS_ALLOWED, "Whether the pod may be bound."),
 ]

@@ -1,0 +1,60 @@
+"""What CustomResourceDefinitions have in common."""
+
+from typing import Any
+
+from agent.api.crds.schema import Schema
+from agent.api.kinds import Kind
+
+
+def crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """The definition of a kind with one version."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": str(kind)},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                "shortNames": [short_name],
+            },
+            "versions": [
+                {
+                    "name": kind.version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def column(name: str, path: str, description: str, **rest: Any) -> dict[str, Any]:
+    """A column of `kubectl get`."""
+    return {"name": name, "type": "string", "jsonPath": path, "description": description, **rest}
+
+
+def condition_column(name: str, field: str, description: str, **rest: Any) -> dict[str, Any]:
+    """The same with a field of the condition Ready."""
+    return column(name, f'.status.conditions[?(@.type=="Ready")].{field}', description, **rest)
+
+
+def annotation_column(name: str, key: str, description: str) -> dict[str, Any]:
+    """The same with an annotation."""
+    return column(name, ".metadata.annotations." + key.replace(".", r"\."), description)
+
+
+AGE: dict[str, Any] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+READY = (
+    condition_column("Ready", "status", "Whether it works."),
+    condition_column("Reason", "reason", "Why it works or not."),
+)
+MESSAGE = condition_column("Message", "message", "What to do about it.", priority=1)
