@@ -12,7 +12,7 @@ from agent.base.clock import Clock, SystemClock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
-from agent.clusters.provisions import Provisions
+from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
 from agent.controllers import build, build_for_every_replica
@@ -167,7 +167,7 @@ class App:
             cluster_uid=cluster_uid,
             targets=targets,
             chaperons=Chaperons(targets, cluster_uid),
-            provisions=Provisions(targets),
+            prerequisites=Prerequisites(targets),
             recorder=Recorder(local.client, self._clock),
             lease=self._lease,
         )

@@ -10,9 +10,9 @@ from agent.model import hostport
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health, heartbeat
 from agent.runtime.supervisor import Supervisor
-from webhook.given import GivenCertificate
+from webhook.certificate_loop import CertificateLoop, Certificates
+from webhook.external_certificate import ExternalCertificate
 from webhook.handlers import application
-from webhook.keeper import Certificates, Keeper
 from webhook.registration import Registration
 from webhook.rotation import Rotation
 from webhook.server import Server, Tls
@@ -39,10 +39,10 @@ class Webhook:
             create=settings.register,
             reinvocation=settings.reinvocation_policy,
         )
-        self.keeper = Keeper(
+        self.certificate_loop = CertificateLoop(
             _certificates(settings, client, clock), registration, tls, self.server, clock, settings.check_interval
         )
-        self._wakers = self.keeper.watch(
+        self._wakers = self.certificate_loop.watch(
             client,
             namespace=settings.home,
             secret=settings.certificate_secret,
@@ -63,7 +63,7 @@ class Webhook:
             for informer in (*self.targets.informers, *self._wakers):
                 supervisor.spawn(f"watch {informer.kind}", informer.run)
             try:
-                await self.keeper.run(pulse)
+                await self.certificate_loop.run(pulse)
             finally:
                 self._stopping = True
                 if self.server.serving:
@@ -72,8 +72,8 @@ class Webhook:
 
     def _health(self) -> Health:
         health = Health(self.settings.health_address, metrics=self.settings.metrics_address is None)
-        health.ready("certificate", self.keeper.certificate_problem)
-        health.ready("registration", self.keeper.registration_problem)
+        health.ready("certificate", self.certificate_loop.certificate_problem)
+        health.ready("registration", self.certificate_loop.registration_problem)
         health.ready("targets", self.targets.problem)
         health.ready("process", lambda: "stopping" if self._stopping else None)
         return health
@@ -82,7 +82,7 @@ class Webhook:
 def _certificates(settings: Settings, client: Client, clock: Clock) -> Certificates:
     namespace, secret, name = settings.home, settings.certificate_secret, settings.certificate_name
     if settings.certificates == "given":
-        return GivenCertificate(client, namespace, secret, name)
+        return ExternalCertificate(client, namespace, secret, name)
     return Rotation(client, namespace, secret, (name,), settings.lifetimes, clock)
 
 

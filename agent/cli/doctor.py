@@ -13,8 +13,8 @@ from agent.cli.checks.examine import examine
 from agent.cli.checks.finding import Finding, Level
 from agent.cli.checks.gather import Gatherer
 from agent.cli.fleet import show
-from agent.cli.fleet.asking import connections
-from agent.cli.fleet.reading import source
+from agent.cli.fleet.source_queries import source
+from agent.cli.fleet.target_queries import connections
 from agent.cli.options import Context, Kubeconfig, Output, OutputOption, duration, finish
 
 _PAUSE_SECONDS = 2.0

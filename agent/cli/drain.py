@@ -9,7 +9,7 @@ from agent.api.kinds import NODES
 from agent.cli.draining.drainer import Drainer
 from agent.cli.draining.plan import Options
 from agent.cli.fleet.completion import target_names
-from agent.cli.fleet.reading import Source, read_targets, source
+from agent.cli.fleet.source_queries import Source, read_targets, source
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key

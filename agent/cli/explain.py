@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from agent.base.clock import SystemClock
-from agent.cli.explaining import facts, written
-from agent.cli.explaining.account import Account, account
+from agent.cli.explaining import facts, rendering
+from agent.cli.explaining.explanation import Explanation, explanation_of
 from agent.cli.explaining.stranger import remedy
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, connection, finish, opened
 from agent.cli.output import as_json, as_yaml
@@ -40,17 +40,17 @@ def pod(
         settings = parse(agent_flag)
     except InvalidSetting as error:
         raise typer.BadParameter(str(error)) from None
-    found = finish(_account(name, namespace, kubeconfig, context, settings))
+    found = finish(_explanation(name, namespace, kubeconfig, context, settings))
     match output:
         case Output.TABLE | Output.WIDE:
-            print(written.as_text(found, terminal=sys.stdout.isatty()))
+            print(rendering.as_text(found, terminal=sys.stdout.isatty()))
         case Output.JSON:
             print(as_json(found))
         case Output.YAML:
             print(as_yaml(found))
 
 
-async def _account(name: str, namespace: str, kubeconfig: str, context: str, settings: Settings) -> Account:
+async def _explanation(name: str, namespace: str, kubeconfig: str, context: str, settings: Settings) -> Explanation:
     chosen = connection(kubeconfig, context)
     now = SystemClock().now()
     async with opened(chosen, "source", facts.REQUEST_SECONDS) as source:
@@ -58,4 +58,4 @@ async def _account(name: str, namespace: str, kubeconfig: str, context: str, set
         wrong = remedy(pod, await facts.read_namespace(source, pod.namespace))
         if wrong:
             raise facts.Unexplained(wrong)
-        return account(await facts.read(source, pod, settings, now), settings, now)
+        return explanation_of(await facts.read(source, pod, settings, now), settings, now)

@@ -10,9 +10,11 @@ import typer
 
 from agent.api.kinds import NAMESPACES, ROLES, SERVICE_ACCOUNTS
 from agent.api.names import source_renewal
-from agent.cli.joining import credentials, manifests, words
+from agent.cli.joining import arguments, credentials, manifests
+from agent.cli.joining.contexts import Side, Way, address, side, telling
 from agent.cli.joining.joiner import DEFAULT_TOKEN
 from agent.cli.joining.manifests import Names, Raw
+from agent.cli.joining.objects import Report, ensure, find, title, until
 from agent.cli.joining.options import (
     Allow,
     AllowLoopback,
@@ -22,8 +24,6 @@ from agent.cli.joining.options import (
     documents_of,
     usage,
 )
-from agent.cli.joining.sides import Side, Way, address, side, telling
-from agent.cli.joining.writing import Report, ensure, find, title, until
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, finish
 from agent.cli.output import as_json, as_yaml
 from agent.kube import kubeconfig as kubeconfigs
@@ -65,11 +65,11 @@ def export(
         async with side(document, context) as target:
             way = way_of(target.context, server, ca_file, proxy_url, loopback=allow_loopback)
             with usage():
-                called = words.names("--as", [name] if name else [], [target.context])[target.context]
-                seconds = words.seconds_of(token_duration)
-                features = words.features(allow)
+                called = arguments.names("--as", [name] if name else [], [target.context])[target.context]
+                seconds = arguments.seconds_of(token_duration)
+                features = arguments.features(allow)
                 if features and not create:
-                    raise words.WrongUsage("--allow is for a Source that --create makes: give both")
+                    raise arguments.WrongUsage("--allow is for a Source that --create makes: give both")
             place = namespace or target.namespace
             names = Names(source, called, cluster_scoped, place, place)
             entry = address(target.entry, target.context, way)
@@ -93,7 +93,7 @@ def way_of(context: str, server: str, authority: str, proxy: str, *, loopback: b
     """As `join` takes it, so that what its messages propose may be typed here, too."""
     given = (("--server", server), ("--ca-file", authority), ("--proxy-url", proxy))
     server, authority, proxy = (
-        words.by_context(option, [value] if value else [], [context], context).get(context, "")
+        arguments.by_context(option, [value] if value else [], [context], context).get(context, "")
         for option, value in given
     )
     return Way(server, authority, proxy, loopback)

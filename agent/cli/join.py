@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.joining import words
+from agent.cli.joining import arguments
+from agent.cli.joining.contexts import Way
 from agent.cli.joining.fleet import Order, for_all, opened_pairs
 from agent.cli.joining.joiner import DEFAULT_TOKEN, Terms
+from agent.cli.joining.objects import Report
 from agent.cli.joining.options import (
     TARGET_CONTEXT,
     Allow,
@@ -24,10 +26,8 @@ from agent.cli.joining.options import (
     order_of,
     usage,
 )
-from agent.cli.joining.shown import show
-from agent.cli.joining.sides import Way
-from agent.cli.joining.work import Joining
-from agent.cli.joining.writing import Report
+from agent.cli.joining.pairs import Joining
+from agent.cli.joining.results import show
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, finish
 from agent.kube import kubeconfig as kubeconfigs
 from agent.sandbox.progress import default
@@ -74,8 +74,8 @@ def join(
         with usage():
             order = order_of(source, target_context, target_name, source_name, namespace, cluster_scoped, both)
             order = _with_ways(order, server, ca_file, proxy_url, loopback=allow_loopback, agentless=without_agent)
-            seconds = words.seconds_of(token_duration)
-            features = words.features(allow)
+            seconds = arguments.seconds_of(token_duration)
+            features = arguments.features(allow)
         terms = Terms(Way(loopback=allow_loopback), seconds, new_token, not no_wait, features, timeout)
         async with opened_pairs(order, *documents) as pairs:
             return await for_all(pairs, "join", default(), Joining(order, terms))
@@ -96,7 +96,7 @@ def _with_ways(
     contexts = [*targets, order.source] if order.both else targets
     only = targets[0] if len(contexts) == 1 else None
     given = (("--server", servers), ("--ca-file", authorities), ("--proxy-url", proxies))
-    server, authority, proxy = (words.by_context(option, values, contexts, only) for option, values in given)
+    server, authority, proxy = (arguments.by_context(option, values, contexts, only) for option, values in given)
     ways = {
         each: Way(server.get(each, ""), authority.get(each, ""), proxy.get(each, ""), loopback) for each in contexts
     }

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.joining import words
+from agent.cli.joining import arguments
 from agent.cli.joining.fleet import Order, for_all, opened_pairs
 from agent.cli.joining.leaver import Leaving
+from agent.cli.joining.objects import Report
 from agent.cli.joining.options import (
     TARGET_CONTEXT,
     Both,
@@ -18,8 +19,7 @@ from agent.cli.joining.options import (
     order_of,
     usage,
 )
-from agent.cli.joining.shown import show
-from agent.cli.joining.writing import Report
+from agent.cli.joining.results import show
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, duration, finish
 from agent.kube import kubeconfig as kubeconfigs
 from agent.sandbox.progress import default
@@ -75,10 +75,10 @@ def _order(
     if contexts:
         return order_of(source, contexts, targets, source_name, namespace, cluster_scoped, both)
     if not targets:
-        raise words.WrongUsage(
+        raise arguments.WrongUsage(
             "which targets? --target-context CONTEXT, or, to leave the clusters themselves alone, --target-name"
         )
     if both:
-        raise words.WrongUsage("--both asks the targets, too: name their contexts, --target-context CONTEXT")
-    name = words.names("--source-name", [source_name] if source_name else [], [source])[source]
+        raise arguments.WrongUsage("--both asks the targets, too: name their contexts, --target-context CONTEXT")
+    name = arguments.names("--source-name", [source_name] if source_name else [], [source])[source]
     return Order(source, name, dict.fromkeys(targets, ""), namespace, cluster_scoped)

@@ -9,11 +9,11 @@ import typer
 from agent.api.kinds import CHAPERONS, PERSISTENT_VOLUME_CLAIMS
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
-from agent.cli.fleet.reading import source
+from agent.cli.fleet.source_queries import source
 from agent.cli.options import Context, Failed, Kubeconfig, Output, OutputOption, duration, finish
 from agent.cli.orphaned.cleaning import clean
 from agent.cli.orphaned.lines import SourceLine, State, source_lines, table
-from agent.cli.orphaned.reading import own_uid, read_owned, read_signs
+from agent.cli.orphaned.queries import own_uid, read_owned, read_signs
 from agent.kube.client import Client
 
 DEFAULT_SECONDS = 300.0

@@ -6,10 +6,10 @@ import typer
 
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
-from agent.cli.fleet.asking import Delegates, connections, read_delegates
 from agent.cli.fleet.completion import target_names
 from agent.cli.fleet.lines import known, pod_lines
-from agent.cli.fleet.reading import Source, read_fleet, source
+from agent.cli.fleet.source_queries import Source, read_fleet, source
+from agent.cli.fleet.target_queries import Delegates, connections, read_delegates
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
 
 

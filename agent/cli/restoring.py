@@ -7,7 +7,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import without_condition
 from agent.api.kinds import SERVICES
-from agent.clusters.managers import kept_managers
+from agent.clusters.field_owners import keep_owners
 from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
@@ -51,7 +51,7 @@ async def _restore(client: Client, service: Object, say: Callable[[str], None]) 
             service = Object(SERVICES, await client.get_raw(SERVICES, service.name, service.namespace))
             continue
         if service.applied and "spec" in patch:
-            await kept_managers(client, service, raw)
+            await keep_owners(client, service, raw)
         return
 
 

@@ -7,10 +7,10 @@ import typer
 
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
-from agent.cli.fleet.asking import Connections, ask_all, connections
 from agent.cli.fleet.completion import target_names
 from agent.cli.fleet.lines import TargetLine, known, target_lines
-from agent.cli.fleet.reading import agent_notes, read_fleet, source
+from agent.cli.fleet.source_queries import agent_notes, read_fleet, source
+from agent.cli.fleet.target_queries import Connections, ask_all, connections
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
 from agent.kube.client import Client
 

@@ -12,10 +12,10 @@ import typer
 from agent.api.kinds import PODS
 from agent.base.clock import SystemClock
 from agent.cli.fleet import show
-from agent.cli.fleet.asking import Connections, ask_all, connections
 from agent.cli.fleet.lines import TargetLine, target_lines, unplaced
-from agent.cli.fleet.reading import Source, agent_notes, read_fleet, source
-from agent.cli.fleet.words import NOTHING, cores, milliseconds, size
+from agent.cli.fleet.source_queries import Source, agent_notes, read_fleet, source
+from agent.cli.fleet.target_queries import Connections, ask_all, connections
+from agent.cli.fleet.units import NOTHING, cores, milliseconds, size
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, duration, finish, told
 from agent.cli.output import Table, as_table
 from agent.kube.errors import KubeError

@@ -31,8 +31,8 @@ from agent.api.kinds import (
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
 from agent.cli.letgo import let_go
 from agent.cli.options import Context, Failed, Kubeconfig, duration, run_interruptible
+from agent.cli.remove_copies import withdraw
 from agent.cli.restoring import MIRRORS, restore_services
-from agent.cli.withdrawing import withdraw
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, InvalidConfig, KubeError, NotFound

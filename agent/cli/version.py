@@ -8,9 +8,9 @@ import typer
 
 from agent import __version__
 from agent.cli.fleet import show
-from agent.cli.fleet.asking import Answer, ask, ask_all, connections
-from agent.cli.fleet.reading import read_targets, source
-from agent.cli.fleet.words import NOTHING
+from agent.cli.fleet.source_queries import read_targets, source
+from agent.cli.fleet.target_queries import Answer, ask, ask_all, connections
+from agent.cli.fleet.units import NOTHING
 from agent.cli.options import Context, Failed, Kubeconfig, Output, OutputOption, finish
 from agent.cli.output import Table
 

@@ -47,7 +47,7 @@ async def request_delete(
     except (NotFound, Conflict, Gone):
         return None
     except Unreachable:
-        target.doubt()
+        target.probe_now()
         raise
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import SECRETS, Kind
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import NOT_OURS, Blocked, asking, not_copied
+from agent.clusters.refusals import NOT_OURS, Blocked, not_copied, reporting_refusals
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
@@ -31,7 +31,7 @@ class Copier:
         """Make the copy what is wanted; None where the target has the original itself, or what that is a copy of."""
         metadata = wanted["metadata"]
         title = f"{self._kind.name} {metadata['namespace']}/{metadata['name']}"
-        with asking(title, self.target, self._kind):
+        with reporting_refusals(title, self.target, self._kind):
             if copy is None:
                 try:
                     return self._copies.absorb(await self._client.create_raw(self._kind, wanted))
@@ -45,7 +45,7 @@ class Copier:
     async def remove(self, copy: Object) -> None:
         """Delete this very copy."""
         with (
-            asking(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target, self._kind),
+            reporting_refusals(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target, self._kind),
             contextlib.suppress(NotFound, Conflict),
             self._copies.vanished.noticed(copy.key, copy.uid),
         ):

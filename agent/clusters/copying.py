@@ -68,7 +68,7 @@ class CopyRoom(Controller[Item]):
         deps.namespaces.on_turn(self._turned)
         for informer in self._targets:
             self.watch(informer, lambda target: self._left(names.virtual_node(*target.key)) if target.deleting else ())
-        deps.provisions.add(self)
+        deps.prerequisites.add(self)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
@@ -272,7 +272,7 @@ class CopyRoom(Controller[Item]):
         node = target.node_name
         self._copies[node] = informer
         self.watch(informer, lambda copy: ((node, *copy.key),), required=False)
-        informer.subscribe(lambda old, new: self.deps.provisions.taken(target) if new is None else None)
+        informer.subscribe(lambda old, new: self.deps.prerequisites.taken(target) if new is None else None)
 
     def _target_changed(self, target: Target) -> None:
         node = target.node_name

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from agent.base.clock import Clock
-from agent.clusters.asking import Asking
 from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
+from agent.clusters.live_reads import LiveReads
 from agent.clusters.namespaces import Namespaces
-from agent.clusters.provisions import Provisions
+from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.proxies import ProxyPods
 from agent.clusters.registry import Targets
 from agent.clusters.sending import Sending
@@ -29,7 +29,7 @@ class Deps:
     cluster_uid: str
     targets: Targets
     chaperons: Chaperons
-    provisions: Provisions
+    prerequisites: Prerequisites
     recorder: Recorder
     endpoints: Endpoints = field(default_factory=Endpoints)
     lease: LeaderLease | None = None
@@ -47,9 +47,9 @@ class Deps:
         return ProxyPods(self.local)
 
     @cached_property
-    def asking(self) -> Asking:
+    def live_reads(self) -> LiveReads:
         """What is asked before something is let go of."""
-        return Asking(self.local.client, self.cluster_uid, self.chaperons, self.sending)
+        return LiveReads(self.local.client, self.cluster_uid, self.chaperons, self.sending)
 
     @cached_property
     def brake(self) -> Brake:

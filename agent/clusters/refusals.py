@@ -31,15 +31,15 @@ def remedy(kind: Kind) -> str:
 
 
 @contextlib.contextmanager
-def asking(title: str, target: Target, kind: Kind) -> Iterator[None]:
+def reporting_refusals(title: str, target: Target, kind: Kind) -> Iterator[None]:
     """Around requests to a target about an object of a kind.
 
-    Raises Blocked for what is refused for good; everything else as it was. Silence puts the target in doubt.
+    Raises Blocked for what is refused for good; everything else as it was. A silent target is probed at once.
     """
     try:
         yield
     except Unreachable:
-        target.doubt()
+        target.probe_now()
         raise
     except PASSING:
         raise

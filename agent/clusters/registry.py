@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from agent.base.clock import Clock
 from agent.base.listeners import tell
 from agent.clusters import metrics
-from agent.clusters.circuit import LOOK_SECONDS
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import ANY, Expected
+from agent.clusters.latency_monitor import LOOK_SECONDS
 from agent.clusters.target import Probing, Target
 from agent.kube.budget import Budget
 from agent.kube.config import Connection

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
 from agent.base.clock import Clock
-from agent.clusters.acceptance import Acceptance
 from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conclude, flaw_of, readable_leases
-from agent.clusters.circuit import Circuit
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
+from agent.clusters.latency_monitor import LatencyMonitor
 from agent.clusters.record import Record, State, classify
+from agent.clusters.refusal_backoff import RefusalBackoff
 from agent.clusters.trust import Trust
 from agent.clusters.unread import unread
 from agent.kube.config import Connection
@@ -54,7 +54,7 @@ class Probing:
     agent_interval: float = 15.0
     """Pause between readings of the lease of the target's agent; its silence is granted a third of it on top."""
     slow: float = 0.5
-    """A target whose answers take longer is slow (`Circuit`)."""
+    """A target whose answers take longer is slow (`LatencyMonitor`)."""
     unread: float = 60.0
     """A target of which a watch has failed for so long is not ready."""
 
@@ -80,14 +80,14 @@ class Target:
         self.node_name = names.virtual_node(*key)
         self.record = Record(State.CONNECTING, "connecting", clock.now())
         self.changed: Callable[[Target], None] = lambda target: None
-        self.circuit = Circuit(probing.slow)
-        self.acceptance = Acceptance()
-        self.acceptance.changed = lambda: self.changed(self)
+        self.latency = LatencyMonitor(probing.slow)
+        self.refusal_backoff = RefusalBackoff()
+        self.refusal_backoff.changed = lambda: self.changed(self)
         self.unreadable = ""
         """Objects there that cannot be read and why, as of the last probe; empty if all can."""
         self._clock = clock
         self._probing = probing
-        self._probe_now = asyncio.Event()
+        self._probe_asked = asyncio.Event()
         self.chaperons = self.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self.chaperons.store.index("parent", parent_of)
         self.trust = Trust(self.chaperons, self._believe)
@@ -138,11 +138,11 @@ class Target:
     @property
     def slow(self) -> bool:
         """Whether pods that can go elsewhere should."""
-        return self.circuit.slow
+        return self.latency.slow
 
     def look(self, local: float) -> None:
         """Judge how promptly the target answers; `local` is how many seconds this cluster's own API server takes."""
-        if not self.is_self and self.circuit.look(self.cluster.client.session.pace.seconds, local):
+        if not self.is_self and self.latency.look(self.cluster.client.session.pace.seconds, local):
             log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
             self.changed(self)
 
@@ -168,21 +168,21 @@ class Target:
     def renew(self, connection: Connection) -> None:
         """Use other credentials of the same identity from now on; what is under way goes on with the old ones."""
         self.cluster.client.session.connection = connection
-        self.doubt()
+        self.probe_now()
 
-    def doubt(self) -> None:
+    def probe_now(self) -> None:
         """A request got no answer: probe now rather than at the next interval."""
-        self._probe_now.set()
+        self._probe_asked.set()
 
     async def run(self) -> None:
         """Probe until cancelled; every change of state is told to `changed`."""
         while True:
-            self._probe_now.clear()
+            self._probe_asked.clear()
             self._conclude(await self._probe() or self._unread())
             self._look_for_flaws()
             try:
                 async with asyncio.timeout(self._pause()):
-                    await self._probe_now.wait()
+                    await self._probe_asked.wait()
             except TimeoutError:
                 pass
 
@@ -225,7 +225,7 @@ class Target:
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
         self._flaw = flaw_of(new) if new is not None else None
         if self.identity.hear(new) and self.record.state is not State.CONNECTING:
-            self.doubt()
+            self.probe_now()
         self._judge_agent()
 
     def _judge_agent(self) -> None:

@@ -7,9 +7,8 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.controllers.adoption.controller import AdoptionRoom
 from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.cleanup.controller import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
-from agent.controllers.election.controller import ElectionRoom
+from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
 from agent.controllers.feedback.controller import Feedback
@@ -20,6 +19,7 @@ from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
+from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
@@ -31,8 +31,8 @@ from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
+from agent.controllers.virtualnode.foreign_pods import ForeignPodRoom
 from agent.controllers.virtualnode.lease import NodeLeaseRoom
-from agent.controllers.virtualnode.strays import StrayPodRoom
 from agent.controllers.virtualnode.unplaced import UnplacedPodRoom
 from agent.runtime.controller import Controller
 from agent.settings import Settings
@@ -51,13 +51,13 @@ def build(deps: Deps) -> list[Controller[Any]]:
         Chaperon(deps),
         SignsPlaceRoom(deps),
         # Where pods come from: which of them, the clusters they may go to, and what comes home.
-        ElectionRoom(deps),
+        ElectByDefaultRoom(deps),
         TargetRoom(deps),
         TargetSecretRoom(deps),
         TargetTokenRoom(deps),
         InventoryRoom(deps),
         VirtualNodeRoom(deps),
-        StrayPodRoom(deps),
+        ForeignPodRoom(deps),
         Feedback(deps),
         OrphansRoom(deps),
         AdoptionRoom(deps),
@@ -71,7 +71,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
         RoleRoom(deps),
         RoleBindingRoom(deps),
         NetworkPolicyRoom(deps),
-        CleanupRoom(deps),
+        OrphanFinalizersRoom(deps),
         # What leads to pods, in every cluster that they may run in.
         NetworkDriverRoom(deps),
         ServiceRerouteRoom(deps),

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from agent.kube.errors import InvalidConfig
-from agent.model import document as documents
+from agent.model import json_or_yaml as documents
 
 Entry = dict[str, Any]
 

@@ -103,7 +103,7 @@ class Pods:
             pod = await _there(delegate)
         except KubeError as error:
             if isinstance(error, Unreachable):
-                target.doubt()
+                target.probe_now()
             raise Unacceptable(*refusal(target, delegate.namespace, error, "list", "pods")) from error
         except UNDECODABLE as error:
             message = f"what target {target.title} tells of the delegate {delegate.namespace}/{name} cannot be read"

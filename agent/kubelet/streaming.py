@@ -103,7 +103,7 @@ class Streaming:
                 channel = await port.connect()
                 answer = await port.ask(channel, method, path, query, headers, resource=resource, timeout=timeout)
         except KubeError as error:
-            delegate.target.doubt()
+            delegate.target.probe_now()
             raise Unacceptable(*_refused(delegate, error, "", resource)) from error
         return answer
 
@@ -114,7 +114,7 @@ class Streaming:
             await check
             return await connecting
         except KubeError as error:
-            delegate.target.doubt()
+            delegate.target.probe_now()
             raise Unacceptable(*_refused(delegate, error, "", "")) from error
         except BaseException:
             await _discard(connecting)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agent.model import document
+from agent.model import json_or_yaml
 from agent.model.errors import InvalidPod
 
 FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
@@ -111,7 +111,7 @@ def parse(field: str, text: str) -> dict[str, Any]:
     :raises InvalidPod: naming the annotation `field`
     """
     try:
-        fragment = _without_nulls(document.read(text))
+        fragment = _without_nulls(json_or_yaml.read(text))
         if fragment is None:
             return {}
         unknown = _unknown(fragment, msgspec.to_builtins(msgspec.convert(fragment, _Constraints)))
@@ -119,7 +119,7 @@ def parse(field: str, text: str) -> dict[str, Any]:
             raise msgspec.ValidationError(f"there is no field `{unknown}`")
     except RecursionError as error:
         raise InvalidPod(field, "is nested too deeply") from error
-    except (document.InvalidDocument, msgspec.ValidationError) as error:
+    except (json_or_yaml.InvalidDocument, msgspec.ValidationError) as error:
         raise InvalidPod(
             field, f"must be a YAML or JSON fragment of a pod spec with only {', '.join(FIELDS)}: {error}"
         ) from error

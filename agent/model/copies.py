@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
-from agent.model import parentage
+from agent.model import owner_labels
 from agent.model.diff import equivalent
 
 Raw = dict[str, Any]
@@ -35,9 +35,9 @@ def copy_of(kind: Kind, original: Mapping[str, Any], *, cluster_name: str, clust
             "namespace": metadata["namespace"],
             "labels": {
                 **_theirs(metadata.get("labels")),
-                **parentage.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
+                **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
-            "annotations": {**_theirs(metadata.get("annotations")), **parentage.annotations(metadata)},
+            "annotations": {**_theirs(metadata.get("annotations")), **owner_labels.annotations(metadata)},
         },
         **{field: original[field] for field in _fields(kind.name, original)},
     }

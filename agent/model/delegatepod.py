@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
-from agent.model import admitted, baseline, downward, parentage, priorityclass, sourceapi
+from agent.model import admitted, baseline, downward, owner_labels, priorityclass, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.pattern import InvalidPattern, compile_pattern
@@ -71,11 +71,11 @@ def chaperon(
             "namespace": metadata["namespace"],
             "labels": {
                 **relabel(labels, regexp),
-                **parentage.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
+                **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
             "annotations": {
                 **baseline.annotations(proxy),
-                **parentage.annotations(metadata),
+                **owner_labels.annotations(metadata),
                 **baseline.note(proxy, source),
                 **_creator(metadata),
                 **priorityclass.demand(annotations),

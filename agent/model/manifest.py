@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.model import constraints, document
+from agent.model import constraints, json_or_yaml
 from agent.model.errors import InvalidPod
 
 Raw = dict[str, Any]
@@ -69,8 +69,8 @@ def source_pod(proxy: Mapping[str, Any]) -> Raw:
             FIELD, "there is no manifest of the source pod: the pod was not made by the webhook; create it again"
         )
     try:
-        source = document.read(text)
-    except document.InvalidDocument as error:
+        source = json_or_yaml.read(text)
+    except json_or_yaml.InvalidDocument as error:
         raise InvalidPod(FIELD, f"is neither JSON nor YAML: {error}; {_REMEDY}") from error
     try:
         pod = msgspec.convert(source, _Pod)

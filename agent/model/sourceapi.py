@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.model import parentage
+from agent.model import owner_labels
 
 Raw = dict[str, Any]
 
@@ -83,7 +83,7 @@ def secret(
 
     Not the label of copies says whose it is: there is no original, and those go with theirs.
     """
-    found = parentage.labels(pod, cluster_name=cluster_name, cluster_uid=cluster_uid)
+    found = owner_labels.labels(pod, cluster_name=cluster_name, cluster_uid=cluster_uid)
     found[names.LABEL_TOKEN_OF] = found.pop(names.LABEL_PARENT_CLUSTER_UID)
     files = {"token": token, "ca.crt": authority, "namespace": pod["namespace"]}
     return {
@@ -93,7 +93,7 @@ def secret(
             "name": secret_name(pod),
             "namespace": pod["namespace"],
             "labels": found,
-            "annotations": {**parentage.annotations(pod), names.ANNOTATION_TOKEN_EXPIRES: expires},
+            "annotations": {**owner_labels.annotations(pod), names.ANNOTATION_TOKEN_EXPIRES: expires},
         },
         "data": {name: base64.b64encode(content.encode()).decode() for name, content in files.items()},
     }

@@ -15,7 +15,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.model.free import UNTOUCHED, Taken, collapse, entries, few, left, resources, undominated
+from agent.model.free_capacity import UNTOUCHED, Taken, collapse, entries, few, left, resources, undominated
 from agent.model.quantity import Quantity
 from agent.model.requests import Amounts, amounts
 

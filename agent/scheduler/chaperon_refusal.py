@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api.conditions import PODS_CREATED, find_condition
-from agent.clusters.acceptance import concerns_all
+from agent.clusters.refusal_backoff import concerns_all
 from agent.clusters.target import Target
 from agent.kube.errors import Conflict, StatusError, Unauthorized
 
@@ -36,12 +36,12 @@ def untaken(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sen
     if isinstance(error, Conflict) or not target.port.has_said(error):
         return None
     if isinstance(error, Unauthorized):
-        target.doubt()
+        target.probe_now()
     if concerns_all(error):
         note(proxy, target, type(error).__name__, error.message)
     else:
         metadata = proxy["metadata"]
-        target.acceptance.leave_turn(metadata["namespace"], metadata["uid"])
+        target.refusal_backoff.leave_turn(metadata["namespace"], metadata["uid"])
     if not sent:
         return ChaperonRefused(f"cannot create what the pod needs there: {error}", for_certain=True)
     return ChaperonRefused(f"cannot create PodChaperon: {error}", for_certain=error.status < 500)
@@ -55,4 +55,4 @@ def creates_no_pods(chaperon: Mapping[str, Any]) -> bool:
 
 def note(proxy: Mapping[str, Any], target: Target, reason: str, words: str) -> None:
     """A target refuses a pod for a reason that concerns all pods of its namespace."""
-    target.acceptance.refused(proxy["metadata"]["namespace"], proxy["metadata"]["uid"], reason, words)
+    target.refusal_backoff.refused(proxy["metadata"]["namespace"], proxy["metadata"]["uid"], reason, words)

@@ -13,7 +13,7 @@ from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
-from agent.clusters.managers import untracked
+from agent.clusters.field_owners import untracked
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unreachable, Unsent
 from agent.kube.informer import Informer
@@ -89,7 +89,7 @@ class Writes:
         except NotFound:
             return
         except Unreachable:
-            target.doubt()
+            target.probe_now()
             raise
         finally:
             self._changing[target.node_name] -= 1
@@ -110,7 +110,7 @@ class Writes:
             raise Unsent(f"target {target.title} is being removed")
         with self._deps.sending.holding(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
             try:
-                await self._deps.provisions.ensure(proxy, target)
+                await self._deps.prerequisites.ensure(proxy, target)
                 if not target.ready:
                     # Another cluster may answer in its place by now.
                     raise Unsent(target.record.message)
@@ -119,7 +119,7 @@ class Writes:
             except AlreadyExists:
                 await self._adopt(target, proxy, manifest["metadata"])
             except Unreachable:
-                target.doubt()
+                target.probe_now()
                 raise
             except StatusError as error:
                 raise untaken(proxy, target, error, sent=sent) or error from error

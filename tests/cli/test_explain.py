@@ -21,8 +21,8 @@ from agent.api.kinds import (
     TARGETS,
 )
 from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 Raw = dict[str, Any]
 
-ROOMS = (TargetRoom, VirtualNodeRoom, SummaryRoom, Chaperon, Feedback, CleanupRoom, ProxyScheduler)
+ROOMS = (TargetRoom, VirtualNodeRoom, SummaryRoom, Chaperon, Feedback, OrphanFinalizersRoom, ProxyScheduler)
 READER = [
     {"apiGroups": [""], "resources": ["pods", "nodes", "namespaces"], "verbs": ["get", "list"]},
     {"apiGroups": [names.GROUP], "resources": ["targets", "clustertargets"], "verbs": ["get", "list"]},

@@ -11,8 +11,8 @@ import yaml
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
-from agent.cli.explaining import written
-from agent.cli.explaining.account import Account, account
+from agent.cli.explaining import rendering
+from agent.cli.explaining.explanation import Explanation, explanation_of
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
 from agent.cli.explaining.stranger import remedy
 from agent.cli.explaining.volumes import settled
@@ -59,8 +59,8 @@ def seen(name: str, *chaperons: Object, cpu: str = "4", **changes: Any) -> Seen:
     return Seen(target_info(name, shapes=(telling(free(cpu), cpu="32"),), labels=labels, **changes), chaperons)
 
 
-def explained(pod: Object, *targets: Seen, others: tuple[Object, ...] = ()) -> Account:
-    return account(Facts(pod, None, (pod, *others), targets), Settings(), NOW)
+def explained(pod: Object, *targets: Seen, others: tuple[Object, ...] = ()) -> Explanation:
+    return explanation_of(Facts(pod, None, (pod, *others), targets), Settings(), NOW)
 
 
 def test_a_pod_that_nothing_has_been_done_for_waits_for_the_agent() -> None:
@@ -96,7 +96,7 @@ def test_of_a_pod_that_is_bound_the_ranking_of_now_is_told_without_itself() -> N
     assert found.bound is not None
     assert [(line.target, line.reason) for line in found.targets] == [("us", ""), ("eu", "NoRoom")]
     assert found.waits_for == ""
-    assert "as they would be tried now" in written.as_text(found, terminal=False)
+    assert "as they would be tried now" in rendering.as_text(found, terminal=False)
 
 
 def test_a_target_that_refuses_pods_is_none_for_a_pod_that_is_not_there_yet() -> None:
@@ -115,7 +115,7 @@ def test_a_mode_of_the_namespace_that_is_none_is_told() -> None:
     metadata = {"name": "default", "annotations": {names.SHORT_PREFIX + names.SCHEDULING: "reserved"}}
     namespace = Object(NAMESPACES, msgspec.json.encode({"metadata": metadata}))
     pod = proxy()
-    found = account(Facts(pod, namespace, (pod,), (seen("eu"),)), Settings(), NOW)
+    found = explanation_of(Facts(pod, namespace, (pod,), (seen("eu"),)), Settings(), NOW)
     assert found.mode == "ranked"
     (note,) = found.notes
     assert "'reserved'" in note
@@ -126,7 +126,7 @@ def test_a_mode_of_the_namespace_that_is_none_is_told() -> None:
 def test_a_pod_of_a_namespace_that_is_not_enabled_is_told_how_to_enable_it(mode: str) -> None:
     pod = proxy(scheduling=mode)
     namespace = Object(NAMESPACES, msgspec.json.encode({"metadata": {"name": "default"}}))
-    found = account(Facts(pod, namespace, (pod,), (seen("eu"),)), Settings(), NOW)
+    found = explanation_of(Facts(pod, namespace, (pod,), (seen("eu"),)), Settings(), NOW)
     assert found.waits_for.endswith("kubectl label namespace default multicluster-scheduler=enabled")
 
 
@@ -139,7 +139,7 @@ def test_namespaces_are_known_by_their_labels() -> None:
 
     def reason(team: str) -> str:
         labelled = Object(NAMESPACES, msgspec.json.encode({"metadata": {"name": "default", "labels": {"team": team}}}))
-        (line,) = account(Facts(pod, None, (pod, db), (seen("eu"),), (labelled,)), Settings(), NOW).targets
+        (line,) = explanation_of(Facts(pod, None, (pod, db), (seen("eu"),), (labelled,)), Settings(), NOW).targets
         return line.reason
 
     assert (reason("a"), reason("b")) == ("PodAntiAffinity", "")
@@ -148,7 +148,7 @@ def test_namespaces_are_known_by_their_labels() -> None:
 def test_a_pod_may_only_go_where_its_volumes_are() -> None:
     pod = proxy()
     facts = Facts(pod, None, (pod,), (seen("eu"), seen("us")), volumes={"data": US})
-    found = account(facts, Settings(), NOW)
+    found = explanation_of(facts, Settings(), NOW)
     assert [(line.target, line.reason) for line in found.targets] == [("us", ""), ("eu", "VolumeElsewhere")]
 
 
@@ -299,7 +299,7 @@ def test_the_total_is_the_sum_of_the_scores_that_are_told_by_the_weights_that_ar
     extra = Settings(extra_score=("0.5:scores.v1.example.com:green:power",))
     for settings in (Settings(), extra, Settings(score_target_weight=0.0, placement_strategy="most")):
         pod = proxy()
-        found = account(Facts(pod, None, (pod,), (seen("eu"), seen("us", weight=50))), settings, NOW)
+        found = explanation_of(Facts(pod, None, (pod,), (seen("eu"), seen("us", weight=50))), settings, NOW)
         assert found.targets
         for line in found.targets:
             assert line.total == pytest.approx(sum(score * found.weights[name] for name, score in line.scores.items()))
@@ -309,8 +309,8 @@ def test_the_three_formats_say_the_same() -> None:
     attempts = {US: {"reason": "0/5 nodes", "at": "2026-01-01T11:30:00Z"}}
     found = explained(proxy("8", attempts=json.dumps(attempts)), seen("eu"), seen("us", cpu="16", weight=50))
     assert json.loads(as_json(found)) == yaml.safe_load(as_yaml(found))
-    plain = written.as_text(found, terminal=False)
-    drawn = written.as_text(found, terminal=True)
+    plain = rendering.as_text(found, terminal=False)
+    drawn = rendering.as_text(found, terminal=True)
     for text in (plain, drawn):
         for word in ("Pod default/web", "WEIGHT", "insufficient", "yes", "Attempts:"):
             assert word in text

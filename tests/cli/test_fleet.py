@@ -9,10 +9,10 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, NODES, PODS, TARGETS
 from agent.cli.fleet import show
-from agent.cli.fleet.asking import Answer, Delegate
 from agent.cli.fleet.lines import TargetLine, pod_lines, target_lines, unplaced
-from agent.cli.fleet.reading import Fleet, connection_of
-from agent.cli.fleet.words import age, cores, size
+from agent.cli.fleet.source_queries import Fleet, connection_of
+from agent.cli.fleet.target_queries import Answer, Delegate
+from agent.cli.fleet.units import age, cores, size
 from agent.cli.options import Output
 from agent.cli.output import as_json
 from agent.controllers.target.gather import Problem

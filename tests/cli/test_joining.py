@@ -9,15 +9,15 @@ import pytest
 from agent.api.kinds import CLUSTER_TARGETS, ROLE_BINDINGS, ROLES, SOURCES, TARGETS
 from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.cli import export
-from agent.cli.joining import manifests, words
+from agent.cli.joining import arguments, manifests
+from agent.cli.joining.arguments import missing_rights
 from agent.cli.joining.checks import too_old
+from agent.cli.joining.contexts import Way, address
 from agent.cli.joining.manifests import Names
+from agent.cli.joining.objects import Report
 from agent.cli.joining.options import order_of
-from agent.cli.joining.shown import failures, notes, table
-from agent.cli.joining.sides import Way, address
-from agent.cli.joining.words import missing_rights
-from agent.cli.joining.work import rights
-from agent.cli.joining.writing import Report
+from agent.cli.joining.pairs import rights
+from agent.cli.joining.results import failures, notes, table
 from agent.cli.options import Failed
 from agent.kube import config, kubeconfig
 from agent.kube.errors import InvalidConfig
@@ -40,43 +40,49 @@ ENTRY = {"server": "https://us.example.com:6443", "certificate-authority-data": 
     ],
 )
 def test_a_context_gives_its_cluster_a_name_that_objects_can_have(context: str, want: str) -> None:
-    assert words.name_of(context) == want
+    assert arguments.name_of(context) == want
 
 
 def test_a_context_of_which_nothing_is_left_asks_for_a_name() -> None:
     with pytest.raises(Failed, match="--target-name"):
-        words.name_of("@@")
+        arguments.name_of("@@")
 
 
 def test_names_are_given_for_all_contexts_or_for_none_and_tell_clusters_apart() -> None:
-    assert words.names("--target-name", ["east", "west"], ["a", "b"]) == {"a": "east", "b": "west"}
-    with pytest.raises(words.WrongUsage, match="given 1 times for 2 contexts"):
-        words.names("--target-name", ["east"], ["a", "b"])
-    with pytest.raises(words.WrongUsage, match="x-y would be the name of several clusters"):
-        words.names("--target-name", [], ["x_y", "x-y"])
-    with pytest.raises(words.WrongUsage, match="lower-case"):
-        words.names("--target-name", ["East"], ["a"])
-    with pytest.raises(words.WrongUsage, match="source and target would both be named cd"):
+    assert arguments.names("--target-name", ["east", "west"], ["a", "b"]) == {"a": "east", "b": "west"}
+    with pytest.raises(arguments.WrongUsage, match="given 1 times for 2 contexts"):
+        arguments.names("--target-name", ["east"], ["a", "b"])
+    with pytest.raises(arguments.WrongUsage, match="x-y would be the name of several clusters"):
+        arguments.names("--target-name", [], ["x_y", "x-y"])
+    with pytest.raises(arguments.WrongUsage, match="lower-case"):
+        arguments.names("--target-name", ["East"], ["a"])
+    with pytest.raises(arguments.WrongUsage, match="source and target would both be named cd"):
         order_of("cd", ["CD"], [], "", "team", False, False)
 
 
 def test_values_go_to_the_context_they_name_and_plain_ones_to_the_only_one() -> None:
-    assert words.by_context("--server", ["https://x?a=b"], ["us"], "us") == {"us": "https://x?a=b"}
-    assert words.by_context("--server", ["us=https://x", "eu=https://y"], ["us", "eu"], None) == {
+    assert arguments.by_context("--server", ["https://x?a=b"], ["us"], "us") == {"us": "https://x?a=b"}
+    assert arguments.by_context("--server", ["us=https://x", "eu=https://y"], ["us", "eu"], None) == {
         "us": "https://x",
         "eu": "https://y",
     }
-    with pytest.raises(words.WrongUsage, match=r"CONTEXT=VALUE \(contexts: us, eu\)"):
-        words.by_context("--server", ["https://x"], ["us", "eu"], None)
-    with pytest.raises(words.WrongUsage, match="twice for context us"):
-        words.by_context("--server", ["us=a", "us=b"], ["us", "eu"], None)
+    with pytest.raises(arguments.WrongUsage, match=r"CONTEXT=VALUE \(contexts: us, eu\)"):
+        arguments.by_context("--server", ["https://x"], ["us", "eu"], None)
+    with pytest.raises(arguments.WrongUsage, match="twice for context us"):
+        arguments.by_context("--server", ["us=a", "us=b"], ["us", "eu"], None)
 
 
 def test_a_token_lives_no_shorter_than_api_servers_take() -> None:
-    assert [words.seconds_of(text) for text in ("10m", "24h", "7d", "1h30m", "600")] == [600, 86400, 604800, 5400, 600]
+    assert [arguments.seconds_of(text) for text in ("10m", "24h", "7d", "1h30m", "600")] == [
+        600,
+        86400,
+        604800,
+        5400,
+        600,
+    ]
     for text, message in (("9m", "10m at least"), ("7", "10m at least"), ("1w", "a duration"), ("", "a duration")):
-        with pytest.raises(words.WrongUsage, match=f"--token-duration {text}: must be .*{message}"):
-            words.seconds_of(text)
+        with pytest.raises(arguments.WrongUsage, match=f"--token-duration {text}: must be .*{message}"):
+            arguments.seconds_of(text)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ def test_a_token_lives_no_shorter_than_api_servers_take() -> None:
     ],
 )
 def test_addresses_that_pods_elsewhere_cannot_reach_are_known(server: str, why: str) -> None:
-    assert words.unreachable(server) == why
+    assert arguments.unreachable(server) == why
 
 
 def test_a_loopback_address_is_refused_with_the_remedy_unless_it_will_do() -> None:
@@ -118,7 +124,7 @@ def test_what_the_refusal_proposes_is_what_join_and_export_take() -> None:
     for typed in (proposed, "https://10.0.0.7:6443"):
         way = export.way_of("us", typed, "", "", loopback=False)
         assert address(entry, "us", way)["server"] == "https://10.0.0.7:6443"
-    assert way.server == words.by_context("--server", [proposed], ["us"], None)["us"]
+    assert way.server == arguments.by_context("--server", [proposed], ["us"], None)["us"]
 
 
 def test_everything_that_an_address_needs_is_embedded(tmp_path: Path) -> None:
@@ -196,17 +202,21 @@ def test_what_a_source_may_use_is_said_or_left_as_it_is() -> None:
 
 
 def test_features_are_named_together_or_one_by_one_and_misspelt_ones_refused() -> None:
-    assert words.features([]) is None
-    assert words.features([""]) == ()
-    assert words.features(["volumes, services"]) == words.features(["services", "volumes"]) == ("services", "volumes")
-    with pytest.raises(words.WrongUsage, match="--allow secrets: choose of services, volumes, accounts"):
-        words.features(["volumes,secrets"])
+    assert arguments.features([]) is None
+    assert arguments.features([""]) == ()
+    assert (
+        arguments.features(["volumes, services"])
+        == arguments.features(["services", "volumes"])
+        == ("services", "volumes")
+    )
+    with pytest.raises(arguments.WrongUsage, match="--allow secrets: choose of services, volumes, accounts"):
+        arguments.features(["volumes,secrets"])
 
 
 def test_a_token_of_years_is_not_asked_for() -> None:
-    assert words.seconds_of("90d") == LONGEST_TOKEN_SECONDS
-    with pytest.raises(words.WrongUsage, match=r"--token-duration 91d: must be .*90d at most"):
-        words.seconds_of("91d")
+    assert arguments.seconds_of("90d") == LONGEST_TOKEN_SECONDS
+    with pytest.raises(arguments.WrongUsage, match=r"--token-duration 91d: must be .*90d at most"):
+        arguments.seconds_of("91d")
 
 
 def test_a_source_may_renew_its_own_token_and_no_other() -> None:

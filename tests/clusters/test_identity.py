@@ -201,7 +201,7 @@ async def test_a_target_is_the_cluster_that_it_has_to_be_before_it_is_ready(
         assert State.READY not in states
         assert attached == []
         assert wrong.identity.expect(Expected("another", accepted=uid))
-        wrong.doubt()
+        wrong.probe_now()
         await until(lambda: wrong.ready)
         assert (attached, wrong.identity.uid) == (["eu"], uid)
 

@@ -88,7 +88,7 @@ async def test_one_lost_probe_changes_nothing(connection: Connection, namespace:
         await until(lambda: target.ready)
         targets.on_change(lambda target: states.append(target.record.state))
         relay.lose_reply = lose_one
-        target.doubt()
+        target.probe_now()
         await until(lambda: lost)
         count = len(relay.requests)
         await until(lambda: len(relay.requests) > count + 3)
@@ -140,7 +140,7 @@ async def test_that_a_slow_target_is_prompt_again_is_found_out_before_the_next_p
         target = await targets.connect((namespace, "eu"), relay.connection, "1")
         await until(lambda: target.ready)
         relay.delay(2)
-        target.doubt()
+        target.probe_now()
         await until(lambda: target.slow)
         relay.delay(0)
         await until(lambda: not target.slow)

@@ -10,7 +10,7 @@ from agent.base.clock import SystemClock
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
-from agent.clusters.provisions import Provisions
+from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing
 from agent.kube.config import load
@@ -80,7 +80,7 @@ async def _deps(
         cluster_uid=uid,
         targets=targets,
         chaperons=Chaperons(targets, uid),
-        provisions=Provisions(targets),
+        prerequisites=Prerequisites(targets),
         recorder=Recorder(local.client, clock),
         lease=lease,
     )

@@ -14,8 +14,8 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, TARGETS
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -196,7 +196,7 @@ async def test_a_target_that_is_removed_waits_for_the_delegate_of_a_pod_that_wai
     await enable(client, namespace)
     async with Relay.started(load(str(cluster.kubeconfig))) as relay:
         try:
-            async with running(cluster, Feedback, TargetRoom, CleanupRoom, release_after=3.0):
+            async with running(cluster, Feedback, TargetRoom, OrphanFinalizersRoom, release_after=3.0):
                 await add(client, namespace, "eu", kubeconfig(cluster, server=relay.connection.server, user={}))
                 await condition(client, namespace, "eu", "Ready", "True")
                 manifest = proxy_pod(elected("web", namespace), [names.finalizer(namespace, "eu")])

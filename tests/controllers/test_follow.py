@@ -70,7 +70,7 @@ async def test_config_maps_and_secrets_are_copied_as_they_are(pair: Pair) -> Non
         assert labels[names.LABEL_PARENT_CLUSTER_NAME] == "here"
         assert pair.deps is not None
         assert labels[names.LABEL_PARENT_CLUSTER_UID] == pair.deps.cluster_uid
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         assert await pair.here.get(SECRETS, "tls", pair.namespace) == original
 
 
@@ -94,7 +94,7 @@ async def test_a_pod_is_held_until_what_it_needs_is_there(pair: Pair) -> None:
             proxies = pair.deps.proxies.informer
             key = (pair.namespace, f"web-{number}")
             await until(lambda: proxies.store.get(key))  # noqa: B023
-            await pair.deps.provisions.ensure(pod, target)
+            await pair.deps.prerequisites.ensure(pod, target)
             copy = await pair.there.get(CONFIGMAPS, f"c-{number}", pair.namespace)
             assert copy["data"] == {"number": str(number)}
 
@@ -104,7 +104,7 @@ async def test_what_is_missing_holds_no_pod_and_comes_when_it_appears(pair: Pair
         pod = await pair.pod("web", volumes=[volume("late"), volume("never", optional=True)])
         assert pair.deps is not None
         async with asyncio.timeout(20):
-            await pair.deps.provisions.ensure(pod, target)
+            await pair.deps.prerequisites.ensure(pod, target)
         await pair.create(CONFIGMAPS, "late", data={"a": "1"})
         await pair.copy(CONFIGMAPS, "late")
 
@@ -216,7 +216,7 @@ async def test_an_object_in_the_way_is_left_alone_and_named_until_it_goes(pair: 
     async with pair.at_work(FollowRoom) as target:
         pod = await pair.pod("web", volumes=[volume("files"), volume("other")])
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         message = await told(pair, "Pod", "web", "not ours")
         assert f"ConfigMap {pair.namespace}/files" in message
         assert "target eu" in message
@@ -264,7 +264,7 @@ async def test_a_token_of_the_sources_service_account_stays_at_home(pair: Pair) 
     async with pair.at_work(FollowRoom) as target:
         pod = await pair.pod("web", imagePullSecrets=[{"name": "token"}, {"name": "plain"}])
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         await pair.copy(SECRETS, "plain")
         assert await pair.no_copy(SECRETS, "token")
         assert "create a Secret of that name there" in await told(pair, "Pod", "web", "token of a service account")
@@ -282,7 +282,7 @@ async def test_a_namespace_that_the_target_does_not_have_is_named(pair: Pair) ->
     async with pair.at_work(FollowRoom) as target:
         pod = await pair.pod("web", volumes=[volume("files")])
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         assert pair.namespace in await told(pair, "Pod", "web", "not found")
         await pair.there.create(NAMESPACES, {"metadata": {"name": pair.namespace}})
         await pair.copy(CONFIGMAPS, "files")
@@ -343,7 +343,7 @@ async def test_a_target_that_is_this_very_cluster_needs_no_copies(pair: Pair) ->
     async with pair.at_work(FollowRoom, connection=home) as target:
         pod = await pair.pod("web", volumes=[volume("files")])
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         await pair.end("web")
         await asyncio.sleep(STILL_SECONDS)
         assert await pair.here.get(CONFIGMAPS, "files", pair.namespace) == original
@@ -361,6 +361,6 @@ async def test_many_pods_name_one_config_map_and_one_pod_names_many(pair: Pair) 
         deps = pair.deps
         proxies = deps.proxies.informer
         await until(lambda: proxies.store.get((pair.namespace, "web")))
-        await deps.provisions.ensure(pod, target)
+        await deps.prerequisites.ensure(pod, target)
         copies = await pair.there.list(CONFIGMAPS, pair.namespace, labels=names.LABEL_PARENT_UID)
         assert sorted(each["data"]["number"] for each in copies) == sorted(map(str, range(60)))

@@ -50,7 +50,7 @@ async def test_an_account_that_the_target_has_made_for_itself_serves_as_well(pai
     async with pair.at_work(FollowRoom) as target:
         made = await pod(pair, "builder")
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(made, target)
+        await pair.deps.prerequisites.ensure(made, target)
         assert not [each for each in await pair.here.list(EVENTS, pair.namespace) if each["reason"] == "FollowBlocked"]
         theirs = await pair.there.get(SERVICE_ACCOUNTS, "builder", pair.namespace)
         assert "labels" not in theirs["metadata"]
@@ -62,7 +62,7 @@ async def test_what_served_as_well_and_is_gone_is_made_anew(pair: Pair) -> None:
     async with pair.at_work(FollowRoom) as target:
         made = await pod(pair, "builder")
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(made, target)
+        await pair.deps.prerequisites.ensure(made, target)
         await pair.there.delete(SERVICE_ACCOUNTS, "builder", pair.namespace)
         await pair.copy(SERVICE_ACCOUNTS, "builder", lambda found: "labels" in found["metadata"])
 
@@ -91,8 +91,8 @@ async def test_where_accounts_are_not_allowed_the_pod_says_so_unless_the_target_
     await pair.there.create(SERVICE_ACCOUNTS, {"metadata": {"name": "there"}}, pair.namespace)
     async with pair.at_work(FollowRoom, connection=connection) as target:
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(await pod(pair, "there"), target)
-        await pair.deps.provisions.ensure(await pod(pair, "lacking"), target)
+        await pair.deps.prerequisites.ensure(await pod(pair, "there"), target)
+        await pair.deps.prerequisites.ensure(await pod(pair, "lacking"), target)
         message = await told(pair, "Pod", "lacking", "lacking")
         assert "spec.allow of its Source" in message
         events = await pair.here.list(EVENTS, pair.namespace)
@@ -105,8 +105,8 @@ async def test_where_accounts_may_not_be_looked_at_nothing_is_told_of_what_nobod
     connection = await restricted(pair, *NOT_ALLOWED, ("serviceaccounts", "list"), ("serviceaccounts", "watch"))
     async with pair.at_work(FollowRoom, connection=connection) as target:
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(await pod(pair, "quiet"), target)
-        await pair.deps.provisions.ensure(await pod(pair, "loud", **{FOLLOW: "true"}), target)
+        await pair.deps.prerequisites.ensure(await pod(pair, "quiet"), target)
+        await pair.deps.prerequisites.ensure(await pod(pair, "loud", **{FOLLOW: "true"}), target)
         await told(pair, "Pod", "loud", "serviceaccounts do not follow")
         events = await pair.here.list(EVENTS, pair.namespace)
         assert {each["involvedObject"]["name"] for each in events if each["reason"] == "FollowBlocked"} == {"loud"}

@@ -77,7 +77,7 @@ async def test_a_claim_is_created_in_the_target_of_its_pod_and_says_so(pair: Pai
         assert {field: copy["spec"][field] for field in SPEC} == SPEC
         await marked(pair, "eu")
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
 
 
 async def test_a_volume_stays_with_all_pods_gone_and_goes_with_its_claim(pair: Pair) -> None:
@@ -87,12 +87,12 @@ async def test_a_volume_stays_with_all_pods_gone_and_goes_with_its_claim(pair: P
         await bind(pair)
         assert pair.deps is not None
         deps, proxy = pair.deps, Object(PODS, msgspec.json.encode(pod))
-        await until(lambda: deps.provisions.places(proxy) == {"data": target.node_name})
+        await until(lambda: deps.prerequisites.places(proxy) == {"data": target.node_name})
         await pair.end("web")
         await asyncio.sleep(STILL_SECONDS)
         await pair.copy(CLAIMS, "data")
         await marked(pair, "eu")
-        assert deps.provisions.places(proxy) == {"data": target.node_name}
+        assert deps.prerequisites.places(proxy) == {"data": target.node_name}
         await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)
         await pair.here.delete(CLAIMS, "data", pair.namespace)
         await pair.gone(CLAIMS, "data")
@@ -239,13 +239,13 @@ async def test_pods_of_one_claim_go_to_one_target(pair: Pair) -> None:
         assert pair.deps is not None
         one = await pair.pod("one", volumes=DATA)
         await marked(pair, "eu")
-        assert pair.deps.provisions.places(Object(PODS, msgspec.json.encode(one))) == {}
+        assert pair.deps.prerequisites.places(Object(PODS, msgspec.json.encode(one))) == {}
         two = await pair.pod("two", target="us", volumes=DATA)
         proxies = pair.deps.proxies.informer
         await until(lambda: proxies.store.get((pair.namespace, "two")))
         with pytest.raises(Elsewhere, match=eu.node_name):
-            await pair.deps.provisions.ensure(two, us)
-        assert pair.deps.provisions.places(Object(PODS, msgspec.json.encode(two))) == {"data": eu.node_name}
+            await pair.deps.prerequisites.ensure(two, us)
+        assert pair.deps.prerequisites.places(Object(PODS, msgspec.json.encode(two))) == {"data": eu.node_name}
         await pair.end("one")
         await marked(pair, "us")
 
@@ -256,7 +256,7 @@ async def test_somebody_elses_claim_of_that_name_is_the_one_to_use(pair: Pair) -
     async with pair.at_work(FollowRoom) as target:
         pod = await pair.pod("web", volumes=DATA)
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         await asyncio.sleep(STILL_SECONDS)
         assert await mark(pair) is None
         found = await pair.there.get(CLAIMS, "data", pair.namespace)

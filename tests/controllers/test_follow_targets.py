@@ -47,7 +47,7 @@ async def test_a_target_that_is_replaced_by_another_cluster_gets_copies_anew(pai
         await pair.deps.targets.disconnect(target.key)
         await pair.there.delete(CONFIGMAPS, "files", pair.namespace)
         again = await pair.connect("eu")
-        await pair.deps.provisions.ensure(pod, again)
+        await pair.deps.prerequisites.ensure(pod, again)
         await pair.copy(CONFIGMAPS, "files")
 
 
@@ -76,7 +76,7 @@ async def test_a_verb_that_is_missing_is_told_and_the_other_kind_follows(pair: P
         pod = await pair.pod("web", volumes=[volume("files")], imagePullSecrets=[{"name": "token"}])
         await pair.copy(CONFIGMAPS, "files")
         assert pair.deps is not None
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         message = await told(pair, "Pod", "web", "secrets")
         assert "target eu" in message
         assert "forbidden" in message
@@ -106,9 +106,9 @@ async def test_a_target_that_gives_no_answer_holds_the_pod_and_not_another_targe
         one = await pair.pod("one", target="us", volumes=[volume("files")])
         two = await pair.pod("two", volumes=[volume("files")])
         await until(lambda: proxies.store.get((pair.namespace, "two")))
-        await pair.deps.provisions.ensure(two, target)
+        await pair.deps.prerequisites.ensure(two, target)
         await pair.copy(CONFIGMAPS, "files")
-        await pair.deps.provisions.ensure(one, slow)
+        await pair.deps.prerequisites.ensure(one, slow)
 
 
 async def enabled(pair: Pair, **annotations: str) -> None:

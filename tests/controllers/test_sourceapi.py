@@ -42,7 +42,7 @@ async def test_a_pod_that_asks_has_a_token_of_its_account_there_before_its_deleg
         plain = await pair.pod("plain")
         asks = await pair.pod("web", annotations=ASKS)
         for pod in (plain, asks):
-            await pair.deps.provisions.ensure(pod, target)
+            await pair.deps.prerequisites.ensure(pod, target)
         name = secret_name(asks["metadata"])
         secret = await pair.there.get(SECRETS, name, pair.namespace)
         assert await user(pair, content(secret, "token")) == f"system:serviceaccount:{pair.namespace}:default"
@@ -71,7 +71,7 @@ async def test_a_secret_in_the_way_is_left_alone_and_named_on_the_pod(pair: Pair
             return any("not ours" in each["message"] and name in each["message"] for each in events)
 
         await until(told)
-        await pair.deps.provisions.ensure(await pair.here.get(PODS, "later", pair.namespace), target)
+        await pair.deps.prerequisites.ensure(await pair.here.get(PODS, "later", pair.namespace), target)
         assert content(await pair.there.get(SECRETS, name, pair.namespace), "a") == "b"
 
 
@@ -81,7 +81,7 @@ async def test_only_accounts_that_the_namespace_names_have_tokens_in_targets_whe
     async with pair.at_work(SourceApiRoom, source_api_any_account=False) as target:
         assert pair.deps is not None
         pod = await pair.pod("web", annotations=ASKS)
-        await pair.deps.provisions.ensure(pod, target)
+        await pair.deps.prerequisites.ensure(pod, target)
         name = secret_name(pod["metadata"])
         assert await pair.no_copy(SECRETS, name)
 
@@ -111,7 +111,7 @@ async def test_without_an_address_a_pod_that_asks_is_told_what_is_missing(pair: 
         assert pair.deps is not None
         NoSourceApi(pair.deps)
         for name, annotations in (("plain", {}), ("asks", ASKS)):
-            await pair.deps.provisions.ensure(await pair.pod(name, annotations=annotations), target)
+            await pair.deps.prerequisites.ensure(await pair.pod(name, annotations=annotations), target)
 
         async def told() -> list[Raw]:
             return await pair.here.list(EVENTS, pair.namespace, fields="reason=SourceApiBlocked")

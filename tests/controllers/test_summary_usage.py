@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.kinds import PODS
-from agent.controllers.summary.reduced import Held, held, reduce
+from agent.controllers.summary.projection import Held, held, reduce
 from agent.controllers.summary.usage import Totals
 from agent.kube.store import Object
 from agent.model.requests import amounts, requests

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent.clusters.managers import given_back
+from agent.clusters.field_owners import given_back
 from agent.controllers.svcreroute.decide import View, Wait, decide
 from agent.model.diff import merge_patch
 from agent.model.service import is_switched, rerouted, shared

@@ -15,7 +15,7 @@ from agent.api.names import (
     finalizer,
     virtual_node,
 )
-from agent.controllers.cleanup import CleanupRoom
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.target import TargetRoom, TargetSecretRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
@@ -272,7 +272,7 @@ async def freed(client: Client, namespace: str, name: str, *left: str) -> bool:
 async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS, CleanupRoom, release_after=2.0):
+    async with running(cluster, *ROOMS, OrphanFinalizersRoom, release_after=2.0):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.clusters.acceptance import Refusal
 from agent.clusters.agenthealth import AgentRecord, AgentState
+from agent.clusters.refusal_backoff import Refusal
 from agent.clusters.target import Record, State
 from agent.controllers.target.decide import (
     Conditions,

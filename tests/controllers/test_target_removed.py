@@ -8,8 +8,8 @@ import pytest
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, TARGETS
 from agent.api.names import virtual_node
-from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -31,7 +31,7 @@ async def test_it_is_asked_at_once_and_lets_go_of_its_pods(cluster: Cluster, cli
     settings = {"release_after": 1.0, "probe_interval": 2 * PATIENCE_SECONDS}
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, TargetRoom, CleanupRoom, **settings),
+        running(cluster, TargetRoom, OrphanFinalizersRoom, **settings),
     ):
         await add(client, namespace, "c1", kubeconfig(cluster, server=relay.connection.server))
         await condition(client, namespace, "c1", "Ready", "True")
@@ -46,7 +46,7 @@ async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_
 ) -> None:
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, TargetRoom, CleanupRoom, Feedback) as deps,
+        running(cluster, TargetRoom, OrphanFinalizersRoom, Feedback) as deps,
     ):
         await add(client, namespace, "c1", kubeconfig(cluster, server=relay.connection.server))
         await condition(client, namespace, "c1", "Ready", "True")

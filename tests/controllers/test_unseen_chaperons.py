@@ -12,8 +12,8 @@ from agent.api.kinds import CHAPERONS, NODES, PODS, TARGETS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -202,7 +202,7 @@ async def removing(cluster: Cluster, client: Client, namespace: str) -> AsyncIte
     await enable(client, namespace)
     async with Relay.started(load(str(cluster.kubeconfig))) as relay:
         try:
-            async with running(cluster, *ALL, TargetRoom, CleanupRoom, release_after=3.0):
+            async with running(cluster, *ALL, TargetRoom, OrphanFinalizersRoom, release_after=3.0):
                 await add(client, namespace, "eu", kubeconfig(cluster, server=relay.connection.server, user={}))
                 await condition(client, namespace, "eu", "Ready", "True")
                 labels = {names.PROVIDER_KEY: names.PROVIDER_VALUE}

@@ -19,10 +19,10 @@ from agent.api.names import (
 )
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
-from agent.controllers.cleanup import CleanupRoom
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
-from agent.controllers.virtualnode import NodeLeaseRoom, StrayPodRoom, UnplacedPodRoom, VirtualNodeRoom
+from agent.controllers.virtualnode import ForeignPodRoom, NodeLeaseRoom, UnplacedPodRoom, VirtualNodeRoom
 from agent.controllers.virtualnode import controller as virtualnode
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
@@ -37,7 +37,7 @@ def leases(deps: Deps) -> NodeLeaseRoom:
     return NodeLeaseRoom(deps.local, deps.clock, deps.settings)
 
 
-ROOMS = (TargetRoom, VirtualNodeRoom, leases, StrayPodRoom)
+ROOMS = (TargetRoom, VirtualNodeRoom, leases, ForeignPodRoom)
 CLOSED = "https://127.0.0.1:1"
 Node = dict[str, Any]
 
@@ -188,14 +188,14 @@ async def ready(deps: Deps, key: tuple[str, str]) -> bool:
 
 async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, CleanupRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         await client.create(PODS, pod("stray", name, schedulerName="other"), namespace)
     # Torn away while no agent runs.
     await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(TARGETS, "c1", namespace)
-    async with running(cluster, *ROOMS, CleanupRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
         await gone(lambda: client.get(PODS, "stray", namespace))
         await gone(lambda: client.get(NODES, name))
 
@@ -204,7 +204,7 @@ async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryRoom, CleanupRoom):
+    async with running(cluster, *ROOMS, SummaryRoom, OrphanFinalizersRoom):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -231,7 +231,7 @@ async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_targe
         labels = {PROVIDER_KEY: PROVIDER_VALUE, LABEL_TARGET_NAMESPACE: namespace, LABEL_TARGET_NAME: target}
         await client.create(NODES, {"metadata": {"name": node, "labels": labels, "annotations": annotations}})
         await client.create(PODS, pod(target, node, schedulerName="other"), namespace)
-    async with running(cluster, *ROOMS, CleanupRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
         await gone(lambda: client.get(NODES, ours))
         assert "deletionTimestamp" not in (await client.get(PODS, "c1", namespace))["metadata"]
         await add(client, namespace, "c1", kubeconfig(cluster))
@@ -241,7 +241,7 @@ async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_targe
     await client.delete(TARGETS, "c1", namespace)
     await client.patch(NODES, theirs, {"metadata": {"annotations": {ANNOTATION_APPLIED_LABELS: None}}})
     monkeypatch.setattr(virtualnode, "ANOTHERS_SECONDS", 1.0)
-    async with running(cluster, *ROOMS, CleanupRoom):
+    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
         await gone(lambda: client.get(PODS, "c1", namespace))
         await gone(lambda: client.get(NODES, theirs))
 

@@ -6,7 +6,7 @@ from agent.api import names
 from agent.api.conditions import set_condition
 from agent.api.kinds import CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TARGETS
 from agent.base.clock import SystemClock
-from agent.cli.withdrawing import withdraw
+from agent.cli.remove_copies import withdraw
 from agent.controllers.follow import FollowRoom
 from agent.controllers.globalsvc import GlobalServices
 from tests.controllers.pair import Pair

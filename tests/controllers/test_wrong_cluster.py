@@ -23,7 +23,6 @@ from agent.api.kinds import (
 )
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.controller import Chaperon
-from agent.controllers.cleanup import CleanupRoom
 from agent.controllers.delegateevents.controller import DelegateEvents
 from agent.controllers.endpoints import EndpointsRoom, NetworkDriverRoom
 from agent.controllers.feedback.controller import Feedback
@@ -31,6 +30,7 @@ from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.globalsvc import GlobalServices
 from agent.controllers.inventory import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.svcreroute import ServiceRerouteRoom
 from agent.controllers.target import TargetRoom, TargetSecretRoom
@@ -61,7 +61,7 @@ AS_SOURCE = (
     TargetRoom,
     TargetSecretRoom,
     VirtualNodeRoom,
-    CleanupRoom,
+    OrphanFinalizersRoom,
     Feedback,
     LiveChanges,
     DelegateEvents,

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model import document
+from agent.model import json_or_yaml
 from agent.model.proxypod import InvalidPod, is_delegate, is_elected, is_proxy, proxy_pod, source_pod
 from tests.model.pods import P, pod
 
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(key: str, monkeypatch: p
     def read(text: str) -> None:
         raise AssertionError("it was read")
 
-    monkeypatch.setattr(document, "read", read)
+    monkeypatch.setattr(json_or_yaml, "read", read)
     with pytest.raises(InvalidPod, match="262144"):
         proxy_pod(pod({key: "a: " + "x" * 270_000}), [])
 

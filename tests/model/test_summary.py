@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
-from agent.model.free import Taken
+from agent.model.free_capacity import Taken
 from agent.model.nodeshapes import counted
 from agent.model.quantity import parse
 from agent.model.requests import amounts

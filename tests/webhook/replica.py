@@ -92,7 +92,7 @@ class Place:
 
     async def is_ready(self, webhook: Webhook) -> bool:
         """Whether /readyz would say so."""
-        keeper = webhook.keeper
+        keeper = webhook.certificate_loop
         checks = (keeper.certificate_problem, keeper.registration_problem, webhook.targets.problem)
         return not any(check() for check in checks)
 

@@ -144,7 +144,9 @@ async def test_targets_made_and_deleted_count_at_once(place: Place) -> None:
 async def test_a_foreign_configuration_gets_our_trust_and_nothing_else(place: Place) -> None:
     settings = ("--register=false",)
     async with place.replica(*settings, ready=False) as webhook:
-        await until(lambda: not_found(webhook.keeper.registration_problem()), what="complaint about the registration")
+        await until(
+            lambda: not_found(webhook.certificate_loop.registration_problem()), what="complaint about the registration"
+        )
         assert await place.secret()
         assert not await place.is_ready(webhook)
         made = configuration_of(place, f"https://{webhook.settings.bind}/mutate--v1-pod")

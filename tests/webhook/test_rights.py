@@ -72,7 +72,7 @@ async def test_these_rights_are_enough(place: Place, tmp_path: Path) -> None:
             return "does not exist" in "".join(await place.warnings(TARGETS, target))
 
         await until(warned, what="a warning about the Secret")
-        assert webhook.keeper.registration_problem() is None
+        assert webhook.certificate_loop.registration_problem() is None
 
 
 async def test_without_rights_to_validate_pods_are_mutated_all_the_same(place: Place, tmp_path: Path) -> None:

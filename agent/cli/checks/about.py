@@ -6,8 +6,8 @@ from email.utils import parsedate_to_datetime
 
 from agent.base.clock import Clock
 from agent.cli.checks.view import ClusterView
-from agent.cli.fleet.asking import agent_version, kubernetes_version, read_summary
-from agent.cli.fleet.reading import read_leases
+from agent.cli.fleet.source_queries import read_leases
+from agent.cli.fleet.target_queries import agent_version, kubernetes_version, read_summary
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 

@@ -8,8 +8,8 @@ from typing import Any
 from agent.api.crds import crds
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import ClusterView, View
-from agent.cli.fleet.reading import SILENT, renewals
-from agent.cli.fleet.words import age
+from agent.cli.fleet.source_queries import SILENT, renewals
+from agent.cli.fleet.units import age
 
 OLDEST = (1, 30)
 """Oldest Kubernetes: webhooks need matchConditions (ruling 15)."""

@@ -28,7 +28,7 @@ from agent.api.kinds import (
 )
 from agent.api.ownroles import WEBHOOK_SECRET
 from agent.base.clock import Clock
-from agent.cli.checks import trial
+from agent.cli.checks import dry_run
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
 from agent.cli.checks.lookup import services_of
@@ -36,9 +36,9 @@ from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.remote import read_target
 from agent.cli.checks.view import ClusterView, Obstacle, Raw, TargetView, Unproxied, View, WebhookView
 from agent.cli.checks.webhook import is_ours
-from agent.cli.fleet.asking import Connections
 from agent.cli.fleet.lines import moment
-from agent.cli.fleet.reading import read_nodes, read_targets
+from agent.cli.fleet.source_queries import read_nodes, read_targets
+from agent.cli.fleet.target_queries import Connections
 from agent.cli.options import Failed
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
@@ -105,7 +105,7 @@ class Gatherer:
         installed, (webhook, services) = await asyncio.gather(self._installed(cluster), self._configured())
         where = next((namespace for namespace, _ in sorted(services)), _ANY)
         if webhook.validating:
-            webhook = replace(webhook, refuses=await trial.refuses(self._client, where))
+            webhook = replace(webhook, refuses=await dry_run.refuses(self._client, where))
         return replace(installed, webhook=webhook, unread=tuple(self._unread))
 
     async def _installed(self, cluster: ClusterView) -> View:
@@ -183,7 +183,7 @@ class Gatherer:
             return found
         enabled = [each["metadata"]["name"] for each in namespaces or () if is_enabled(each)]
         where = self._namespace or next(iter(enabled), "")
-        outcome = await trial.create(self._client, where) if found.mutating and where else trial.UNTRIED
+        outcome = await dry_run.create(self._client, where) if found.mutating and where else dry_run.UNTRIED
         return replace(
             found,
             certificate=await self._certificate(services),

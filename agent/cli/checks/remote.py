@@ -9,8 +9,8 @@ from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import not_granted
 from agent.cli.checks.lookup import services_of
 from agent.cli.checks.view import Credentials, TargetView
-from agent.cli.fleet.asking import Connections
-from agent.cli.fleet.reading import place_of
+from agent.cli.fleet.source_queries import place_of
+from agent.cli.fleet.target_queries import Connections
 from agent.controllers.target import gather
 from agent.controllers.target.gather import Problem
 from agent.kube.client import Client

@@ -8,7 +8,7 @@ from agent.api.conditions import find_condition
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.rights import not_allowed
 from agent.cli.checks.view import Credentials, Raw, TargetView, View
-from agent.cli.fleet.words import age
+from agent.cli.fleet.units import age
 
 LAST_SHARE, LAST = 0.15, timedelta(days=30)
 """Credentials that end in less than this share of their life, and within so many days, have not been renewed."""

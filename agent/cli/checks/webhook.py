@@ -13,7 +13,7 @@ from agent.api.ownroles import CONFIGURATION
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.view import Raw, Trial, View, WebhookView
-from agent.cli.fleet.words import age
+from agent.cli.fleet.units import age
 
 LAST_SHARE = 0.15
 """Of the life of a certificate: renewal is due when a third of it is left, so with less something is wrong."""

@@ -1,1 +1,1 @@
-"""What `flotilla explain` reads (`facts`), what it concludes (`account`), and how it is written (`written`)."""
+"""What `flotilla explain` reads (`facts`), what it concludes (`explanation`), and how it is written (`rendering`)."""

@@ -21,7 +21,7 @@ from agent.api.kinds import (
     RESOURCE_QUOTAS,
 )
 from agent.cli.explaining import volumes
-from agent.cli.fleet.reading import agent_notes, connection_of, read_nodes, read_proxies, read_targets
+from agent.cli.fleet.source_queries import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
 from agent.controllers.target import gather

@@ -4,7 +4,7 @@ import asyncio
 
 import typer
 
-from agent.cli.fleet.reading import read_targets, source
+from agent.cli.fleet.source_queries import read_targets, source
 from agent.cli.options import Failed
 from agent.kube.errors import KubeError
 

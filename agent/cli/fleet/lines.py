@@ -10,8 +10,8 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.base.clock import parse
-from agent.cli.fleet.asking import Answer, Delegate
-from agent.cli.fleet.reading import Fleet
+from agent.cli.fleet.source_queries import Fleet
+from agent.cli.fleet.target_queries import Answer, Delegate
 from agent.cli.options import Failed
 from agent.controllers.target.gather import reference
 from agent.kube.store import Object

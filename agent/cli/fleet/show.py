@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.cli.fleet.lines import PodLine, TargetLine, moment
-from agent.cli.fleet.words import NOTHING, cores, milliseconds, since, size
+from agent.cli.fleet.units import NOTHING, cores, milliseconds, since, size
 from agent.cli.options import Output
 from agent.cli.output import Table, as_json, as_table, as_yaml
 

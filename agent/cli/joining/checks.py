@@ -14,8 +14,8 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NAMESPACES, SELF_ACCESS_REVIEWS, TARGETS, Kind
 from agent.base.clock import SystemClock, parse
-from agent.cli.joining.sides import Side
-from agent.cli.joining.words import missing_rights
+from agent.cli.joining.arguments import missing_rights
+from agent.cli.joining.contexts import Side
 from agent.cli.options import Failed
 from agent.clusters.agenthealth import Lease
 from agent.kube.errors import Forbidden, NotFound

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent.cli.joining.contexts import Side, Way, side
 from agent.cli.joining.manifests import Names
-from agent.cli.joining.sides import Side, Way, side
-from agent.cli.joining.writing import Report
+from agent.cli.joining.objects import Report
 from agent.cli.options import Failed
 from agent.kube.errors import InvalidConfig
 from agent.kube.kubeconfig import Entry

@@ -10,9 +10,9 @@ from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import ACCEPT_CLUSTER, LEASE_CONTROLLERS, SHORT_PREFIX
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.cli.joining import credentials, manifests
+from agent.cli.joining.contexts import Side, Way, address, telling
 from agent.cli.joining.manifests import Names, Raw
-from agent.cli.joining.sides import Side, Way, address, telling
-from agent.cli.joining.writing import Report, ensure, find, title, until
+from agent.cli.joining.objects import Report, ensure, find, title, until
 from agent.cli.options import Failed
 from agent.clusters.target import State
 from agent.kube import kubeconfig

@@ -7,10 +7,10 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, PODS, SECRETS, TARGETS, Kind
 from agent.cli.joining import manifests
+from agent.cli.joining.contexts import telling
 from agent.cli.joining.fleet import Pair, Say
 from agent.cli.joining.manifests import KUBECONFIG_KEY, Raw
-from agent.cli.joining.sides import telling
-from agent.cli.joining.writing import Report, find, title, until
+from agent.cli.joining.objects import Report, find, title, until
 from agent.cli.options import Failed, told
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agent.api.roles import OPTIONAL_FEATURES
-from agent.cli.joining import words
+from agent.cli.joining import arguments
 from agent.cli.joining.fleet import Order
 from agent.cli.options import duration
 from agent.kube import kubeconfig
@@ -52,7 +52,7 @@ def usage() -> Iterator[None]:
     """Options that do not go together end the command with status 2."""
     try:
         yield
-    except words.WrongUsage as error:
+    except arguments.WrongUsage as error:
         raise typer.BadParameter(str(error)) from None
 
 
@@ -66,10 +66,10 @@ def order_of(
     both: bool,
 ) -> Order:
     """What is asked for. Raises WrongUsage, Failed."""
-    named = words.names("--target-name", target_names, targets)
-    mine = words.names("--source-name", [source_name] if source_name else [], [source])[source]
+    named = arguments.names("--target-name", target_names, targets)
+    mine = arguments.names("--source-name", [source_name] if source_name else [], [source])[source]
     if mine in named.values():
-        raise words.WrongUsage(
+        raise arguments.WrongUsage(
             f"source and target would both be named {mine}: tell them apart by --source-name or --target-name"
         )
     contexts = {name: each for each, name in named.items()}

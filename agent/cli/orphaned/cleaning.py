@@ -9,7 +9,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import CHAPERONS, LEASES, PERSISTENT_VOLUME_CLAIMS, Kind
 from agent.cli.options import Failed
-from agent.cli.orphaned.reading import labels, read_leases
+from agent.cli.orphaned.queries import labels, read_leases
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.model import signs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from agent.cli.fleet.words import NOTHING, since
+from agent.cli.fleet.units import NOTHING, since
 from agent.cli.output import Table
 from agent.model.signs import Sign
 

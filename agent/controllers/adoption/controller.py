@@ -77,5 +77,5 @@ class AdoptionRoom(Controller[Key]):
                 raw = await target.port.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
                 target.chaperons.absorb(raw)
         except Unreachable:
-            target.doubt()
+            target.probe_now()
             raise

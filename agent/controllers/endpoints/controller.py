@@ -104,7 +104,7 @@ class EndpointsRoom(Controller[At]):
             return FORBIDDEN_SECONDS
         except Unreachable:
             if target is not None:
-                target.doubt()
+                target.probe_now()
             raise
         self._told.discard(key)
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS

@@ -18,7 +18,7 @@ from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.feedback import decide as room
-from agent.controllers.feedback.strays import Stray, Strays
+from agent.controllers.feedback.stray_chaperons import Stray, StrayChaperons
 from agent.kube.errors import Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.model import podstate
@@ -57,7 +57,7 @@ class Feedback(Controller[Key]):
         """Proxy pods and their chaperons with nothing to bring home."""
         self._ended: dict[Key, Placed] = {}
         """By proxy pod, a chaperon as it told that its pod has ended, until that is home: it may be gone before."""
-        self._strays = Strays(deps, self._delete_stray, self.order)
+        self._strays = StrayChaperons(deps, self._delete_stray, self.order)
         self._known: WeakKeyDictionary[Target, tuple[bool, bool, PodRanges]] = WeakKeyDictionary()
         """What matters here of targets: whether they are connected and ready, and their ranges."""
         self.watch(self._proxies, lambda pod: (pod.key,) if self._concerns(pod.key) else ())
@@ -113,9 +113,9 @@ class Feedback(Controller[Key]):
         shown = (each.chaperon for each in self._deps.chaperons.of(proxy.key) if each.target is target)
         if any(each.labels.get(names.LABEL_PARENT_UID) == proxy.uid for each in shown):
             return {}
-        if await self._deps.asking.is_free(target, proxy):
+        if await self._deps.live_reads.is_free(target, proxy):
             return {}
-        return {target.finalizer: self._deps.asking.pause(target, proxy)}
+        return {target.finalizer: self._deps.live_reads.pause(target, proxy)}
 
     def _is_ending(self, key: Key) -> bool:
         proxy = self._proxies.store.get(key)
@@ -125,7 +125,7 @@ class Feedback(Controller[Key]):
         """Delete it, if it is one by what the API server says of its proxy pod, too: the store may be an old one."""
         view, targets = self._gather(key, self._proxies.store.get(key))
         if _strays(view, uid):
-            view, targets = self._gather(key, await self._deps.asking.proxy(key))
+            view, targets = self._gather(key, await self._deps.live_reads.proxy(key))
         for action in _strays(view, uid):
             await self._apply(key, view, targets, action)
 
@@ -257,7 +257,7 @@ class Feedback(Controller[Key]):
 
     async def _has_gone(self, target: Target, proxy: dict[str, Any]) -> bool:
         metadata = proxy["metadata"]
-        return not await self._deps.asking.has(target, metadata["namespace"], metadata["uid"])
+        return not await self._deps.live_reads.has(target, metadata["namespace"], metadata["uid"])
 
     async def _delete_proxy(self, key: Key, proxy: dict[str, Any]) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from agent.api import names
 from agent.api.kinds import Kind
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import HELD, NOT_OURS, PASSING, Blocked, asking, not_copied
+from agent.clusters.refusals import HELD, NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
 from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.controllers.follow.needs import Item
@@ -95,7 +95,7 @@ class Bringer:
         """Delete this very copy."""
         item = place.item
         with (
-            asking(place.title, place.target, place.item.kind),
+            reporting_refusals(place.title, place.target, place.item.kind),
             contextlib.suppress(NotFound, Conflict),
             place.copies.vanished.noticed((item.namespace, item.name), uid),
         ):
@@ -120,7 +120,7 @@ class Bringer:
     async def _create(self, place: Place, original: Raw) -> Outcome:
         wanted = self._wanted(place.item.kind, original)
         try:
-            with asking(place.title, place.target, place.item.kind):
+            with reporting_refusals(place.title, place.target, place.item.kind):
                 raw = await place.target.port.create_raw(place.item.kind, wanted)
         except AlreadyExists:
             return await self._adopt(place, original)
@@ -130,7 +130,7 @@ class Bringer:
     async def _token(self, place: Place, original: Raw) -> Outcome:
         """A token of this cluster opens nothing there; whatever Secret of that name is there is the one to use."""
         item = place.item
-        with asking(place.title, place.target, place.item.kind):
+        with reporting_refusals(place.title, place.target, place.item.kind):
             try:
                 await place.target.port.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
@@ -145,7 +145,7 @@ class Bringer:
     async def _compare(self, place: Place, original: Raw, now: float | None) -> Outcome | float:
         """Without `now`, whatever differs is put right at once."""
         item, port = place.item, place.target.port
-        with asking(place.title, place.target, place.item.kind):
+        with reporting_refusals(place.title, place.target, place.item.kind):
             try:
                 raw = await port.get_raw(item.kind, item.name, item.namespace)
             except NotFound as error:
@@ -169,7 +169,7 @@ class Bringer:
 
     async def _revise(self, place: Place, original: Raw, copy: Raw, wanted: Raw) -> None:
         item, port = place.item, place.target.port
-        with asking(place.title, place.target, place.item.kind):
+        with reporting_refusals(place.title, place.target, place.item.kind):
             if copies.must_be_replaced(copy, wanted):
                 await port.delete(item.kind, item.name, item.namespace, uid=copy["metadata"]["uid"])
                 raw = await port.create_raw(item.kind, wanted)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import HELD, Blocked, asking, not_copied
+from agent.clusters.refusals import HELD, Blocked, not_copied, reporting_refusals
 from agent.controllers.follow.bring import Bringer, Outcome, Place
 from agent.controllers.follow.homevolumes import HomeVolumes
 from agent.controllers.follow.needs import Item, Needs
@@ -77,7 +77,7 @@ class ClaimBringer(Bringer):
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
-        with asking(place.title, place.target, place.item.kind):
+        with reporting_refusals(place.title, place.target, place.item.kind):
             try:
                 raw = await port.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
@@ -88,7 +88,7 @@ class ClaimBringer(Bringer):
         if found is not None and _is_of_another(copies.parent_uid(found), original):
             found = await self._former(place, found, original)
         original = await self._reserve(place, original)
-        with asking(place.title, place.target, place.item.kind):
+        with reporting_refusals(place.title, place.target, place.item.kind):
             if found is None:
                 raw = await port.create_raw(item.kind, self._claim(place, original))
             elif patch := growth(original, found) | unmarked(found):
@@ -130,7 +130,7 @@ class ClaimBringer(Bringer):
             return
         item, port = place.item, place.target.port
         gone = place.copies.vanished.noticed((item.namespace, item.name), uid)
-        with asking(place.title, place.target, item.kind), contextlib.suppress(NotFound), gone:
+        with reporting_refusals(place.title, place.target, item.kind), contextlib.suppress(NotFound), gone:
             # Not one that has been bound since: a Conflict has it looked at again.
             await port.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
         self.forget(item)
@@ -149,7 +149,7 @@ class ClaimBringer(Bringer):
         if self._is_forgotten(place, found, original) and (left := await self._orphaned.left(place, found)) > 0:
             why = _FORMER.format(node=place.item.node, hours=left / 3600)
             raise Blocked(not_copied(place.title, place.target, why))
-        with asking(place.title, place.target, place.item.kind):
+        with reporting_refusals(place.title, place.target, place.item.kind):
             item, judged = place.item, found["metadata"]
             await place.target.port.delete(
                 item.kind, item.name, item.namespace, uid=judged["uid"], version=judged["resourceVersion"]
@@ -158,7 +158,7 @@ class ClaimBringer(Bringer):
 
     async def _unmark(self, place: Place, copy: Object | None) -> None:
         if copy is not None and (patch := unmarked(copy.decode())):
-            with asking(place.title, place.target, place.item.kind):
+            with reporting_refusals(place.title, place.target, place.item.kind):
                 port = place.target.port
                 raw = await port.patch_raw(copy.kind, copy.name, patch, copy.namespace)
             place.copies.absorb(raw)

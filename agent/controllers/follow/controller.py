@@ -63,8 +63,8 @@ class FollowRoom(Controller[Item]):
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
-        deps.provisions.add(self)
-        deps.provisions.on_change(self._target_changed)
+        deps.prerequisites.add(self)
+        deps.prerequisites.on_change(self._target_changed)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """Return once what a pod needs is in a target, or cannot be (see `Provider`)."""
@@ -180,7 +180,7 @@ class FollowRoom(Controller[Item]):
             since = now
         else:
             since = self._idle_since.setdefault(item, now)
-        leaving = self._deps.provisions.leaving(place.target)
+        leaving = self._deps.prerequisites.leaving(place.target)
         return steps.View(
             original=original.version if original is not None and not original.deleting else None,
             copy=copy.version if copy is not None else None,
@@ -260,7 +260,7 @@ class FollowRoom(Controller[Item]):
     def _gone_from(self, target: Target) -> Callable[[Object | None, Object | None], None]:
         def changed(old: Object | None, new: Object | None) -> None:
             if new is None:
-                self._deps.provisions.taken(target)
+                self._deps.prerequisites.taken(target)
 
         return changed
 

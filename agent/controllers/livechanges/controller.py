@@ -77,7 +77,7 @@ class LiveChanges(Controller[Key]):
             message = f"{target.title}: what was changed does not reach the delegate: {error.message}"
             self._deps.recorder.event(proxy, "Warning", "FailedUpdate", message)
         except Unreachable:
-            target.doubt()
+            target.probe_now()
             raise
 
     def _changed(self, old: Object | None, new: Object | None) -> None:

@@ -9,7 +9,7 @@ from agent.api import names
 from agent.clusters.brake import LOOK_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.orphans import Hold
-from agent.clusters.saying import Saying, Words
+from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.store import Key
 from agent.runtime.controller import Controller
 
@@ -27,23 +27,23 @@ class OrphansRoom(Controller[Key]):
         super().__init__()
         self._targets = deps.targets
         self._brake = deps.brake
-        self._saying = Saying(deps, CONDITION)
-        for informer in self._saying.objects.values():
+        self._status_condition = TargetCondition(deps, CONDITION)
+        for informer in self._status_condition.objects.values():
             self.watch(informer, lambda target: (target.key,))
         deps.brake.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Say what is held in one target."""
-        obj, target = self._saying.of(key), self._targets.get(key)
+        obj, target = self._status_condition.of(key), self._targets.get(key)
         if obj is None or target is None or not target.ready:
             return None
         held = self._brake.held(target)
-        if held is not None or self._saying.status(obj) == "False":
+        if held is not None or self._status_condition.status(obj) == "False":
             # Nobody else may ask: after a restart, or when somebody has deleted them by hand.
             wait, held = self._brake.wait(target), self._brake.held(target)
             if held is None and wait > 0:
                 return wait
-        await self._saying.say(obj, _words(held) if held is not None else _NOTHING)
+        await self._status_condition.say(obj, _words(held) if held is not None else _NOTHING)
         return LOOK_SECONDS if held is not None else None
 
 

@@ -13,8 +13,8 @@ from agent.api.kinds import LEASES
 from agent.api.names import LEASE_SOURCES
 from agent.base.absences import last_of
 from agent.clusters.deps import Deps
-from agent.clusters.saying import Saying, Words
 from agent.clusters.target import Target
+from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.client import Raw
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Key
@@ -43,19 +43,19 @@ class SignsRoom(Controller[Key]):
         self._deps = deps
         self._interval = deps.settings.sign_interval
         self._holder = secrets.token_hex(8)
-        self._saying = Saying(deps, CONDITION)
+        self._status_condition = TargetCondition(deps, CONDITION)
         self._leases: dict[Key, str] = {}
         """UIDs of the leases by Target; several Targets may lead to one."""
         self._written: set[str] = set()
         self._twins: dict[str, tuple[float, Sign]] = {}
         """Signs of others with our UID that came after one of ours, by lease, and when."""
-        for informer in self._saying.objects.values():
+        for informer in self._status_condition.objects.values():
             self.watch(informer, lambda target: ())
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Give a sign in one target."""
-        obj, target = self._saying.of(key), self._deps.targets.get(key)
+        obj, target = self._status_condition.of(key), self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
         if not target.homes:
@@ -68,7 +68,7 @@ class SignsRoom(Controller[Key]):
             twin = self._twin(key)
             if twin is not None:
                 self._deps.brake.doubt(target, _CALM * self._interval)
-            await self._saying.say(obj, _words(twin) if twin is not None else _ALONE)
+            await self._status_condition.say(obj, _words(twin) if twin is not None else _ALONE)
         return self._interval
 
     async def _give(self, target: Target, home: str) -> bool:

@@ -17,11 +17,11 @@ _MESSAGE = (
 
 
 class NoSourceApi:
-    """A provider of nothing (see `agent.clusters.provisions.Provider`)."""
+    """A provider of nothing (see `agent.clusters.prerequisites.Provider`)."""
 
     def __init__(self, deps: Deps) -> None:
         self._recorder = deps.recorder
-        deps.provisions.add(self)
+        deps.prerequisites.add(self)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """Tell a pod that asks for what it cannot have."""

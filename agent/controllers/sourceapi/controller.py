@@ -17,10 +17,10 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, asking, not_copied
+from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
 from agent.clusters.target import Target
 from agent.controllers.sourceapi.absent import REASON
-from agent.controllers.sourceapi.reduced import reduce
+from agent.controllers.sourceapi.projection import reduce
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -72,7 +72,7 @@ class SourceApiRoom(Controller[Item]):
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
-        deps.provisions.add(self)
+        deps.prerequisites.add(self)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """Return once the token of a pod that asks for one is in a target, or is refused (see `Provider`)."""
@@ -171,7 +171,7 @@ class SourceApiRoom(Controller[Item]):
         metadata = wanted["metadata"]
         title = f"Secret {metadata['namespace']}/{metadata['name']}"
         port, informer = target.port, self._secrets[target.node_name]
-        with asking(title, target, SECRETS):
+        with reporting_refusals(title, target, SECRETS):
             if found is None:
                 try:
                     return informer.absorb(await port.create_raw(SECRETS, wanted))
@@ -238,7 +238,7 @@ class SourceApiRoom(Controller[Item]):
         informer.store.index(_OF_POD, lambda secret: ["/".join(_pod_of(secret))])
         self._secrets[node] = informer
         self.watch(informer, lambda secret: ((node, *_pod_of(secret)),), required=False)
-        informer.subscribe(lambda old, new: self._deps.provisions.taken(target) if new is None else None)
+        informer.subscribe(lambda old, new: self._deps.prerequisites.taken(target) if new is None else None)
 
     def _target_changed(self, target: Target) -> None:
         informer = self._secrets.get(target.node_name)

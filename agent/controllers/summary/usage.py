@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from agent.api.kinds import PODS
 from agent.clusters.cluster import Cluster
-from agent.controllers.summary.reduced import Held, held, reduce
+from agent.controllers.summary.projection import Held, held, reduce
 from agent.kube.errors import Forbidden, KubeError, StatusError
 from agent.kube.store import Object
-from agent.model.free import Taken
+from agent.model.free_capacity import Taken
 from agent.model.podstate import OTHER_PODS
 
 if TYPE_CHECKING:

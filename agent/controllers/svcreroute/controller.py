@@ -15,7 +15,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
-from agent.clusters.managers import kept_managers
+from agent.clusters.field_owners import keep_owners
 from agent.controllers.svcreroute.decide import View, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage, service_of
 from agent.controllers.svcreroute.selections import Selections
@@ -140,7 +140,7 @@ class ServiceRerouteRoom(Controller[Key]):
         try:
             raw = await client.patch_raw(SERVICES, found.name, patch, found.namespace)
             if found.applied and "spec" in patch:
-                raw = await kept_managers(client, found, raw)
+                raw = await keep_owners(client, found, raw)
         except NotFound:
             return
         self._services.absorb(raw)

@@ -63,7 +63,7 @@ class TargetRoom(Controller[Key]):
         self.watch(self._pods, self._left_by)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.chaperons.subscribe(self._chaperon_changed)
-        deps.provisions.on_change(lambda target: self.queue.add(target.key))
+        deps.prerequisites.on_change(lambda target: self.queue.add(target.key))
         deps.sending.subscribe(lambda target, pod: self.queue.add(target) if target in self._leaving else None)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -121,7 +121,7 @@ class TargetRoom(Controller[Key]):
         if connected is not None:
             connected.keep_to(ranges)
             if connected.identity.expect(expected):
-                connected.doubt()
+                connected.probe_now()
         try:
             gather.check(target)
             if place is None:
@@ -162,7 +162,7 @@ class TargetRoom(Controller[Key]):
                 connected.record,
                 connected.agent,
                 slow=connected.slow,
-                refusal=connected.acceptance.refusal,
+                refusal=connected.refusal_backoff.refusal,
                 ignored=connected.ignored,
                 unreadable=connected.unreadable,
             )
@@ -205,7 +205,7 @@ class TargetRoom(Controller[Key]):
         connected = self._deps.targets.get(key)
         if key not in self._leaving and connected is not None:
             # Whether it still answers decides what becomes of its pods: not to be found out at the next probe only.
-            connected.doubt()
+            connected.probe_now()
         self._leaving[key] = (names.finalizer(*key), names.virtual_node(*key))
         view = await self._view(obj)
         bound = self._deps.proxies.bound_to(names.virtual_node(*key))
@@ -243,7 +243,7 @@ class TargetRoom(Controller[Key]):
         sent = [pod for pod in held if podstate.claimed_node(pod) == node and pod.key not in parents]
         doubtful = await self._remains.doubtful(asked, sent) if asked is not None else frozenset()
         left = bool(parents & pods.keys()) or unclaimed
-        left = left or (connected is not None and self._deps.provisions.left_in(connected))
+        left = left or (connected is not None and self._deps.prerequisites.left_in(connected))
         unsure = unclaimed or self._deps.sending.any_to(obj.key)
         if asked is not None and not pods and not left:
             unsure = await self._remains.any_in(asked)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
-from agent.clusters.acceptance import LONGEST_PAUSE_SECONDS, Refusal
 from agent.clusters.agenthealth import NOT_ASKED, AgentRecord, AgentState
+from agent.clusters.refusal_backoff import LONGEST_PAUSE_SECONDS, Refusal
 from agent.clusters.target import Record, State
 from agent.model import podstate
 

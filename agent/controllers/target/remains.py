@@ -31,14 +31,14 @@ class Remains:
     async def doubtful(self, target: Target, pods: Iterable[Object]) -> frozenset[str]:
         """UIDs of those pods that wait and may have a chaperon there, or a delegate; a chaperon is seen then."""
         waiting = [pod for pod in pods if not pod.deleting and not pod.node_name]
-        return frozenset([pod.uid for pod in waiting if not await self._deps.asking.is_free(target, pod)])
+        return frozenset([pod.uid for pod in waiting if not await self._deps.live_reads.is_free(target, pod)])
 
     async def any_in(self, target: Target) -> bool:
         """Whether chaperons are there, or on their way, that nobody would be connected with."""
-        found = [each for each in await self._deps.asking.left_in(target) if not self._is_served(target, each)]
+        found = [each for each in await self._deps.live_reads.left_in(target) if not self._is_served(target, each)]
         for each in found:
             if target.chaperons.store.get(each.key) is None:
-                await self._deps.asking.take(target, each)
+                await self._deps.live_reads.take(target, each)
         return bool(found) or self._deps.sending.any_to(target.key)
 
     def _is_served(self, target: Target, chaperon: Object) -> bool:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
-from agent.clusters.acceptance import LONGEST_PAUSE_SECONDS
 from agent.clusters.chaperons import Chaperons
+from agent.clusters.refusal_backoff import LONGEST_PAUSE_SECONDS
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target
 from agent.kube.store import Object
@@ -53,12 +53,12 @@ class RefusingTargets:
         for node in self._nodes:
             target = self._targets.by_node(node)
             if target is not None and node not in but:
-                target.acceptance.leave_turn(pod.namespace, pod.uid)
+                target.refusal_backoff.leave_turn(pod.namespace, pod.uid)
 
     def _seen(self, pod: Object, place: TargetInfo, before: bool) -> TargetInfo:
         target = self._targets.by_node(place.node_name) if place.node_name in self._nodes else None
-        words = target.acceptance.refuses(pod.namespace) if target is not None else ""
-        if target is None or not words or target.acceptance.admits(pod.namespace, pod.uid, before=before):
+        words = target.refusal_backoff.refuses(pod.namespace) if target is not None else ""
+        if target is None or not words or target.refusal_backoff.admits(pod.namespace, pod.uid, before=before):
             return place
         known = self._shut.get(place.node_name)
         if known is None or known[0] is not place or known[1].state != state(words):
@@ -66,11 +66,11 @@ class RefusingTargets:
         return known[1]
 
     def _target_changed(self, target: Target) -> None:
-        node, epoch = target.node_name, target.acceptance.epoch
+        node, epoch = target.node_name, target.refusal_backoff.epoch
         if self._targets.by_node(node) is not target or self._epochs.get(node, 0) == epoch:
             return
         self._epochs[node] = epoch
-        if target.acceptance.refusal is not None:
+        if target.refusal_backoff.refusal is not None:
             self._nodes.add(node)
         else:
             self._nodes.discard(node)
@@ -85,7 +85,7 @@ class RefusingTargets:
 
     def _set_timer(self) -> None:
         targets = [target for node in self._nodes if (target := self._targets.by_node(node)) is not None]
-        left = [due for target in targets if (due := target.acceptance.next_turn) is not None]
+        left = [due for target in targets if (due := target.refusal_backoff.next_turn) is not None]
         if left and self._timer is None:
             # Those that have just been woken and do not go there are not woken again at once.
             delay = max(min(left), _LEAST_SECONDS) if min(left) > 0 else LONGEST_PAUSE_SECONDS

@@ -53,7 +53,7 @@ class SchedulerCache:
         self._targets = TargetCache(deps, self.nodes, self._change)
         self._refusing = RefusingTargets(deps.targets, deps.chaperons, self._change)
         self._clock = deps.clock
-        self._provisions = deps.provisions
+        self._prerequisites = deps.prerequisites
         self._weights = deps.settings.weights
         self._turn = 0
         self.namespaces.subscribe(self._relabelled)
@@ -65,7 +65,7 @@ class SchedulerCache:
         :raises InvalidPod: if its manifest is unusable
         """
         started = time.perf_counter()
-        pod_info = self.pod_infos.of(pod).beside(self._provisions.places(pod))
+        pod_info = self.pod_infos.of(pod).beside(self._prerequisites.places(pod))
         self.assumed.refresh()
         self._turn += 1
         places = self._refusing.seen_by(pod, self._targets.serving(pod.namespace), pod_info.attempts)

@@ -71,7 +71,7 @@ class RankedScheduling:
         match taken_up_by(chaperon):
             case "scheduler":
                 if self._takeup.taken(pod.uid):
-                    target.acceptance.accepted(pod.namespace)
+                    target.refusal_backoff.accepted(pod.namespace)
             case "agent":
                 self._takeup.forget(pod.uid)
             case _:
@@ -98,7 +98,7 @@ class RankedScheduling:
         known = self._deps.chaperons
         left = [each for each in self._deps.targets if each.ready and known.departed(each, pod.uid) is not None]
         for target in left:
-            if not await self._deps.asking.is_free(target, pod):
+            if not await self._deps.live_reads.is_free(target, pod):
                 return True
             known.expect(target, pod.uid)
         return False
@@ -189,7 +189,7 @@ class RankedScheduling:
     async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> float | None:
         before = self._deps.targets.by_node(pod.known.claim)
         unsent = self._is_unsent(pod)
-        if before not in (None, target) and not unsent and not await self._deps.asking.is_free(before, pod):
+        if before not in (None, target) and not unsent and not await self._deps.live_reads.is_free(before, pod):
             return _MOVING_SECONDS
         claimed = await self._writes.claim(pod, target)
         if claimed is None or self._cache.is_leaving(claimed):
@@ -231,7 +231,7 @@ class RankedScheduling:
 
     async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> float | None:
         """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""
-        if await self._deps.asking.has(target, claimed.namespace, claimed.uid):
+        if await self._deps.live_reads.has(target, claimed.namespace, claimed.uid):
             return _MOVING_SECONDS
         count = self._silences[claimed.uid] = self._silences.get(claimed.uid, 0) + 1
         if count < _SILENCES:

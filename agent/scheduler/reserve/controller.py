@@ -153,7 +153,7 @@ class ReserveScheduling:
                     state = seen.state if seen is not None else "pending"
                     seen = observe(chaperon.decode(), target.node_name, ready=target.ready, now=now, before=seen)
                     if state == "pending" and seen.state not in ("pending", "refused"):
-                        target.acceptance.accepted(pod.namespace)
+                        target.refusal_backoff.accepted(pod.namespace)
                 found[f"{target.node_name} {chaperon.uid}"] = seen
         self._seen[pod.uid] = found
         return tuple(found.values())
@@ -194,7 +194,7 @@ class ReserveScheduling:
     async def _unclaim(self, pod: Object) -> float:
         """Take the claim back where nothing is left in its target; returns in how many seconds to look again."""
         target = self._targets.by_node(pod.known.claim)
-        if target is not None and not await self._deps.asking.is_free(target, pod):
+        if target is not None and not await self._deps.live_reads.is_free(target, pod):
             return _LEFT_SECONDS
         proxy = pod.decode()
         annotations = {names.ANNOTATION_CLAIM: None, names.ANNOTATION_CLAIM_UID: None}

@@ -36,7 +36,7 @@ def posts(stage: Stage, target: str) -> int:
 
 def shut(stage: Stage, target: str) -> bool:
     """Whether pods are kept away from a target."""
-    return stage.targets[target].acceptance.refusal is not None
+    return stage.targets[target].refusal_backoff.refusal is not None
 
 
 async def pods(stage: Stage, prefix: str, count: int, **more: Any) -> list[str]:
@@ -68,7 +68,7 @@ async def test_pods_that_one_target_does_not_take_run_in_another_and_most_are_sp
             # As many as it takes to know; the first of a burst are on their way at once.
             await pods(at, "second", 8)
             await until(lambda: shut(at, "us"))
-            refusal = at.targets["us"].acceptance.refusal
+            refusal = at.targets["us"].refusal_backoff.refusal
             assert refusal is not None
             assert refusal.reason == "ServerError"
             assert webhook in refusal.words
@@ -236,14 +236,14 @@ async def test_the_target_says_that_it_refuses_pods_and_that_it_takes_them_again
             target = deps.targets.get((namespace, "far"))
             assert target is not None
             for number in range(3):
-                target.acceptance.refused(namespace, f"u{number}", "ServerError", "etcdserver: no space")
+                target.refusal_backoff.refused(namespace, f"u{number}", "ServerError", "etcdserver: no space")
             told = await condition(client, namespace, "far", "AcceptsPods", "False", "ServerError")
             assert told["message"].endswith("etcdserver: no space")
             found = await client.get(TARGETS, "far", namespace)
             ready = find_condition(found["status"]["conditions"], "Ready")
             assert ready is not None
             assert ready["status"] == "True"
-            target.acceptance.accepted(namespace)
+            target.refusal_backoff.accepted(namespace)
             await condition(client, namespace, "far", "AcceptsPods", "True", "Accepts")
         finally:
             await tear_away(client, namespace)

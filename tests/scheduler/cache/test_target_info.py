@@ -12,7 +12,7 @@ from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
-from agent.clusters.provisions import Provisions
+from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.registry import Targets
 from agent.clusters.target import Probing, Record, State, Target
 from agent.kube.config import Connection
@@ -109,9 +109,9 @@ async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
     async with Supervisor("test") as supervisor:
         clock = SystemClock()
         targets = Targets(local, clock, Probing(), supervisor)
-        chaperons, provisions = Chaperons(targets, "u"), Provisions(targets)
+        chaperons, prerequisites = Chaperons(targets, "u"), Prerequisites(targets)
         recorder = Recorder(local.client, clock)
-        deps = Deps(Settings(), clock, local, "u", targets, chaperons, provisions, recorder)
+        deps = Deps(Settings(), clock, local, "u", targets, chaperons, prerequisites, recorder)
         places = TargetCache(deps, local.informer(NODES), lambda: None)
         for name in ("good", "bad"):
             target = await targets.connect(("default", name), Connection("http://127.0.0.1:1"), "1")

@@ -1,0 +1,302 @@
+"""What the facts come to, with the agent's own code: the ranking, the next step, and what the pod waits for. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.base.clock import parse
+from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_of
+from agent.kube.store import Object
+from agent.model import podstate
+from agent.model.errors import InvalidPod
+from agent.model.podstate import ENDED, CandidateStatus, observe
+from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS
+from agent.scheduler.cache.pod_info import PodInfos
+from agent.scheduler.failed_targets import failed_targets_of
+from agent.scheduler.modes import group_name, group_of, mode_of
+from agent.scheduler.ranked import decide as ranked
+from agent.scheduling.explain import Row, explain, table
+from agent.scheduling.ranking import Ranking, rank
+from agent.scheduling.snapshot import PodInfo
+from agent.scheduling.usage import Usages
+from agent.settings import Settings
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A target that could not take the pod."""
+
+    target: str
+    reason: str
+    at: str
+    """RFC 3339, of the last time."""
+    count: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One target."""
+
+    target: str
+    verdict: str
+    """Why the pod may not go there, empty when it may."""
+    reason: str
+    """The same in one word."""
+    scores: Mapping[str, float]
+    total: float | None
+    candidate: str
+    """What has become of the pod's candidate there, empty without one."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where a pod is bound to."""
+
+    target: str
+    node: str
+    """Its virtual node."""
+    delegate: str = ""
+    delegate_node: str = ""
+    delegate_phase: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All there is to say of one proxy pod."""
+
+    namespace: str
+    name: str
+    mode: str
+    phase: str
+    group: str = ""
+    claim: str = ""
+    told: str = ""
+    """What its condition PodScheduled says."""
+    waits_for: str = ""
+    bound: Bound | None = None
+    targets: tuple[Line, ...] = ()
+    """In the order in which they are tried, or would be now, then those that it may not go to."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How often each of their scores counts in the total."""
+    attempts: tuple[Tried, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanation:
+    """The whole explanation of a pod. Raises Unexplained."""
+    pod, proxy = facts.pod, facts.pod.decode()
+    titles, claim = {seen.info.node_name: seen.info.title for seen in facts.targets}, podstate.claimed_node(pod)
+    attempts = failed_targets_of(proxy)
+    scheduled = find_condition(status_of(pod).get("conditions"), "PodScheduled") or {}
+    common: dict[str, Any] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "mode": mode_of(pod, facts.namespace, settings.scheduling),
+        "phase": pod.phase,
+        "group": _group(facts),
+        "claim": titles.get(claim, claim),
+        "attempts": tuple(
+            Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
+            for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
+        ),
+        "notes": (*facts.notes, *_misspelt(facts.namespace)),
+    }
+    if pod.phase in ENDED:
+        return Explanation(**common, bound=_bound(facts, titles) if pod.node_name else None)
+    pod_info, ranking = _ranking(facts, settings, now)
+    candidates = {seen.info.node_name: _candidate(seen, pod) for seen in facts.targets}
+    common["targets"] = tuple(_line(row, candidates) for row in table(ranking, pod_info))
+    common["weights"] = {name: settings.weights.of(name) for line in common["targets"] for name in line.scores}
+    if pod.node_name:
+        return Explanation(**common, bound=_bound(facts, titles))
+    told = scheduled.get("message") or ""
+    return Explanation(**common, told=told, waits_for=_waits_for(facts, proxy, ranking, settings, now))
+
+
+def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, Ranking]:
+    """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
+    pod, pod_infos = facts.pod, PodInfos()
+    for namespace in facts.namespaces:
+        pod_infos.relabel(namespace.name, namespace.labels)
+    try:
+        pod_info = (pod_infos.about if pod.node_name else pod_infos.of)(pod).beside(facts.volumes)
+    except InvalidPod as error:
+        raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
+    serving = [seen.info if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
+    return pod_info, rank(pod_info, serving, _holdings(facts, pod_infos, now), settings.weights)
+
+
+def _misspelt(namespace: Object | None) -> Iterator[str]:
+    """What no webhook sees."""
+    text = names.annotation(namespace.annotations, names.SCHEDULING) if namespace is not None else None
+    if namespace is not None and text not in (None, *names.SCHEDULING_MODES):
+        modes = " or ".join(names.SCHEDULING_MODES)
+        key = names.SHORT_PREFIX + names.SCHEDULING
+        yield f"annotation {key} of namespace {namespace.name} is {text!r} and counts for nothing: write {modes}"
+
+
+def _group(facts: Facts) -> str:
+    key = group_of(facts.pod)
+    if key is None:
+        return ""
+    members = [pod for pod in facts.proxies if group_of(pod) == key and not pod.deleting]
+    live = sum(pod.phase not in ENDED and not pod.gated for pod in members)
+    gated = sum(pod.gated for pod in members)
+    size = names.annotation(facts.pod.annotations, names.POD_GROUP_SIZE) or "?"
+    return f"{group_name(key)}: {live} of {size} pods are there" + (
+        f", and {gated} with scheduling gates" if gated else ""
+    )
+
+
+def _bound(facts: Facts, titles: Mapping[str, str]) -> Bound:
+    node = facts.pod.node_name
+    for seen in facts.targets:
+        if seen.info.node_name == node:
+            delegate = seen.delegate
+            if delegate is None:
+                return Bound(titles[node], node)
+            return Bound(titles[node], node, delegate.name, delegate.node_name, delegate.phase)
+    return Bound("", node)
+
+
+def _holdings(facts: Facts, pod_infos: PodInfos, now: datetime) -> Usages:
+    """What of ours targets hold, as the agent would count it that has just started."""
+    spoken = {
+        chaperon.labels.get(names.LABEL_PARENT_UID)
+        for seen in facts.targets
+        for chaperon in seen.chaperons or ()
+        if chaperon.phase
+    }
+    usages = Usages()
+    for pod in facts.proxies:
+        node = podstate.occupied_node(pod)
+        if not node:
+            continue
+        new = now - parse(pod.head.metadata.creation_timestamp or "") < timedelta(seconds=FLIGHT_SECONDS)
+        usages.put(
+            pod_infos.about(pod),
+            node,
+            assumed=new and not pod.node_name,
+            undelegated=not pod.node_name and pod.uid not in spoken,
+            deleting=pod.deleting,
+        )
+    return usages
+
+
+def _line(row: Row, candidates: Mapping[str, str]) -> Line:
+    verdict = row.rejection
+    return Line(
+        target=row.target,
+        verdict=verdict.message if verdict else "",
+        reason=verdict.reason if verdict else "",
+        scores={name: round(score, 3) for name, score in row.scores.items()},
+        total=round(row.total, 3) if row.total is not None else None,
+        candidate=candidates.get(row.node_name, ""),
+    )
+
+
+def _chaperon(seen: Seen, pod: Object) -> Object | None:
+    return next((chaperon for chaperon in seen.chaperons or () if is_of(chaperon, pod)), None)
+
+
+def _sighting(seen: Seen, pod: Object) -> CandidateStatus | None:
+    chaperon = _chaperon(seen, pod)
+    return observe(chaperon.decode(), seen.info.node_name, ready=True, now=0.0) if chaperon is not None else None
+
+
+def _candidate(seen: Seen, pod: Object) -> str:
+    sighting = _sighting(seen, pod)
+    if sighting is None:
+        return "" if seen.chaperons is not None else "?"
+    state = "going" if sighting.going else sighting.state
+    return f"{state}: {sighting.reason}" if sighting.reason else state
+
+
+def _waits_for(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, settings: Settings, now: datetime) -> str:
+    pod = facts.pod
+    if pod.deleting:
+        return "its deletion, which is under way"
+    if pod.gated:
+        gates = [gate["name"] for gate in proxy["spec"].get("schedulingGates") or ()]
+        return f"its scheduling gates to be removed: {', '.join(gates)}"
+    if mode_of(pod, facts.namespace, settings.scheduling) == "reserve":
+        return _waits_in_reserve(facts, ranking)
+    return _waits_in_ranked(facts, proxy, ranking, timedelta(seconds=settings.dwell), now)
+
+
+def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, dwell: timedelta, now: datetime) -> str:
+    pod = facts.pod
+    claimed = next((seen for seen in facts.targets if seen.info.node_name == podstate.claimed_node(pod)), None)
+    if claimed is not None and claimed.chaperons is None:
+        return f"{claimed.info.title}, which it is claimed by and which was not asked"
+    chaperon = _chaperon(claimed, pod) if claimed is not None else None
+    attempts = failed_targets_of(proxy)
+    view = ranked.RankedPod(
+        claim=podstate.claimed_node(pod),
+        claim_known=claimed is not None,
+        claim_ready=claimed is not None and claimed.info.ready,
+        claim_held=podstate.is_held(pod.finalizers),
+        claim_unsent=False,
+        claim_state=claimed.info.state if claimed is not None else "",
+        chaperon=chaperon.decode() if chaperon is not None else None,
+        attempts=attempts,
+        ranking=ranking,
+        now=now,
+        dwell=dwell,
+        closed=facts.closed,
+    )
+    tried = {node: attempt.reason for node, attempt in attempts.items()}
+    here = claimed.info.title if claimed is not None else podstate.claimed_node(pod)
+    titles = {seen.info.node_name: seen.info.title for seen in facts.targets}
+    return _in_words(view, ranked.decide(view), here, titles, explain(ranking, tried, {}))
+
+
+def _in_words(view: ranked.RankedPod, step: ranked.Step, here: str, titles: Mapping[str, str], nowhere: str) -> str:
+    match step:
+        case ranked.Bind():
+            return f"the agent, which binds it next: its delegate in {here} has a node"
+        case ranked.Claim(node):
+            return f"the agent, which sends it to {titles.get(node, node)} next"
+        case ranked.GiveUp(reason):
+            return f"the agent, which takes it away from {here} next: {reason}"
+        case ranked.Wait(message, seconds) if view.chaperon is not None:
+            if not message:
+                return f"a node in {here}, where its delegate is being scheduled"
+            later = f"; it may move in {seconds:.0f} s" if seconds is not None else ""
+            return f"room: one candidate is left in {here}, so that one autoscaler reacts ({message}){later}"
+        case ranked.Wait(message):
+            return f"{here}: {message}" if message else f"a target that can take it: {nowhere}"
+        case ranked.Stop(message):
+            return f"its namespace: {message}"
+
+
+def _waits_in_reserve(facts: Facts, ranking: Ranking) -> str:
+    pod = facts.pod
+    found = [(seen.info.title, sighting) for seen in facts.targets if (sighting := _sighting(seen, pod)) is not None]
+    if podstate.claimed_node(pod):
+        own = next((item for item in found if item[1].uid == podstate.claimed_chaperon(pod)), None)
+        if own is None:
+            return "the agent, which looks whether the candidate that it is claimed by is still there"
+        title, sighting = own
+        return f"its delegate in {title} to be bound" if sighting.allowed else f"leave for its candidate in {title}"
+    if facts.closed:
+        return f"its namespace: {facts.closed}"
+    reserved = _titles(found, "reserved")
+    pending = _titles(found, "pending")
+    if group_of(pod) is not None:
+        return f"its group: {_group(facts)}" + (f"; a node is reserved for it in {reserved}" if reserved else "")
+    if reserved:
+        return f"the agent, which claims a reservation in {reserved}" + (f" or waits for {pending}" if pending else "")
+    if pending:
+        return f"a reservation in {pending}"
+    refused = {sighting.node_name: sighting.reason for _, sighting in found}
+    if ranking.order and not found:
+        return f"the agent, which makes candidates in {', '.join(info.title for info in ranking.order)} next"
+    return f"a target that can take it: {explain(ranking, refused, {})}"
+
+
+def _titles(found: Iterable[tuple[str, CandidateStatus]], state: str) -> str:
+    return ", ".join(title for title, sighting in found if sighting.state == state and not sighting.going)

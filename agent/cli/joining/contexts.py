@@ -1,0 +1,105 @@
+"""The clusters that are joined, each by a context, and the address under which others reach them."""
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.cli.joining.arguments import refusal
+from agent.cli.options import Failed, opened, told
+from agent.kube import config, kubeconfig
+from agent.kube.client import Client
+from agent.kube.errors import InvalidConfig, KubeError
+from agent.kube.kubeconfig import Entry
+
+
+@dataclass(frozen=True)
+class Side:
+    """One cluster."""
+
+    context: str
+    client: Client
+    entry: Entry
+    """It, as the kubeconfig of whoever types the command has it."""
+    namespace: str
+    """The context's."""
+
+    @property
+    def title(self) -> str:
+        """How messages call it."""
+        return f"cluster {self.context}"
+
+
+@contextlib.asynccontextmanager
+async def side(document: Entry, context: str) -> AsyncIterator[Side]:
+    """The cluster of a context, the current one for none. Raises InvalidConfig."""
+    context, _ = kubeconfig.context_of(document, context)
+    connection = config.of_document(document, context, base=Path(), plugins=True)
+    async with opened(connection, context) as client:
+        yield Side(context, client, kubeconfig.cluster_of(document, context), connection.namespace)
+
+
+@contextlib.contextmanager
+def telling(title: str) -> Iterator[None]:
+    """What a cluster answers is told with its name: raises Failed for KubeError."""
+    try:
+        yield
+    except KubeError as error:
+        raise Failed(told(error, title)) from error
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is said of a target's address on the command line; empty: as the kubeconfig has it."""
+
+    server: str = ""
+    authority: str = ""
+    """File with the CA certificates of the server."""
+    proxy: str = ""
+    loopback: bool = False
+    """Addresses that only this machine can reach will do."""
+
+    @property
+    def other(self) -> bool:
+        """Whether it is another way than the command's own."""
+        return bool(self.server or self.authority or self.proxy)
+
+
+def address(entry: Entry, context: str, way: Way) -> Entry:
+    """A cluster as the kubeconfig for the source has it, everything embedded. Raises Failed, InvalidConfig."""
+    server = (way.server or str(entry.get("server") or "")).rstrip("/")
+    if not server.startswith("https://"):
+        raise Failed(f"context {context}: {server!r} is no https address, and a token is not sent without TLS")
+    if not way.loopback and (why := refusal(context, server)):
+        raise Failed(why)
+    found: Entry = {"server": server}
+    authority = _authority(entry, context, way)
+    if authority:
+        found["certificate-authority-data"] = authority
+    if entry.get("tls-server-name") and not way.server:
+        found["tls-server-name"] = entry["tls-server-name"]
+    proxy = way.proxy or str(entry.get("proxy-url") or "")
+    if proxy:
+        if not proxy.startswith(("http://", "https://")):
+            raise Failed(f"context {context}: proxy {proxy!r} is not an http(s) address: --proxy-url http://HOST:PORT")
+        found["proxy-url"] = proxy
+    return found
+
+
+def _authority(entry: Entry, context: str, way: Way) -> str:
+    if way.authority:
+        pem = kubeconfig.read(Path(way.authority).expanduser())
+        if b"-----BEGIN CERTIFICATE-----" not in pem:
+            raise InvalidConfig(f"--ca-file {way.authority} holds no PEM certificate")
+        return kubeconfig.embedded(pem)
+    if entry.get("insecure-skip-tls-verify"):
+        raise Failed(
+            f"context {context} does not verify its server's certificate, and agents do: give the CA's certificate,"
+            f" --ca-file {context}=FILE"
+        )
+    if entry.get("certificate-authority-data"):
+        return str(entry["certificate-authority-data"])
+    if entry.get("certificate-authority"):
+        return base64.b64encode(kubeconfig.read(Path(str(entry["certificate-authority"])))).decode()
+    return ""

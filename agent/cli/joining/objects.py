@@ -1,0 +1,83 @@
+"""Objects that are made to say what they should, and a record of what that took."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent.api.kinds import ROLE_BINDINGS, Kind
+from agent.cli.joining import manifests
+from agent.cli.joining.contexts import Side
+from agent.cli.joining.manifests import Raw
+from agent.cli.options import Failed
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, NotFound
+
+POLL_SECONDS = 0.5
+
+State = Literal["ready", "joined", "left", "failed"]
+
+
+@dataclass
+class Report:
+    """What came of one pair of clusters, also of one that failed."""
+
+    target: str
+    """Name of the Target."""
+    namespace: str
+    """Of the Target; empty for a ClusterTarget."""
+    source_cluster: str
+    target_cluster: str
+    state: State = "failed"
+    changes: list[str] = field(default_factory=list)
+    token_ends: str = ""
+    message: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def title(kind: Kind, name: str, namespace: str | None) -> str:
+    """An object as messages call it."""
+    return f"{kind.name} {namespace + '/' if namespace else ''}{name}"
+
+
+async def find(client: Client, kind: Kind, name: str, namespace: str | None) -> Raw | None:
+    """An object, None when there is none. Raises KubeError."""
+    with contextlib.suppress(NotFound):
+        return await client.get(kind, name, namespace)
+    return None
+
+
+async def ensure(side: Side, kind: Kind, wanted: Raw, report: Report) -> Raw:
+    """Make an object, or make it say what is wanted; nothing is written that is there. Raises Failed, KubeError."""
+    metadata = wanted["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace")
+    what = f"{title(kind, name, namespace)} in {side.title}"
+    found = await find(side.client, kind, name, namespace)
+    if found is None:
+        try:
+            made = await side.client.create(kind, manifests.without_none(wanted))
+        except AlreadyExists:
+            # Another pair needs the same, as two contexts of one cluster do.
+            found = await side.client.get(kind, name, namespace)
+        else:
+            report.changes.append(f"{what} created")
+            return made
+    body = manifests.change(found, wanted)
+    if not body:
+        return found
+    if kind == ROLE_BINDINGS and "roleRef" in body:
+        raise Failed(f"{what} binds another role: delete it, and join again")
+    changed = await side.client.patch(kind, name, body, namespace)
+    report.changes.append(f"{what} updated")
+    return changed
+
+
+async def until(probe: Callable[[], Awaitable[object]], seconds: float, failure: Callable[[], str]) -> None:
+    """Wait for something to be true. Raises Failed when that takes longer."""
+    deadline = time.monotonic() + seconds
+    while not await probe():
+        if time.monotonic() > deadline:
+            raise Failed(failure())
+        await asyncio.sleep(POLL_SECONDS)

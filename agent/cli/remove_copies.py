@@ -1,0 +1,124 @@
+"""Copies of objects in other clusters, once nobody brings them up to date any more: part of `flotilla uninstall`.
+
+Volume claims stay: with them their data would go.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import (
+    CLUSTER_TARGETS,
+    CONFIGMAPS,
+    INGRESSES,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PERSISTENT_VOLUMES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICE_EXPORTS,
+    SERVICES,
+    TARGETS,
+    Kind,
+)
+from agent.cli.fleet.source_queries import wrong_cluster
+from agent.clusters.target import State
+from agent.controllers.target import gather
+from agent.drivers.mcs import OURS
+from agent.kube.client import Client
+from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from agent.kube.session import Session
+from agent.kube.store import Object
+from agent.model.ingress import unmarked
+from agent.model.service import is_copy
+from agent.model.standin import is_stand_in
+
+Raw = dict[str, Any]
+Say = Callable[[str], None]
+
+COPIED = (INGRESSES, SERVICES, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ROLE_BINDINGS, ROLES, NETWORK_POLICIES)
+SECRET_LABELS = (names.LABEL_INGRESS_SECRET, names.LABEL_TOKEN_OF)
+"""Further labels of Secrets by which copies are known."""
+_TARGET_SECONDS = 60.0
+"""How long one target may take."""
+
+
+async def withdraw(client: Client, say: Say, *, copies: bool) -> None:
+    """Take away what shared objects of this cluster have of ours and, with `copies`, the copies.
+
+    Those that this cluster has in its targets, and those that others have here: their sources' rights have ended.
+    `say` is told of targets that cannot be reached. Raises KubeError where this cluster does not answer.
+    """
+    await _release_originals(client)
+    if not copies:
+        return
+    await _remove_copies(client)
+    found = await client.list(NAMESPACES, fields="metadata.name=kube-system")
+    uid = found[0]["metadata"]["uid"]
+    targets = [target for kind in (TARGETS, CLUSTER_TARGETS) for target in await _list(client, kind)]
+    await asyncio.gather(*(_withdraw_from(client, target, uid, say) for target in targets))
+
+
+async def _remove_copies(client: Client, namespace: str | None = None, cluster: str = "") -> None:
+    """Delete the copies that one cluster (by its UID), or any, has in this one. Raises KubeError."""
+    value = f"={cluster}" if cluster else ""
+    for kind in COPIED:
+        labels = (names.LABEL_PARENT_CLUSTER_UID, *(SECRET_LABELS if kind == SECRETS else ()))
+        for label in labels:
+            await _delete(client, kind, await _list(client, kind, namespace, f"{label}{value}"))
+
+
+async def _release_originals(client: Client) -> None:
+    """Of all kinds but Services, which are restored before."""
+    await _delete(client, SERVICE_EXPORTS, await _list(client, SERVICE_EXPORTS, None, OURS))
+    # Kubernetes keeps those that claims are bound to until the claims go, and no longer.
+    volumes = await _list(client, PERSISTENT_VOLUMES, None, names.LABEL_STAND_IN)
+    await _delete(client, PERSISTENT_VOLUMES, [volume for volume in volumes if is_stand_in(volume)])
+    for ingress in await _list(client, INGRESSES):
+        metadata = ingress["metadata"]
+        annotations = metadata.get("annotations") or {}
+        if names.ANNOTATION_MARKS in annotations and not is_copy(annotations):
+            patch = {"metadata": {"annotations": unmarked(annotations)}}
+            with contextlib.suppress(NotFound):
+                await client.patch(INGRESSES, metadata["name"], patch, metadata["namespace"])
+
+
+async def _withdraw_from(client: Client, target: Raw, uid: str, say: Say) -> None:
+    metadata = target["metadata"]
+    title = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    try:
+        place = gather.reference(target)
+        if place is None:
+            return
+        if wrong := wrong_cluster(target):
+            raise gather.Problem(State.WRONG_CLUSTER, wrong)
+        namespace, name = place.secret
+        _, items = await client.list_raw(SECRETS, namespace, fields=f"metadata.name={name}")
+        secret = Object(SECRETS, bytes(items[0])) if items else None
+        connection = gather.connection(place, gather.kubeconfig(place, secret), plugins=False)
+        async with asyncio.timeout(_TARGET_SECONDS), Session(connection) as session:
+            await _remove_copies(Client(session), metadata.get("namespace"), uid)
+    except (KubeError, gather.Problem, TimeoutError) as error:
+        say(
+            f"copies may be left in target {title}: {str(error) or 'no answer'}; delete there what has the label"
+            f" {names.LABEL_PARENT_CLUSTER_UID}={uid}"
+        )
+
+
+async def _list(client: Client, kind: Kind, namespace: str | None = None, labels: str = "") -> list[Raw]:
+    try:
+        return await client.list(kind, namespace, labels=labels)
+    except (NotFound, Forbidden):
+        # Not served; or not ours to see, so that we have put none there.
+        return []
+
+
+async def _delete(client: Client, kind: Kind, objects: list[Raw]) -> None:
+    for each in objects:
+        metadata = each["metadata"]
+        with contextlib.suppress(NotFound, Conflict):
+            await client.delete(kind, metadata["name"], metadata.get("namespace"), uid=metadata["uid"])

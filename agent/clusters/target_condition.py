@@ -1,0 +1,51 @@
+"""Conditions of Targets that one room keeps beside those of the others."""
+
+from typing import NamedTuple
+
+from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.clusters.deps import Deps
+from agent.kube.store import Key, Object
+from agent.model.diff import same
+
+
+class Words(NamedTuple):
+    """What a condition says."""
+
+    status: Status
+    reason: str
+    message: str
+
+
+class TargetCondition:
+    """One condition of every Target, which is there once it was not True; an event goes with that."""
+
+    def __init__(self, deps: Deps, condition: str) -> None:
+        self._deps = deps
+        self._condition = condition
+        self.objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+
+    def of(self, key: Key) -> Object | None:
+        """The Target or ClusterTarget of a key."""
+        return self.objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+
+    def status(self, obj: Object) -> str:
+        """What the condition says now: True, False, or nothing where it is not there."""
+        found = find_condition((obj.decode().get("status") or {}).get("conditions"), self._condition)
+        return str(found["status"]) if found is not None else ""
+
+    async def say(self, obj: Object, words: Words) -> None:
+        """Have the condition say this. Raises KubeError."""
+        manifest, before = obj.decode(), self.status(obj)
+        if words.status == "True" and not before:
+            return
+        old = (manifest.get("status") or {}).get("conditions")
+        new = set_condition(
+            old, self._condition, *words, self._deps.clock.now(), manifest["metadata"].get("generation")
+        )
+        if not same(old, new):
+            body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
+            raw = await self._deps.local.client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
+            self.objects[obj.kind].absorb(raw)
+        if words.status == "False" and before != "False":
+            self._deps.recorder.event(manifest, "Warning", words.reason, words.message)

@@ -1,0 +1,69 @@
+"""A certificate that somebody else keeps in the Secret, as cert-manager does: read and served, never written.
+
+Whoever keeps it also tells API servers to trust it (cert-manager's CA injector writes caBundle).
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+
+from agent.api.kinds import SECRETS
+from agent.base.pair import Pair
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from webhook import certificates
+from webhook.bundle import CERTIFICATE, KEY
+
+
+class NoCertificate(Exception):
+    """The Secret is missing, or holds nothing that can be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What there is to serve."""
+
+    serving: Pair
+
+    @property
+    def trusted(self) -> bytes:
+        """Nothing that we would tell API servers to trust."""
+        return b""
+
+
+class ExternalCertificate:
+    """Reads the Secret; `name` is what the API server expects in the certificate."""
+
+    def __init__(self, client: Client, namespace: str, secret: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._secret = secret
+        self._name = name
+
+    async def refresh(self) -> Given:
+        """The certificate as it is now. Raises NoCertificate, or KubeError."""
+        where = f"Secret {self._namespace}/{self._secret}"
+        try:
+            secret = await self._client.get(SECRETS, self._secret, self._namespace)
+        except NotFound:
+            raise NoCertificate(f"{where} does not exist: see whether its Certificate is ready") from None
+        try:
+            pair = _pair(secret.get("data") or {})
+            names = certificates.names_of(pair.certificate)
+        except (ValueError, TypeError, binascii.Error, UnsupportedAlgorithm) as error:
+            raise NoCertificate(f"{where} holds no certificate with its key in {CERTIFICATE} and {KEY}") from error
+        if self._name not in names:
+            shown = ", ".join(sorted(names)) or "nobody"
+            raise NoCertificate(f"{where}: the certificate is for {shown}, and the API server asks for {self._name}")
+        return Given(pair)
+
+
+def _pair(data: Mapping[str, Any]) -> Pair:
+    pair = Pair(*(base64.b64decode(data.get(field, "")) for field in (CERTIFICATE, KEY)))
+    if not certificates.fits(pair):
+        raise ValueError("the key is another certificate's")
+    return pair
