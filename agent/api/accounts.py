@@ -12,7 +12,7 @@ HOME = "home"
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Account:
     """All grants of one process, by where they count: `` everywhere, HOME, or the name of a namespace."""
 
     name: str
@@ -24,7 +24,7 @@ def grants(kind: Kind, verbs: str, feature: str, *, sub: str = "", names: tuple[
     return tuple(Grant(kind, verb, feature, sub, names) for verb in verbs.split())
 
 
-def blocks(account: Explanation) -> dict[str, list[dict[str, Any]]]:
+def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:
     """Rules by scope and feature, as the chart keeps them: it leaves out the features that are switched off."""
     return {
         scope or "cluster": [
@@ -35,7 +35,7 @@ def blocks(account: Explanation) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def role_objects(account: Explanation, home: str, *, without: Collection[str] = ()) -> list[dict[str, Any]]:
+def role_objects(account: Account, home: str, *, without: Collection[str] = ()) -> list[dict[str, Any]]:
     """Roles of an account that runs in namespace `home`, with their bindings; `without` are features switched off."""
     found: list[dict[str, Any]] = []
     for scope, granted in account.grants.items():

@@ -5,7 +5,7 @@ these rights, so that every test finds a verb that is missing. A feature that an
 verbs with it.
 """
 
-from agent.api.accounts import HOME, Explanation, grants
+from agent.api.accounts import HOME, Account, grants
 from agent.api.kinds import (
     CERTIFICATE_REQUESTS,
     CHAPERONS,
@@ -106,7 +106,7 @@ STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
 
 
-AGENT = Explanation(
+AGENT = Account(
     "agent",
     {
         "": (
@@ -181,7 +181,7 @@ AGENT = Explanation(
     },
 )
 
-WEBHOOK = Explanation(
+WEBHOOK = Account(
     "webhook",
     {
         "": (
@@ -204,7 +204,7 @@ WEBHOOK = Explanation(
     },
 )
 
-UNINSTALL = Explanation(
+UNINSTALL = Account(
     "uninstall",
     {
         "": (
@@ -242,7 +242,7 @@ UNINSTALL = Explanation(
     },
 )
 
-UPGRADE = Explanation(
+UPGRADE = Account(
     "upgrade",
     {
         "": (
@@ -255,7 +255,7 @@ UPGRADE = Explanation(
 )
 
 
-CANDIDATES = Explanation(
+CANDIDATES = Account(
     "candidates",
     {
         "": (

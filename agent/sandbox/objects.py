@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from agent.api.accounts import Explanation, role_objects
+from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
@@ -68,7 +68,7 @@ async def apply_policies(client: Client) -> None:
         await apply(client, _ADMISSION[obj["kind"]], obj)
 
 
-async def account_token(client: Client, account: Explanation) -> str:
+async def account_token(client: Client, account: Account) -> str:
     """A token of the service account that the cluster's own agent or webhook works with, with the chart's rights.
 
     API servers remember tokens for a while; they verify a client certificate anew at every request.

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from agent.api.accounts import HOME, Explanation, blocks
+from agent.api.accounts import HOME, Account, blocks
 from agent.api.accounts import role_objects as objects
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
 from agent.api.ownroles import ACCOUNTS, AGENT, CONFIGURATION, FEATURE_ROLES, SOURCE, WEBHOOK, WEBHOOK_SECRET
@@ -13,14 +13,14 @@ EVERY = pytest.mark.parametrize("account", ACCOUNTS, ids=lambda account: account
 
 
 @EVERY
-def test_no_verb_is_granted_twice(account: Explanation) -> None:
+def test_no_verb_is_granted_twice(account: Account) -> None:
     for grants in account.grants.values():
         counts = Counter((str(grant.kind), grant.sub, grant.verb, grant.names) for grant in grants)
         assert [key for key, count in counts.items() if count > 1] == []
 
 
 @EVERY
-def test_nobody_gets_everything(account: Explanation) -> None:
+def test_nobody_gets_everything(account: Account) -> None:
     for role in objects(account, "here"):
         for rule in role.get("rules", ()):
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
@@ -71,7 +71,7 @@ def test_a_feature_that_is_switched_off_takes_its_verbs_with_it() -> None:
 
 
 @EVERY
-def test_blocks_hold_every_verb(account: Explanation) -> None:
+def test_blocks_hold_every_verb(account: Account) -> None:
     in_blocks = sum(
         len(rule["verbs"]) for scope in blocks(account).values() for block in scope for rule in block["rules"]
     )

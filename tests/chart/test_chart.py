@@ -13,7 +13,7 @@ import yaml
 
 from agent import __version__
 from agent.api import ownroles
-from agent.api.accounts import Explanation, role_objects
+from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import crds
 from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK
@@ -205,7 +205,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 
 
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
-def test_roles_have_exactly_the_verbs_of_the_table(account: Explanation) -> None:
+def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.api import ownroles
-from agent.api.accounts import Explanation, role_objects
+from agent.api.accounts import Account, role_objects
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import granted, roles_of
@@ -37,7 +37,7 @@ def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
 
 @BOTH
 @pytest.mark.parametrize("setting", [*OFF, *ON])
-def test_a_value_takes_or_brings_the_rights_of_its_features_and_no_others(account: Explanation, setting: str) -> None:
+def test_a_value_takes_or_brings_the_rights_of_its_features_and_no_others(account: Account, setting: str) -> None:
     usually = NEVER.union(*ON.values())
     without = (usually | OFF.get(setting, set())) - ON.get(setting, set())
     assert roles_of(template(setting), account.name) == granted(role_objects(account, NAMESPACE, without=without))

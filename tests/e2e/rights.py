@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent.api.accounts import HOME, Explanation
+from agent.api.accounts import HOME, Account
 from agent.api.agentpolicies import specs
 from agent.api.ownroles import AGENT, CANDIDATES, REGISTER, WEBHOOK
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
@@ -18,7 +18,7 @@ from tests.chart import helm
 _USERS = tuple(f"system:serviceaccount:{home}:flotilla-" for home in (AGENT_NAMESPACE, helm.NAMESPACE))
 """How accounts of our own begin, in a sandbox and where the chart is installed."""
 _FORBIDDEN = 403
-SOURCES = Explanation("source", {"": (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER)})
+SOURCES = Account("source", {"": (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER)})
 """Agents of other clusters, by the service accounts of their Sources."""
 
 
@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, rename="camel"):
         own = self.user.username if self.is_ours() else ""
         return (own, self.verb, what.api_group, what.resource, what.subresource, what.namespace, what.name)
 
-    def needs(self, account: Explanation, scope: str, grant: Grant) -> bool:
+    def needs(self, account: Account, scope: str, grant: Grant) -> bool:
         """Whether it is this grant that allowed it."""
         what = self.object_ref
         return (
@@ -69,7 +69,7 @@ class Asked(msgspec.Struct, rename="camel"):
         """Whether an agent or a webhook asked in its own cluster."""
         return self.user.username.startswith(_USERS)
 
-    def _is(self, account: Explanation) -> bool:
+    def _is(self, account: Account) -> bool:
         own = self.user.username.rpartition(":")[2] == f"flotilla-{account.name}"
         return not self.is_ours() if account is SOURCES else self.is_ours() and own
 
@@ -112,7 +112,7 @@ def _by_policy(message: str) -> bool:
     return any(f"ValidatingAdmissionPolicy '{name}'" in message for name in specs(""))
 
 
-def _granted(*accounts: Explanation) -> list[tuple[Explanation, str, Grant]]:
+def _granted(*accounts: Account) -> list[tuple[Account, str, Grant]]:
     return [
         (account, scope, grant) for account in accounts for scope, grants in account.grants.items() for grant in grants
     ]
