@@ -1,0 +1,92 @@
+"""Nothing but podstate reads off API objects where a pod is; whoever writes it is known by name."""
+
+import re
+
+import pytest
+
+from agent.sandbox.objects import REPOSITORY
+from tests.docs.source import modules
+
+HOME = "agent/model/podstate/"
+REFUSALS = "agent/controllers/chaperon/refusals.py"
+KEYS = {"agent/api/names.py", "agent/kube/typed.py"}
+"""Where annotations get their names, and stores decode them."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "elsewhere"),
+    [
+        (r"startswith\(names\.PREFIX\)", {"agent/model/service.py", "agent/scheduler/"}),
+        (r"\bFINALIZER_V010\b", {"agent/api/names.py"}),
+        (r"\bspec\.schedulerName!?=\{names\.SCHEDULER_PROXY\}", set()),
+        (r"node_name or [\w.]*\bclaim\b", {"agent/scheduler/"}),
+        (r"\bknown\.claim(_uid)?\b", {"agent/scheduler/"}),
+        (r"\bANNOTATION_CLAIM(_UID)?\b", {*KEYS, "agent/scheduler/"}),
+        (r"\bANNOTATION_RESERVE_ROUND\b", {"agent/api/names.py", "agent/scheduler/"}),
+        (r"\bANNOTATION_RESERVE_ENDED\b", {"agent/api/names.py", "agent/extender/holds.py"}),
+        (r"\bANNOTATION_IS_ALLOWED in\b", set()),
+        (r"\"Refused\"", {REFUSALS}),
+        (
+            r"\"(SchedulingGated|nominatedNodeName)\"",
+            {"agent/model/status.py", REFUSALS},
+        ),
+    ],
+    ids=[
+        "whether a finalizer is a target's",
+        "the finalizer of all targets",
+        "which pods are proxy pods",
+        "the home",
+        "the claim",
+        "the annotations of the claim",
+        "the round that is asked for",
+        "the round that has ended",
+        "whether a candidate has leave",
+        "whether a candidate is refused",
+        "whether preemption or a gate keeps a candidate waiting",
+    ],
+)
+def test_it_is_told_in_one_place(pattern: str, elsewhere: set[str]) -> None:
+    found = {
+        name
+        for name, text in sources().items()
+        if re.search(pattern, text) and not name.startswith((HOME, *sorted(elsewhere)))
+    }
+    assert not found, f"ask agent.model.podstate instead of {pattern} in {', '.join(sorted(found))}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "writer"),
+    [
+        (r"\bANNOTATION_CLAIM: (?!None)", "agent/scheduler/"),
+        (r"\.bring_home\(", "agent/controllers/feedback/controller.py"),
+        (r"async def release\(\s*self, key: Key, uid", "agent/clusters/proxies.py"),
+    ],
+    ids=["claim", "home", "release"],
+)
+def test_finalizers_of_proxy_pods_have_one_writer_for_each_occasion(pattern: str, writer: str) -> None:
+    found = [name for name, text in sources().items() if re.search(pattern, text)]
+    assert len(found) == 1
+    assert found[0].startswith(writer)
+
+
+def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
+    """What they patch are those of Targets, Secrets, ConfigMaps and volumes; the webhook gives pods the first."""
+    patch = re.compile(r"\"finalizers\":|\[\"finalizers\"\] =")
+    found = {name for name, text in sources().items() if patch.search(text)}
+    assert found - {name for name in found if name.startswith("agent/scheduler/")} == {
+        "agent/cli/letgo.py",
+        "agent/cli/uninstall.py",
+        "agent/clusters/copying.py",
+        "agent/clusters/proxies.py",
+        "agent/controllers/feedback/decide.py",
+        "agent/controllers/follow/release.py",
+        "agent/controllers/standins/controller.py",
+        "agent/controllers/target/controller.py",
+        "agent/controllers/target/secrets.py",
+        "agent/model/proxypod.py",
+    }
+
+
+def sources() -> dict[str, str]:
+    """All modules by their path."""
+    return {str(path.relative_to(REPOSITORY)): path.read_text() for path in modules()}
