@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent.api import names
 from agent.base.clock import stamp
 from agent.controllers.chaperon.decide import (
+    ChaperonAndPod,
     CreatePod,
     Foreign,
     LeaveOut,
@@ -20,7 +21,6 @@ from agent.controllers.chaperon.decide import (
     PutStatus,
     Refuse,
     RefuseChange,
-    View,
     decide,
 )
 from agent.controllers.chaperon.refusals import refused
@@ -51,7 +51,7 @@ def pod(
 
 
 def outcome(chaperon: dict[str, Any], pod: dict[str, Any] | None = None) -> list[Any]:
-    return decide(View(chaperon, pod, 60.0), NOW)
+    return decide(ChaperonAndPod(chaperon, pod, 60.0), NOW)
 
 
 def ago(seconds: float) -> dict[str, str]:
@@ -105,12 +105,12 @@ class TestAPodThatMustNotRunTwice:
 
     def test_of_whose_record_no_pod_has_come_is_made(self, policy: str) -> None:
         recorded = chaperon(annotations={MADE: "true"}, restartPolicy=policy)
-        assert decide(View(recorded, None, 60.0, unmade=True), NOW) == [CreatePod(once=True)]
+        assert decide(ChaperonAndPod(recorded, None, 60.0, unmade=True), NOW) == [CreatePod(once=True)]
 
     def test_that_went_before_it_had_a_node_is_said_not_to_have_run(self, policy: str) -> None:
         for told in ({}, {"phase": "Pending"}):
             recorded = chaperon(told, {MADE: "true"}, restartPolicy=policy)
-            assert decide(View(recorded, None, 60.0, unborn=True), NOW) == [noted(**{MADE: None})]
+            assert decide(ChaperonAndPod(recorded, None, 60.0, unborn=True), NOW) == [noted(**{MADE: None})]
 
     def test_that_is_missing_is_not_made_while_its_source_has_not_heard_of_it(self, policy: str) -> None:
         assert outcome(chaperon(annotations=ago(1), restartPolicy=policy)) == [LookAgain(3600)]
@@ -245,7 +245,7 @@ class TestHowAPodEndedThatIsNotStartedAgain:
         going["metadata"]["deletionTimestamp"] = stamp(NOW)
         over = RUNNING | {"phase": phase}
         assert outcome(going, pod(over)) == [PutStatus(over)]
-        assert decide(View(going, None, 60.0, last=pod(over)), NOW) == [PutStatus(over)]
+        assert decide(ChaperonAndPod(going, None, 60.0, last=pod(over)), NOW) == [PutStatus(over)]
         assert outcome(going | {"status": over}, pod(over)) == []
         assert outcome(going, pod(RUNNING | {"podIP": "10.0.0.9"})) == [], "only the end is worth a write"
         assert outcome(going, pod(over, owner="somebody")) == []
@@ -253,7 +253,7 @@ class TestHowAPodEndedThatIsNotStartedAgain:
     @pytest.mark.parametrize("told", [RUNNING, {}], ids=["ran", "had told nothing"])
     def test_is_told_when_it_is_gone_by_then(self, policy: str, phase: str, told: dict[str, Any]) -> None:
         over = RUNNING | {"phase": phase}
-        view = View(chaperon(told, restartPolicy=policy), None, 60.0, last=pod(over))
+        view = ChaperonAndPod(chaperon(told, restartPolicy=policy), None, 60.0, last=pod(over))
         assert decide(view, NOW) == [PutStatus(over)]
 
 
@@ -262,7 +262,7 @@ def test_how_a_pod_ended_that_is_started_again_is_not_worth_a_write_when_it_goes
     going = chaperon(RUNNING)
     going["metadata"]["deletionTimestamp"] = stamp(NOW)
     assert outcome(going, over) == []
-    (lost,) = decide(View(chaperon(RUNNING), None, 60.0, last=over), NOW)
+    (lost,) = decide(ChaperonAndPod(chaperon(RUNNING), None, 60.0, last=over), NOW)
     assert isinstance(lost, PatchChaperon)
     assert lost.patch["metadata"]["annotations"] == {SINCE: stamp(NOW)}
 
@@ -300,7 +300,7 @@ def test_only_the_news_of_a_node_waits_for_the_start(
 def test_while_news_waits_everything_else_goes_on() -> None:
     meant = {names.ANNOTATION_LIVE_CHANGES: '{"labels":{"tier":"2"}}'}
     delegate = pod(JUST_BOUND, {"cni": "ip"}) | {"spec": {"containers": []}}
-    actions = decide(View(chaperon({}, meant), delegate, 60.0, silence=3.0), NOW)
+    actions = decide(ChaperonAndPod(chaperon({}, meant), delegate, 60.0, silence=3.0), NOW)
     assert actions == [
         PatchPod({"metadata": {"labels": {"tier": "2"}}}),
         PatchChaperon({"metadata": {"annotations": {"cni": "ip"}}}),
@@ -309,7 +309,7 @@ def test_while_news_waits_everything_else_goes_on() -> None:
 
 
 def test_a_foreign_pod_is_reported_though_news_would_wait() -> None:
-    (found,) = decide(View(chaperon(), pod(JUST_BOUND, owner="another"), 60.0, silence=3.0), NOW)
+    (found,) = decide(ChaperonAndPod(chaperon(), pod(JUST_BOUND, owner="another"), 60.0, silence=3.0), NOW)
     assert isinstance(found, Foreign)
 
 
@@ -335,7 +335,7 @@ ALLOWED, OUTSIDE = ({"name": "main", "image": f"docker.io/{path}"} for path in (
 
 
 def within(rules: tuple[Rule, ...] | None, chaperon: dict[str, Any], pod: dict[str, Any] | None = None) -> list[Any]:
-    return decide(View(chaperon, pod, 60.0, rules=rules), NOW)
+    return decide(ChaperonAndPod(chaperon, pod, 60.0, rules=rules), NOW)
 
 
 def changed(image: str) -> dict[str, Any]:

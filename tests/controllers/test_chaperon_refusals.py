@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.base.clock import stamp
-from agent.controllers.chaperon.decide import LookAgain, NoScheduler, PutStatus, View, decide
+from agent.controllers.chaperon.decide import ChaperonAndPod, LookAgain, NoScheduler, PutStatus, decide
 from agent.controllers.chaperon.failures import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
 from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
 from agent.model.podstate import taken_up_by
@@ -37,7 +37,7 @@ def candidate(status: dict[str, Any], *, age: float, **spec: Any) -> dict[str, A
 
 
 def actions(pod: dict[str, Any], told: dict[str, Any] | None = None, *, candidates: bool = False) -> list[Any]:
-    return decide(View(chaperon(told), pod, 60.0, candidates=candidates), NOW)
+    return decide(ChaperonAndPod(chaperon(told), pod, 60.0, candidates=candidates), NOW)
 
 
 def test_what_fails_for_a_moment_is_told_nobody_and_what_lasts_is() -> None:

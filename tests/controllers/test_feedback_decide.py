@@ -12,13 +12,13 @@ from agent.api.conditions import find_condition
 from agent.controllers.feedback.decide import (
     CONDITION,
     Action,
-    Delegate,
     DeleteChaperon,
     DeleteProxy,
     EndProxy,
     PatchProxy,
+    ProxyAndDelegates,
     ReleaseProxy,
-    View,
+    TargetChaperon,
     decide,
     home_patch,
 )
@@ -58,12 +58,12 @@ def delegate(
     annotations: dict[str, str] | None = None,
     cluster: str | None = "here",
     **metadata: Any,
-) -> Delegate:
+) -> TargetChaperon:
     labels = {names.LABEL_PARENT_UID: parent}
     if cluster is not None:
         labels[names.LABEL_PARENT_CLUSTER_UID] = cluster
     identity = {"name": "web-1", "uid": f"C-{finalizer}", "labels": labels, "annotations": annotations or {}}
-    return Delegate(finalizer, {"metadata": identity | metadata, "status": RUNNING if status is None else status})
+    return TargetChaperon(finalizer, {"metadata": identity | metadata, "status": RUNNING if status is None else status})
 
 
 def once(policy: str, pod: dict[str, Any]) -> dict[str, Any]:
@@ -71,21 +71,21 @@ def once(policy: str, pod: dict[str, Any]) -> dict[str, Any]:
     return pod | {"spec": {**pod["spec"], "restartPolicy": policy}}
 
 
-def ended(phase: str = "Succeeded", policy: str = "Never", *marks: str, **metadata: Any) -> Delegate:
+def ended(phase: str = "Succeeded", policy: str = "Never", *marks: str, **metadata: Any) -> TargetChaperon:
     """A delegate that has ended, with annotations of the target on its chaperon."""
     found = delegate(status=RUNNING | {"phase": phase}, annotations=dict.fromkeys(marks, "x"), **metadata)
-    return Delegate(EU, found.chaperon | {"spec": {"restartPolicy": policy}})
+    return TargetChaperon(EU, found.chaperon | {"spec": {"restartPolicy": policy}})
 
 
 def outcome(
     proxy: dict[str, Any] | None,
-    *delegates: Delegate,
+    *delegates: TargetChaperon,
     home: str = EU,
     settled: frozenset[str] = frozenset((EU, US, AP)),
-    last: Delegate | None = None,
+    last: TargetChaperon | None = None,
     doubtful: frozenset[str] = frozenset(),
 ) -> list[Action]:
-    return decide(View(proxy, delegates, home, settled, "here", last=last, doubtful=doubtful))
+    return decide(ProxyAndDelegates(proxy, delegates, home, settled, "here", last=last, doubtful=doubtful))
 
 
 def phase_told(action: Action) -> str:
@@ -389,7 +389,7 @@ def test_a_pod_that_is_let_go_and_has_ended_never_runs_again() -> None:
     assert outcome(failed, delegate(**DELETED)) == []
 
 
-def lost_for_ever(*annotations: str, **spec: Any) -> Delegate:
+def lost_for_ever(*annotations: str, **spec: Any) -> TargetChaperon:
     """A delegate that was made, must not run twice, and is missing."""
     told = dict.fromkeys((names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_MADE, *annotations), "true")
     found = delegate(annotations=told)
@@ -414,7 +414,7 @@ delegates = st.builds(
     st.sets(targets),
 )
 def test_a_proxy_pod_never_goes_before_a_delegate_that_is_known_or_may_exist(
-    finalizers: set[str], node: str, deleted: bool, found: list[Delegate], home: str, settled: set[str]
+    finalizers: set[str], node: str, deleted: bool, found: list[TargetChaperon], home: str, settled: set[str]
 ) -> None:
     found = [one for one in found if one.finalizer in settled]
     pod = proxy(tuple(sorted(finalizers)), node, status=RUNNING, **(DELETED if deleted else {}))
@@ -444,7 +444,7 @@ def test_of_a_target_with_ranges_neither_pod_ips_nor_annotations_bring_other_add
 
 def come_home(annotations: dict[str, str], found: dict[str, Any]) -> dict[str, Any] | None:
     """The patch by which they do, None for none."""
-    actions = decide(View(found, (delegate(annotations=annotations),), EU, frozenset({EU}), "here"))
+    actions = decide(ProxyAndDelegates(found, (delegate(annotations=annotations),), EU, frozenset({EU}), "here"))
     if not actions:
         return None
     (action,) = actions

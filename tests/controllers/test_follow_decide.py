@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.follow.decide import Compare, Create, Remove, RemoveOrphan, Rest, Step, View, decide
+from agent.controllers.follow.decide import Compare, Create, OriginalAndCopy, Remove, RemoveOrphan, Rest, Step, decide
 
 
-def view(**given: Any) -> View:
+def view(**given: Any) -> OriginalAndCopy:
     usual = {"original": "7", "copy": "3", "agreed": ("7", "3"), "needed": True, "idle": 0.0, "linger": 10.0}
-    return View(**{**usual, **given})
+    return OriginalAndCopy(**{**usual, **given})
 
 
 CASES = [

@@ -9,7 +9,7 @@ from agent.controllers.source.decide import (
     Delete,
     Patch,
     Roles,
-    View,
+    SourceAndBindings,
     decide,
     flaw,
     granted,
@@ -32,11 +32,11 @@ def stored(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], "uid": "b1", "resourceVersion": "5"}}
 
 
-def view(key: tuple[str, str], obj: dict[str, Any] | None, *bindings: tuple[Any, dict[str, Any]]) -> View:
+def view(key: tuple[str, str], obj: dict[str, Any] | None, *bindings: tuple[Any, dict[str, Any]]) -> SourceAndBindings:
     found: dict[Any, dict[str, Any]] = {ROLE_BINDINGS: {}, CLUSTER_ROLE_BINDINGS: {}}
     for kind, binding in bindings:
         found[kind][binding["metadata"]["name"]] = binding
-    return View(key, obj, found, ROLES)
+    return SourceAndBindings(key, obj, found, ROLES)
 
 
 def everything(key: tuple[str, str], obj: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:

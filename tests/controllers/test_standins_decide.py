@@ -3,7 +3,7 @@ from typing import Any
 
 from agent.api.kinds import PERSISTENT_VOLUMES
 from agent.controllers.standins.controller import claims_of
-from agent.controllers.standins.decide import Grow, Make, Remove, Replace, View, decide
+from agent.controllers.standins.decide import ClaimAndVolumes, Grow, Make, Remove, Replace, decide
 from agent.kube.store import Object
 from agent.model.standin import name_of, volume_for
 from tests.model.test_standin import EU, claim, there
@@ -18,8 +18,10 @@ def bound(capacity: str = "5Gi") -> Raw:
     return found
 
 
-def view(claim: Raw | None, copy: Raw | None, *standing: Raw, makes: bool = True, target: tuple[str, str] = EU) -> View:
-    return View(claim, copy, target, standing, makes)
+def view(
+    claim: Raw | None, copy: Raw | None, *standing: Raw, makes: bool = True, target: tuple[str, str] = EU
+) -> ClaimAndVolumes:
+    return ClaimAndVolumes(claim, copy, target, standing, makes)
 
 
 OWN = volume_for(claim(), there(), EU)

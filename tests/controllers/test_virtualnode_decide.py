@@ -11,7 +11,7 @@ from agent.api.conditions import find_condition
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
-from agent.controllers.virtualnode.decide import Create, Patch, View, check_pattern, decide, settles_in
+from agent.controllers.virtualnode.decide import Create, Patch, TargetAndNode, check_pattern, decide, settles_in
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READY = Record(State.READY, "connected", NOW)
@@ -21,7 +21,7 @@ SUMMARY: dict[str, Any] = {
     "capacity": {"cpu": "8"},
     "allocatable": {"cpu": "7"},
 }
-VIEW = View(
+VIEW = TargetAndNode(
     key=("default", "c2"),
     node=None,
     record=READY,
@@ -36,7 +36,7 @@ VIEW = View(
 )
 
 
-def created(view: View = VIEW) -> dict[str, Any]:
+def created(view: TargetAndNode = VIEW) -> dict[str, Any]:
     """The node as the API server gives it back."""
     action = decide(view)
     assert isinstance(action, Create)
@@ -44,7 +44,7 @@ def created(view: View = VIEW) -> dict[str, Any]:
     return {**node, "metadata": {**node["metadata"], "uid": "u", "resourceVersion": "5"}}
 
 
-def patch(view: View) -> Patch:
+def patch(view: TargetAndNode) -> Patch:
     action = decide(view)
     assert isinstance(action, Patch)
     return action

@@ -90,7 +90,7 @@ class Chaperon(Controller[Key]):
         owner, found = chaperon.decode(), pod.decode() if pod else None
         missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
         gone = last.decode() if last is not None else None
-        view = room.View(
+        view = room.ChaperonAndPod(
             owner,
             found,
             missing,
@@ -124,7 +124,7 @@ class Chaperon(Controller[Key]):
         return self._placed.setdefault(key, time.monotonic()) + _START_SECONDS - time.monotonic()
 
     async def _take(
-        self, key: Key, view: room.View, versions: tuple[str, str] | None, actions: list[room.Action]
+        self, key: Key, view: room.ChaperonAndPod, versions: tuple[str, str] | None, actions: list[room.Action]
     ) -> float | None:
         self._agreed.pop(key, None)
         match actions:
@@ -139,7 +139,7 @@ class Chaperon(Controller[Key]):
             self._agreed[key] = (written, versions[1])
         return None
 
-    async def _apply(self, view: room.View, action: room.Action) -> float | None:
+    async def _apply(self, view: room.ChaperonAndPod, action: room.Action) -> float | None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         match action:
             case room.CreatePod(once):
@@ -169,7 +169,7 @@ class Chaperon(Controller[Key]):
                 return seconds
         return None
 
-    async def _tell(self, view: room.View, status: dict[str, Any]) -> str:
+    async def _tell(self, view: room.ChaperonAndPod, status: dict[str, Any]) -> str:
         """Replace the status; returns the version that the chaperon has by it, empty when it is not there.
 
         For a custom resource a PUT costs the API server a quarter less than a patch.
@@ -185,7 +185,7 @@ class Chaperon(Controller[Key]):
             return ""
         return self._chaperons.absorb(raw).version
 
-    async def _follow(self, view: room.View, patch: dict[str, Any], sub: str | None) -> None:
+    async def _follow(self, view: room.ChaperonAndPod, patch: dict[str, Any], sub: str | None) -> None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         try:
             raw = await self._client.patch_raw(PODS, name, patch, namespace, sub=sub, style="strategic")
@@ -196,7 +196,7 @@ class Chaperon(Controller[Key]):
             return
         self._pods.absorb(raw)
 
-    async def _is_there(self, view: room.View) -> bool:
+    async def _is_there(self, view: room.ChaperonAndPod) -> bool:
         """Whether the API server has the pod, and not another's of that name; it is in the store then."""
         metadata = view.chaperon["metadata"]
         try:
@@ -209,7 +209,7 @@ class Chaperon(Controller[Key]):
         self._pods.absorb(raw)
         return True
 
-    async def _create(self, view: room.View, *, once: bool) -> float | None:
+    async def _create(self, view: room.ChaperonAndPod, *, once: bool) -> float | None:
         key = (view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"])
         try:
             raw, lacks = await made(self._client, self._once if once else None, view.chaperon)
@@ -231,7 +231,7 @@ class Chaperon(Controller[Key]):
         self._failures.forget(key)
         return None
 
-    async def _failing(self, key: Key, view: room.View, error: KubeError) -> float:
+    async def _failing(self, key: Key, view: room.ChaperonAndPod, error: KubeError) -> float:
         """It may be well in a moment, as where a webhook is restarted: then its source is told nothing."""
         pause = self._failures.pause(key)
         if pause is None:
@@ -242,7 +242,7 @@ class Chaperon(Controller[Key]):
             await self._tell(view, refused(f"{_CANNOT_CREATE}: {error}", passing=True))
         return pause
 
-    async def _in_the_way(self, view: room.View) -> float | None:
+    async def _in_the_way(self, view: room.ChaperonAndPod) -> float | None:
         """Our own pod that the watch has not shown yet, or a foreign one that it never will."""
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         try:
@@ -256,7 +256,7 @@ class Chaperon(Controller[Key]):
             again = await self._apply(fresh, action)
         return again
 
-    async def _refused(self, view: room.View, message: str, by: str = "") -> float:
+    async def _refused(self, view: room.ChaperonAndPod, message: str, by: str = "") -> float:
         await self._once.withdraw(view.chaperon)
         status = refused(message, by)
         if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:

@@ -20,7 +20,7 @@ from agent.model.status import ended_before, restarts_always, restarts_left_behi
 
 
 @dataclass(frozen=True)
-class View:
+class ChaperonAndPod:
     """A chaperon and the pod of its name."""
 
     chaperon: dict[str, Any]
@@ -133,14 +133,14 @@ _UNREAD_SECONDS = 0.5
 """Sources are read within moments of the agent's start."""
 
 
-def decide(view: View, now: datetime) -> list[Action]:
+def decide(view: ChaperonAndPod, now: datetime) -> list[Action]:
     """The actions that bring chaperon and pod in line."""
     if view.chaperon["metadata"].get("deletionTimestamp"):
         return _last_words(view)
     return [*_allowed(view, _delegate(view, now)), *_reservation(view.chaperon, now)]
 
 
-def _allowed(view: View, actions: list[Action]) -> list[Action]:
+def _allowed(view: ChaperonAndPod, actions: list[Action]) -> list[Action]:
     """The actions without those that the policies of Sources do not allow."""
     if any(isinstance(action, CreatePod) for action in actions):
         if view.rules is None:
@@ -161,7 +161,7 @@ def _allowed_change(rules: tuple[Rule, ...] | None, action: Action) -> list[Acti
     return [RefuseChange(refused.message)] if refused else [action]
 
 
-def _delegate(view: View, now: datetime) -> list[Action]:
+def _delegate(view: ChaperonAndPod, now: datetime) -> list[Action]:
     if view.pod is None:
         return _without_pod(view, now)
     if not _is_ours(view.chaperon, view.pod):
@@ -174,7 +174,7 @@ _TELL_SECONDS = 1.0
 """A pod that is deleted because its chaperon is may be seen going first."""
 
 
-def _ending(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
+def _ending(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
     """Tell the source of a pod that somebody here deletes: as for any pod that terminates, another may start meanwhile.
 
     One that is never restarted may yet end well, and is told of only when its end is overdue, as on a lost node.
@@ -193,7 +193,7 @@ def _ending(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
     return [LookAgain(left)] if left > 0 else [PatchChaperon(_annotations({names.ANNOTATION_POD_ENDING: stamp(now)}))]
 
 
-def _without_pod(view: View, now: datetime) -> list[Action]:
+def _without_pod(view: ChaperonAndPod, now: datetime) -> list[Action]:
     chaperon = view.chaperon
     status = chaperon.get("status") or {}
     if told := _last_words(view):
@@ -220,7 +220,7 @@ def _without_pod(view: View, now: datetime) -> list[Action]:
     return [PatchChaperon(_annotations({names.ANNOTATION_RESTARTS: text})), CreatePod()]
 
 
-def _last_words(view: View) -> list[Action]:
+def _last_words(view: ChaperonAndPod) -> list[Action]:
     """How a pod ended that is gone by now, or goes with its chaperon: its kubelet says it just before.
 
     A write that is spared for what is started again whatever happens: nobody draws conclusions from how that ended.
@@ -237,7 +237,7 @@ def _is_ours(chaperon: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     return any(o.get("controller") and o["uid"] == uid for o in pod["metadata"].get("ownerReferences") or ())
 
 
-def _with_pod(view: View, pod: dict[str, Any], now: datetime) -> list[Action]:
+def _with_pod(view: ChaperonAndPod, pod: dict[str, Any], now: datetime) -> list[Action]:
     actions: list[Action] = []
     chaperon = view.chaperon
     theirs = chaperon["metadata"].get("annotations") or {}

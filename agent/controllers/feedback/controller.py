@@ -178,13 +178,13 @@ class Feedback(Controller[Key]):
 
     def _gather(
         self, key: Key, proxy: Object | None, doubtful: frozenset[str] = frozenset()
-    ) -> tuple[room.View, dict[str, Target]]:
+    ) -> tuple[room.ProxyAndDelegates, dict[str, Target]]:
         targets = {target.finalizer: target for target in self._deps.targets}
         home = self._home(proxy)
         delegates = tuple(_delegate(placed) for placed in self._deps.chaperons.of(key) if placed.target.ready)
         last = self._ended.get(key)
         ours = last is not None and proxy is not None and _is_of(last, proxy) and last.target.finalizer == home
-        view = room.View(
+        view = room.ProxyAndDelegates(
             proxy=proxy.decode() if proxy else None,
             delegates=delegates,
             home=home,
@@ -202,7 +202,9 @@ class Feedback(Controller[Key]):
         target = self._deps.targets.by_node(podstate.home_node(proxy))
         return podstate.home_finalizer(proxy, target.finalizer if target is not None else None)
 
-    async def _apply(self, key: Key, view: room.View, targets: dict[str, Target], action: room.Action) -> str:
+    async def _apply(
+        self, key: Key, view: room.ProxyAndDelegates, targets: dict[str, Target], action: room.Action
+    ) -> str:
         """Carry out an action; returns the version that the proxy pod has by it, empty where it is not known."""
         match action:
             case room.DeleteChaperon(delegate):
@@ -224,7 +226,9 @@ class Feedback(Controller[Key]):
                 pass
         return ""
 
-    async def _is_at_home_too(self, view: room.View, targets: dict[str, Target], delegate: room.Delegate) -> bool:
+    async def _is_at_home_too(
+        self, view: room.ProxyAndDelegates, targets: dict[str, Target], delegate: room.TargetChaperon
+    ) -> bool:
         """Whether what looks like a stray is the delegate at home, shown first by another Target of that cluster."""
         home = targets.get(view.home)
         if home is None or delegate.finalizer == view.home or view.proxy is None:
@@ -267,19 +271,19 @@ class Feedback(Controller[Key]):
             return
 
 
-def _delegate(placed: Placed) -> room.Delegate:
-    return room.Delegate(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
+def _delegate(placed: Placed) -> room.TargetChaperon:
+    return room.TargetChaperon(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
 
 
 def _is_of(placed: Placed, proxy: Object) -> bool:
     return placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
 
 
-def _strays(view: room.View, uid: str) -> list[room.DeleteChaperon]:
+def _strays(view: room.ProxyAndDelegates, uid: str) -> list[room.DeleteChaperon]:
     """That chaperon's deletion, if its proxy pod lives elsewhere or is not there."""
     found = [each for each in room.decide(view) if isinstance(each, room.DeleteChaperon) and each.delegate.uid == uid]
     return [] if _ends(view) else found
 
 
-def _ends(view: room.View) -> bool:
+def _ends(view: room.ProxyAndDelegates) -> bool:
     return view.proxy is not None and "deletionTimestamp" in view.proxy["metadata"]

@@ -21,7 +21,7 @@ CONDITION = "multicluster/AnnotationsHome"
 
 
 @dataclass(frozen=True)
-class Delegate:
+class TargetChaperon:
     """A chaperon of the proxy pod's name in a target whose stores can be believed."""
 
     finalizer: str
@@ -67,19 +67,19 @@ class Delegate:
 
 
 @dataclass(frozen=True)
-class View:
+class ProxyAndDelegates:
     """A proxy pod with all that is known of its delegates."""
 
     proxy: dict[str, Any] | None
     """None: there is no such pod, by a store that has synced."""
-    delegates: tuple[Delegate, ...]
+    delegates: tuple[TargetChaperon, ...]
     home: str
     """Finalizer of the one target that may run the delegate: by binding, else by claim; empty when there is none."""
     settled: frozenset[str]
     """Finalizers of targets that are ready: what is not among `delegates` is not there."""
     cluster_uid: str
     homecoming: Homecoming = USUAL
-    last: Delegate | None = None
+    last: TargetChaperon | None = None
     """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
     doubtful: frozenset[str] = frozenset()
     """Finalizers of targets that may have a chaperon or a delegate of a terminating proxy pod beside `delegates`."""
@@ -89,7 +89,7 @@ class View:
 class DeleteChaperon:
     """Delete with foreground propagation: where nothing is amiss, gone means that the delegate is gone, too."""
 
-    delegate: Delegate
+    delegate: TargetChaperon
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class ReleaseProxy:
 Action = DeleteChaperon | DeleteProxy | EndProxy | PatchProxy | ReleaseProxy
 
 
-def decide(view: View) -> list[Action]:
+def decide(view: ProxyAndDelegates) -> list[Action]:
     """The actions that bring a proxy pod and its chaperons in line."""
     proxy = view.proxy
     if proxy is None:
@@ -154,11 +154,11 @@ def decide(view: View) -> list[Action]:
     return actions
 
 
-def _at_home(view: View, mine: tuple[Delegate, ...]) -> Delegate | None:
+def _at_home(view: ProxyAndDelegates, mine: tuple[TargetChaperon, ...]) -> TargetChaperon | None:
     return next((delegate for delegate in mine if delegate.finalizer == view.home), None)
 
 
-def _strays(view: View, mine: tuple[Delegate, ...]) -> tuple[Delegate, ...]:
+def _strays(view: ProxyAndDelegates, mine: tuple[TargetChaperon, ...]) -> tuple[TargetChaperon, ...]:
     """Delegates elsewhere than at home.
 
     Two Targets may lead to the same cluster: what home shows, too, is no stray, and while home cannot tell, nothing is.
@@ -173,7 +173,7 @@ def _strays(view: View, mine: tuple[Delegate, ...]) -> tuple[Delegate, ...]:
     )
 
 
-def _delete(view: View, delegates: tuple[Delegate, ...], *, certain: bool = False) -> list[Action]:
+def _delete(view: ProxyAndDelegates, delegates: tuple[TargetChaperon, ...], *, certain: bool = False) -> list[Action]:
     """Orphans go only when they carry our cluster's UID: a name may be another cluster's, too (ruling 4)."""
     return [
         DeleteChaperon(delegate)
@@ -183,21 +183,21 @@ def _delete(view: View, delegates: tuple[Delegate, ...], *, certain: bool = Fals
     ]
 
 
-def _let_go(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
+def _let_go(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
     """A terminating proxy pod: it goes on telling of its delegate, which is to end, and goes after it."""
     said = _last_words(view, proxy, _at_home(view, mine))
     ending = [*said, *_delete(view, mine, certain=True)]
     return ending if said and not mine else ending + _release(view, proxy, mine)
 
 
-def _last_words(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Action]:
+def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
     """What a delegate tells while it is let go, or has told before its chaperon was gone."""
     said = here or view.last
     told = lastwords.told(proxy, said.chaperon.get("status") or {}, said.ranges) if said is not None else {}
     return [PatchProxy(_metadata(proxy, guarded=False) | {"status": told}, status=True, last=True)] if told else []
 
 
-def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> list[Action]:
+def _release(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
     """Let a terminating proxy pod go: after its delegate, wherever it may be."""
     held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy) | view.doubtful
     if view.home and view.home not in view.settled:
@@ -212,7 +212,7 @@ def _release(view: View, proxy: dict[str, Any], mine: tuple[Delegate, ...]) -> l
     return actions
 
 
-def _unsure(view: View, proxy: dict[str, Any]) -> set[str]:
+def _unsure(view: ProxyAndDelegates, proxy: dict[str, Any]) -> set[str]:
     """Finalizers of targets that cannot be asked and may hold what the agent before ours has made of the pod.
 
     Admiralty makes candidates everywhere and claims nothing; a claim of ours leaves no finalizer but its own. What we
@@ -230,7 +230,7 @@ def _is_our_work(annotations: Mapping[str, str]) -> bool:
     return annotations.get(names.ANNOTATION_MANIFEST, "{").startswith("{")
 
 
-def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Action]:
+def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
     if view.home not in view.settled:
         return []
     if here is None:
@@ -246,7 +246,7 @@ def _bound(view: View, proxy: dict[str, Any], here: Delegate | None) -> list[Act
 
 
 def home_patch(
-    proxy: dict[str, Any], here: Delegate, held: AbstractSet[str] = frozenset(), homecoming: Homecoming = USUAL
+    proxy: dict[str, Any], here: TargetChaperon, held: AbstractSet[str] = frozenset(), homecoming: Homecoming = USUAL
 ) -> dict[str, Any]:
     """Merge patch that brings status, annotations and finalizers of a bound proxy pod in line; {} when they are.
 

@@ -171,7 +171,7 @@ class FollowRoom(Controller[Item]):
                 pass
         return None
 
-    def _view(self, place: Place, copy: Object | None, now: float, *, needed: bool) -> steps.View:
+    def _view(self, place: Place, copy: Object | None, now: float, *, needed: bool) -> steps.OriginalAndCopy:
         item = place.item
         original = place.originals.store.get(item.key)
         beside = copy is not None and not needed and self._needed_beside(item, copy.uid)
@@ -181,7 +181,7 @@ class FollowRoom(Controller[Item]):
         else:
             since = self._idle_since.setdefault(item, now)
         leaving = self._deps.prerequisites.leaving(place.target)
-        return steps.View(
+        return steps.OriginalAndCopy(
             original=original.version if original is not None and not original.deleting else None,
             copy=copy.version if copy is not None else None,
             agreed=self._bringers[item.kind].agreed.get(item),

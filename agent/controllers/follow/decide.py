@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class View:
+class OriginalAndCopy:
     """What stores hold of an original and its copy."""
 
     original: str | None
@@ -51,7 +51,7 @@ class Rest:
 Step = Create | Compare | Remove | RemoveOrphan | Rest
 
 
-def decide(view: View) -> Step:
+def decide(view: OriginalAndCopy) -> Step:
     """The next step."""
     if view.copy is None:
         return Create() if view.needed and (view.original is None or view.agreed != (view.original, "")) else Rest()

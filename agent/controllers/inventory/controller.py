@@ -17,7 +17,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import CLUSTER_TARGETS, SERVICE_ACCOUNTS, TARGETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, View, decide
+from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, TargetContents, decide
 from agent.controllers.inventory.following import Following
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
@@ -78,13 +78,13 @@ class InventoryRoom(Controller[Key]):
         # A verb that is given wakes us with what is listed then. One that is taken away does not.
         return again
 
-    def _view(self, target: Target) -> View | None:
+    def _view(self, target: Target) -> TargetContents | None:
         informers = self._informers.get(target.key, {})
         forbidden = [kind for kind, informer in informers.items() if isinstance(informer.error, Forbidden)]
         found = {kind: informer for kind, informer in informers.items() if kind not in forbidden}
         if not informers or not all(informer.synced.is_set() for informer in found.values()):
             return None
-        return View(
+        return TargetContents(
             namespaces=[
                 namespace.name
                 for namespace in self._namespaces.store
@@ -94,7 +94,7 @@ class InventoryRoom(Controller[Key]):
             forbidden=forbidden,
         )
 
-    def _followed(self, view: View, follow: list[str]) -> frozenset[str]:
+    def _followed(self, view: TargetContents, follow: list[str]) -> frozenset[str]:
         """Namespaces whose service accounts follow, and may: an account that may be made may be kept right."""
         if SERVICE_ACCOUNTS.plural not in follow:
             return frozenset()

@@ -19,7 +19,7 @@ NAMES_LIMIT = 5_000
 
 
 @dataclass(frozen=True)
-class View:
+class TargetContents:
     """What is known of one target; a kind is in `found` (namespace and name of each) or in `forbidden`."""
 
     namespaces: Sequence[str]
@@ -39,7 +39,7 @@ class Inventory:
     message: str
 
 
-def decide(view: View) -> Inventory:
+def decide(view: TargetContents) -> Inventory:
     """Sorted, so that the same inventory is written once."""
     by_namespace: dict[str, dict[str, Any]] = {name: {"name": name} for name in sorted(view.namespaces)}
     count = 0
@@ -65,5 +65,5 @@ def decide(view: View) -> Inventory:
     return Inventory(namespaces, "True", "Published", "pods that need what the target does not have bring a warning")
 
 
-def _is_brought(kind: Kind, namespace: str, view: View) -> bool:
+def _is_brought(kind: Kind, namespace: str, view: TargetContents) -> bool:
     return kind == SERVICE_ACCOUNTS and namespace in view.followed

@@ -22,14 +22,14 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Removal:
     """Finalizers to remove now, and in how many seconds to look again."""
 
     remove: tuple[str, ...]
     again: float | None
 
 
-def decide(finalizers: Iterable[str], known: Mapping[str, Known], *, needs_old: bool = False) -> Verdict:
+def decide(finalizers: Iterable[str], known: Mapping[str, Known], *, needs_old: bool = False) -> Removal:
     """Finalizers with Admiralty's prefix that belong to no target.
 
     The one that v0.10 put on every pod, for all targets together, is among them once it is not needed any more.
@@ -45,4 +45,4 @@ def decide(finalizers: Iterable[str], known: Mapping[str, Known], *, needs_old: 
             remove.append(finalizer)
         elif target.free_in is not None:
             again = target.free_in if again is None else min(again, target.free_in)
-    return Verdict(tuple(remove), again)
+    return Removal(tuple(remove), again)

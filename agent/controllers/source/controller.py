@@ -16,7 +16,7 @@ from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDING
 from agent.api.names import ANNOTATION_SOURCE, LABEL_SOURCE
 from agent.clusters.deps import Deps
 from agent.controllers.source import decide
-from agent.controllers.source.decide import Action, Create, Delete, Key, Patch, Raw, Roles, View
+from agent.controllers.source.decide import Action, Create, Delete, Key, Patch, Raw, Roles, SourceAndBindings
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from agent.kube.store import Object
 from agent.model.diff import same
@@ -83,13 +83,13 @@ class SourceRoom(Controller[Key]):
         obj = self._informers[decide.kind_of(key)].store.get(key)
         return obj.decode() if obj is not None and not obj.deleting else None
 
-    def _view(self, key: Key, source: Raw | None) -> View:
+    def _view(self, key: Key, source: Raw | None) -> SourceAndBindings:
         bindings: dict[Kind, dict[str, Raw]] = {kind: {} for kind in BINDINGS}
         for kind, name in decide.binding_names(key):
             obj = self._informers[kind].store.get((key[0] if kind.namespaced else "", name))
             if obj is not None:
                 bindings[kind][name] = obj.decode()
-        return View(key, source, bindings, self._roles)
+        return SourceAndBindings(key, source, bindings, self._roles)
 
     async def _really_gone(self, key: Key) -> bool:
         """Ask the API server: the list of bindings may be newer than that of Sources."""

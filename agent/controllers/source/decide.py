@@ -25,7 +25,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class View:
+class SourceAndBindings:
     """A Source (None: gone) and those of its bindings that are there."""
 
     key: Key
@@ -68,7 +68,7 @@ def kind_of(key: Key) -> Kind:
     return SOURCES if key[0] else CLUSTER_SOURCES
 
 
-def decide(view: View) -> list[Action]:
+def decide(view: SourceAndBindings) -> list[Action]:
     """What to do so that exactly the wanted bindings are there. The service account comes on top."""
     wanted = wanted_bindings(view.key, view.source, view.roles) if view.source is not None else {}
     actions: list[Action] = []

@@ -14,7 +14,7 @@ from agent.api import names
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.standins.decide import Grow, Make, Remove, Replace, View, decide
+from agent.controllers.standins.decide import ClaimAndVolumes, Grow, Make, Remove, Replace, decide
 from agent.controllers.standins.used import UsedHere
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
@@ -68,7 +68,7 @@ class StandInRoom(Controller[Key]):
                     await self._grow(key, volume, capacity)
         return wait
 
-    async def _view(self, key: Key) -> View:
+    async def _view(self, key: Key) -> ClaimAndVolumes:
         found = self._claims.store.get(key)
         claim = found.decode() if found is not None else None
         standing = [volume.decode() for volume in self._volumes.store.by_index(_OF_CLAIM, "/".join(key))]
@@ -78,7 +78,7 @@ class StandInRoom(Controller[Key]):
         node = (claim["metadata"].get("annotations") or {}).get(names.ANNOTATION_VOLUME_IN) if claim else None
         target, informer = self._deps.targets.by_node(node or ""), self._copies.get(node or "")
         copy = informer.store.get(key) if informer is not None and target is not None else None
-        return View(
+        return ClaimAndVolumes(
             claim=claim,
             there=copy.decode() if copy is not None else None,
             target=target.key if target is not None else ("", ""),

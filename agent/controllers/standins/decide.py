@@ -11,7 +11,7 @@ Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class View:
+class ClaimAndVolumes:
     """What is known of a claim and its volume."""
 
     claim: Raw | None
@@ -59,7 +59,7 @@ class Grow:
 Action = Make | Remove | Replace | Grow
 
 
-def decide(view: View) -> list[Action]:
+def decide(view: ClaimAndVolumes) -> list[Action]:
     """What to do, in any order."""
     uid = view.claim["metadata"]["uid"] if view.claim is not None else ""
     # One without a UID is not of our making: whoever restores a backup is at work.

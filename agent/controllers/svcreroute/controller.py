@@ -16,7 +16,7 @@ from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.field_owners import keep_owners
-from agent.controllers.svcreroute.decide import View, Wait, decide
+from agent.controllers.svcreroute.decide import ServiceAndPods, Wait, decide
 from agent.controllers.svcreroute.gather import Coverage, service_of
 from agent.controllers.svcreroute.selections import Selections
 from agent.controllers.svcreroute.sharing import Scopes, Sharing
@@ -81,7 +81,7 @@ class ServiceRerouteRoom(Controller[Key]):
             others, soon = await self._other_pods(key, selector) if proxies and switched else (False, None)
             wait = self._wait(found, switched=switched) if proxies else Wait.NOTHING
             shared, later = (False, None) if proxies else self._is_shared(found)
-            wanted = decide(View(service, proxies, others, wait, shared))
+            wanted = decide(ServiceAndPods(service, proxies, others, wait, shared))
         except (InvalidService, InvalidPattern) as error:
             self._deps.recorder.event(service, "Warning", "InvalidService", f"{error}; the Service is left as it is")
             return None

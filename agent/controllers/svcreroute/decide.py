@@ -20,7 +20,7 @@ class Wait(StrEnum):
 
 
 @dataclass(frozen=True)
-class View:
+class ServiceAndPods:
     """Everything that matters of one Service."""
 
     service: Raw
@@ -33,7 +33,7 @@ class View:
     """Whether its namespace shares all Services."""
 
 
-def decide(view: View) -> Raw:
+def decide(view: ServiceAndPods) -> Raw:
     """The Service as it should be.
 
     Once the selector is switched it stays so, whatever the endpoints say, as long as no other pods are selected and no

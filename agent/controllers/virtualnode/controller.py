@@ -21,7 +21,7 @@ from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, PODS, TARGETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.virtualnode.decide import Create, View, check_pattern, decide, settles_in
+from agent.controllers.virtualnode.decide import Create, TargetAndNode, check_pattern, decide, settles_in
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, one_line
 from agent.kube.store import Key, Object
 from agent.model.daemonpod import comes_again
@@ -116,7 +116,7 @@ class VirtualNodeRoom(Controller[Key]):
                 return current
         return told
 
-    def _view(self, key: Key, target: Object, node: Object | None) -> View:
+    def _view(self, key: Key, target: Object, node: Object | None) -> TargetAndNode:
         connected = self._deps.targets.get(key)
         summary = connected.summary if connected is not None else None
         told = summary.decode() if summary is not None else None
@@ -125,7 +125,7 @@ class VirtualNodeRoom(Controller[Key]):
         flaw = check_pattern(excluded)
         if flaw:
             self._deps.recorder.event(manifest, "Warning", "InvalidRegexp", flaw)
-        return View(
+        return TargetAndNode(
             key=key,
             node=node.decode() if node is not None else None,
             record=connected.record if connected is not None else None,
@@ -163,7 +163,7 @@ class VirtualNodeRoom(Controller[Key]):
         for key in target_of(node) if node is not None else ():
             self.queue.add(key)
 
-    async def _apply(self, view: View) -> None:
+    async def _apply(self, view: TargetAndNode) -> None:
         """Write; the store takes the answer, which brings the key back for what is left to do."""
         action = decide(view)
         name = names.virtual_node(*view.key)

@@ -26,7 +26,7 @@ DRAINING = {"key": names.TAINT_DRAINING, "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True)
-class View:
+class TargetAndNode:
     """A Target that exists, and its node."""
 
     key: Key
@@ -79,7 +79,7 @@ def settles_in(record: Record | None, missing_since: datetime | None, now: datet
     return max(0.0, SETTLE_SECONDS - (now - since).total_seconds()) if since is not None else 0.0
 
 
-def decide(view: View) -> Action | None:
+def decide(view: TargetAndNode) -> Action | None:
     """The next write to the node, None when it is as it should be.
 
     One at a time: each write gives a new resource version, which guards the next.
@@ -99,7 +99,7 @@ def decide(view: View) -> Action | None:
     return Patch({"metadata": guard, "status": status}, sub="status") if status else None
 
 
-def wanted(view: View, node: Raw) -> Raw:
+def wanted(view: TargetAndNode, node: Raw) -> Raw:
     """The node with our labels and taints; those of others, annotations and cordon stay."""
     metadata = node["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -136,14 +136,14 @@ def check_pattern(pattern: str | None) -> str | None:
     return None
 
 
-def _applied(view: View, node: Raw) -> dict[str, str]:
+def _applied(view: TargetAndNode, node: Raw) -> dict[str, str]:
     """The target's labels as we know them from the node, while its summary cannot be read."""
     metadata = node["metadata"]
     before = (metadata.get("annotations") or {}).get(names.ANNOTATION_APPLIED_LABELS, "")
     return {key: value for key, value in (metadata.get("labels") or {}).items() if f'"{key}"' in before}
 
 
-def _taints(view: View, current: list[Raw]) -> list[Raw]:
+def _taints(view: TargetAndNode, current: list[Raw]) -> list[Raw]:
     away = view.record is None or view.record.state is not State.READY
     ours = [(TAINT, True), (UNREACHABLE, away), (DRAINING, view.draining)]
     if view.agent is not None and not away:
@@ -162,7 +162,7 @@ def _same_taint(one: Raw, other: Raw) -> bool:
     return all(one.get(field, "") == other.get(field, "") for field in ("key", "value", "effect"))
 
 
-def _status(view: View, current: Raw) -> Raw:
+def _status(view: TargetAndNode, current: Raw) -> Raw:
     reachable: Status = "True"
     if view.record is None:
         reachable, reason = "False", "NotConnected"
