@@ -10,8 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
-from agent.kube.keepalive import keep_alive_stream
-from agent.kube.unsent import unsent
+from agent.kube.tcp import keep_alive_stream, unsent
 
 _SHARED = memoryview(bytearray(64 * 1024))
 """Where all channels receive: they take what is in it before anything else can be received."""

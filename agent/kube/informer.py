@@ -22,8 +22,8 @@ from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.contents import Contents
 from agent.kube.errors import Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
-from agent.kube.hearing import Hearing
 from agent.kube.reading import Reader, Reduce
+from agent.kube.responsiveness import Hearing
 from agent.kube.rollback import Progress, number
 from agent.kube.store import Key, Object, metadata_only
 from agent.kube.subscribers import Subscriber

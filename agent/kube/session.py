@@ -7,36 +7,29 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import aiohttp
 
 from agent.base.cancelling import Interrupted, cancelled_only_if_told
 from agent.base.metrics import REQUESTS
 from agent.base.progress import expect, progressed
-from agent.kube import connector, fence
+from agent.kube import fence, responsiveness
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
-from agent.kube.keepalive import connected_socket
-from agent.kube.pace import Pace
 from agent.kube.resolving import Resolver
+from agent.kube.responsiveness import CLOSED, CONNECT_SECONDS, Limits, Pace, explain, waited
+from agent.kube.tcp import Connector, begin_request, connected_socket, give_up_request
 
 REQUESTS_AT_ONCE = 32
 """Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
 
 _JSON = "application/json"
 _ONE_PIECE = 1 << 20
-_CLOSED = "the connection to this cluster has been given up"
 _RETRY_AFTER_CAP = 5.0
 _MARK = "X-Kubernetes-Pf-Flowschema-Uid"
 _MARKS = 100
-CONNECT_SECONDS = 3.0
-"""How long a new connection may take; then the request counts as never sent."""
-LONGEST_SECONDS = 600.0
-"""How long an answer may take that keeps coming: a page of a list, over a link of half a megabit per second."""
-_OPENING_SECONDS = 30.0
-"""How long an API server may take to begin a watch."""
 _CLOSING_SECONDS = 5.0
 _QUEUE_SECONDS = 300.0
 """How long a request may wait behind others, each of which ends."""
@@ -73,7 +66,7 @@ class Session:
         self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self.resolver = Resolver()
         self._http = aiohttp.ClientSession(
-            connector=connector.Connector(
+            connector=Connector(
                 limit=0,
                 ssl=connection.tls or True,
                 keepalive_timeout=60,
@@ -131,7 +124,7 @@ class Session:
         `at_once` does not wait behind the `limit` others that are under way. Raises Unreachable or a StatusError;
         TooLarge for a body of more than `longest` bytes.
         """
-        limits = _Limits(timeout or self.timeout, piecemeal)
+        limits = Limits(timeout or self.timeout, piecemeal)
         if self._slots.locked() and not at_once:
             expect(_QUEUE_SECONDS)
         for attempt in range(4):
@@ -152,15 +145,15 @@ class Session:
         body: bytes | None,
         content_type: str,
         resource: str,
-        limits: "_Limits",
+        limits: Limits,
         accept: str,
         longest: int,
     ) -> bytes:
         outcome = "unreachable"
         if self._http.closed:
-            raise Unsent(_CLOSED)
+            raise Unsent(CLOSED)
         fence.check(method)
-        connector.begin()
+        begin_request()
         ticket = self.pace.begin()
         expect(limits.timeout)
         try:
@@ -185,20 +178,23 @@ class Session:
                     outcome = str(response.status)
                     payload = await read_answer(response, longest, self._large_answers)
                     progressed()
-                    self.date, self._dated = response.headers.get("Date", ""), time.time()
-                    if len(self.marks) < _MARKS:
-                        self.marks.add(response.headers.get(_MARK, ""))
+                    self._note(response)
                     self._check(response, payload)
                     return payload
         except _NO_CONNECTION as error:
-            raise Unsent(_explain(error, CONNECT_SECONDS)) from error
+            raise Unsent(explain(error, CONNECT_SECONDS)) from error
         except _NETWORK_ERRORS as error:
             raise Unreachable(limits.explain(error)) from error
         finally:
             if outcome == "unreachable":
-                connector.give_up()
+                give_up_request()
             self.pace.end(ticket)
             REQUESTS.labels(self.name, method, resource, outcome).inc()
+
+    def _note(self, response: aiohttp.ClientResponse) -> None:
+        self.date, self._dated = response.headers.get("Date", ""), time.time()
+        if len(self.marks) < _MARKS:
+            self.marks.add(response.headers.get(_MARK, ""))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -210,12 +206,12 @@ class Session:
         noticed within 15 s in any case. Raises Unreachable or a StatusError.
         """
         if self._http.closed:
-            raise Unsent(_CLOSED)
+            raise Unsent(CLOSED)
         headers = await self._headers(None, accept)
         try:
             with cancelled_only_if_told():
                 async with (
-                    asyncio.timeout(_OPENING_SECONDS) as opening,
+                    asyncio.timeout(responsiveness.OPENING_SECONDS) as opening,
                     self._http.get(
                         self.connection.server + path,
                         params=params,
@@ -239,7 +235,7 @@ class Session:
                     finally:
                         lines.release()
         except _NETWORK_ERRORS as error:
-            raise Unreachable(_explain(error, _waited(error, self.timeout, idle))) from error
+            raise Unreachable(explain(error, waited(error, self.timeout, idle))) from error
 
     async def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -273,39 +269,3 @@ class _Retry(Exception):
         super().__init__()
         self.error = error
         self.delay = delay
-
-
-class _Limits(NamedTuple):
-    """How long an exchange may take, in seconds: all of it, or each silence."""
-
-    timeout: float
-    piecemeal: bool
-
-    @property
-    def total(self) -> float:
-        return max(LONGEST_SECONDS, self.timeout) if self.piecemeal else self.timeout
-
-    @property
-    def of_aiohttp(self) -> aiohttp.ClientTimeout:
-        quiet = self.timeout if self.piecemeal else None
-        return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=quiet)
-
-    def explain(self, error: BaseException) -> str:
-        if self.piecemeal and isinstance(error, TimeoutError) and not isinstance(error, aiohttp.SocketTimeoutError):
-            return f"the answer has not ended within {self.total:g} s"
-        return _explain(error, self.timeout)
-
-
-def _explain(error: BaseException, seconds: float) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {seconds:g} s"
-    if isinstance(error, Interrupted):
-        return _CLOSED
-    return str(error) or type(error).__name__
-
-
-def _waited(error: BaseException, connecting: float, idle: float) -> float:
-    """How many seconds had passed when a watch ended for want of a word."""
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return connecting
-    return idle if isinstance(error, aiohttp.SocketTimeoutError) else _OPENING_SECONDS

@@ -14,7 +14,8 @@ from agent.kube.channel import Channel, ChannelClosed, TooLong
 from agent.kube.errors import StatusError, Unreachable, Unsent, from_status
 from agent.kube.heads import BadHead, Headers
 from agent.kube.resolving import Resolver
-from agent.kube.session import CONNECT_SECONDS, Session
+from agent.kube.responsiveness import CONNECT_SECONDS
+from agent.kube.session import Session
 
 _HEAD_BYTES = 64 * 1024
 _ERROR_BYTES = 256 * 1024

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from agent.api.kinds import CONFIGMAPS
-from agent.kube import session as sessions
+from agent.kube import responsiveness
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import Unreachable
@@ -67,7 +67,7 @@ async def test_a_name_server_that_does_not_answer_holds_up_its_own_session_alone
 
 
 async def test_a_watch_that_never_begins_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_OPENING_SECONDS", 0.2)
+    monkeypatch.setattr(responsiveness, "OPENING_SECONDS", 0.2)
     async with raw_server(None) as url, Session(Connection(url)) as session:
         with pytest.raises(Unreachable, match=r"no answer within 0\.2 s"):
             await session.stream("/api", idle=3600).__aenter__()
@@ -76,7 +76,7 @@ async def test_a_watch_that_never_begins_ends(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_watch_that_has_begun_may_be_silent_for_longer_than_it_may_take_to_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "_OPENING_SECONDS", 0.1)
+    monkeypatch.setattr(responsiveness, "OPENING_SECONDS", 0.1)
 
     async def late(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -118,7 +118,7 @@ async def test_a_list_that_stops_coming_or_never_ends_is_given_up(monkeypatch: p
     async with serving(stops) as url, Session(Connection(url), timeout=0.2) as session:
         with pytest.raises(Unreachable, match=r"no answer within 0\.2 s"):
             await Client(session).list(CONFIGMAPS)
-    monkeypatch.setattr(sessions, "LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(responsiveness, "LONGEST_SECONDS", 0.3)
     async with serving(trickle) as url, Session(Connection(url), timeout=0.2) as session:
         with pytest.raises(Unreachable, match=r"has not ended within 0\.3 s"):
             await Client(session).list(CONFIGMAPS)

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from agent.kube import keepalive
-from agent.kube.keepalive import REQUESTS, STREAMS, Patience
+from agent.kube import tcp
+from agent.kube.tcp import REQUESTS, STREAMS, Patience
 from tests.kube.channels import Channel, dialled, listening
 
 
@@ -19,7 +19,7 @@ def options(made: socket.socket) -> Patience:
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
 def test_a_socket_of_requests_is_given_up_within_15_s(family: socket.AddressFamily) -> None:
-    with keepalive.connected_socket((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::1", 1))) as made:
+    with tcp.connected_socket((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::1", 1))) as made:
         found = options(made)
     assert found == REQUESTS
     assert found.idle + found.interval * found.probes <= found.unacknowledged <= 15
@@ -45,13 +45,13 @@ async def test_a_stream_is_given_up_within_a_minute_and_never_for_a_reader_that_
 
 def test_what_a_system_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_IDLE", "_UNACKNOWLEDGED"):
-        monkeypatch.setattr(keepalive, name, None)
-    with keepalive.connected_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+        monkeypatch.setattr(tcp, name, None)
+    with tcp.connected_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 def test_a_socket_that_is_not_of_tcp_stays_as_it_is() -> None:
     one, other = socket.socketpair()
     with one, other:
-        keepalive.keep_alive(one, REQUESTS)
+        tcp.keep_alive(one, REQUESTS)
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0

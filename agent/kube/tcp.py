@@ -1,8 +1,15 @@
-"""TCP keepalive: a peer that is gone without a word is noticed soon, also where nothing is being sent."""
+"""TCP beneath HTTP: peers that are gone without a word are noticed, and connections that are given up send no more."""
 
 import asyncio
+import fcntl
 import socket
+import struct
+import termios
+from contextvars import ContextVar
 from typing import Any, NamedTuple
+
+import aiohttp
+from aiohttp.connector import Connection
 
 
 class Patience(NamedTuple):
@@ -26,6 +33,10 @@ STREAMS = Patience(30, 10, 3)
 _IDLE = getattr(socket, "TCP_KEEPIDLE", None)
 _UNACKNOWLEDGED = getattr(socket, "TCP_USER_TIMEOUT", None)
 """Neither is to be had on macOS, where the command line may run."""
+_INT = struct.Struct("i")
+_AT_ONCE = struct.pack("ii", 1, 0)
+_used: ContextVar[asyncio.Transport | None] = ContextVar("used", default=None)
+"""The connection that the request of this task is sent on."""
 
 
 def connected_socket(address: tuple[Any, ...]) -> socket.socket:
@@ -54,3 +65,41 @@ def keep_alive(made: socket.socket, patience: Patience) -> None:
     for option, value in options:
         if option is not None:
             made.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+class Connector(aiohttp.TCPConnector):
+    """Connections that end with a reset (SO_LINGER), which drops what the server has not received.
+
+    What a request has written to a connection, the kernel goes on sending after the request was given up, and after
+    the process has ended: seen to arrive as soon as a link was back, after the server had been asked what it knows.
+    """
+
+    async def connect(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> Connection:
+        """As ever, and note which one it is."""
+        connection = await super().connect(req, traces, timeout)
+        transport = connection.transport
+        if transport is not None:
+            made = transport.get_extra_info("socket")
+            if made is not None:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            _used.set(transport)
+        return connection
+
+
+def begin_request() -> None:
+    """A request of this task has no connection yet."""
+    _used.set(None)
+
+
+def give_up_request() -> None:
+    """The request of this task is given up: its connection ends now. In TLS, closing it would wait for the server."""
+    transport = _used.get()
+    if transport is not None:
+        transport.abort()
+
+
+def unsent(transport: asyncio.WriteTransport) -> int:
+    """Bytes that were written to an open connection and that the peer's kernel has not acknowledged."""
+    number = transport.get_extra_info("socket").fileno()
+    (waiting,) = _INT.unpack(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(_INT.size)))
+    return int(waiting) + transport.get_write_buffer_size()

@@ -1,0 +1,129 @@
+"""How promptly an API server answers, and how long it may take."""
+
+import itertools
+import time
+from typing import NamedTuple
+
+import aiohttp
+
+from agent.base.cancelling import Interrupted
+
+CONNECT_SECONDS = 3.0
+"""How long a new connection may take; then the request counts as never sent."""
+LONGEST_SECONDS = 600.0
+"""How long an answer may take that keeps coming: a page of a list, over a link of half a megabit per second."""
+OPENING_SECONDS = 30.0
+"""How long an API server may take to begin a watch."""
+CLOSED = "the connection to this cluster has been given up"
+_SHARE = 0.3
+"""Of the latest answer in the average."""
+
+
+class Pace:
+    """Seconds that requests take: those answered, as a moving average, and those still waiting.
+
+    A moment is one of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.average = 0.0
+        self._tickets = itertools.count()
+        self._waiting: dict[int, float] = {}
+
+    def begin(self) -> int:
+        """A request has been sent; returns what `end` needs."""
+        ticket = next(self._tickets)
+        self._waiting[ticket] = time.monotonic()
+        return ticket
+
+    def end(self, ticket: int) -> None:
+        """A request has been answered, or given up."""
+        seconds = time.monotonic() - self._waiting.pop(ticket)
+        self.average += _SHARE * (seconds - self.average)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no request is under way."""
+        return not self._waiting
+
+    @property
+    def seconds(self) -> float:
+        """The average, or for how long the oldest request has been waiting, if that is more."""
+        if not self._waiting:
+            return self.average
+        # Dicts keep the order in which requests began.
+        return max(self.average, time.monotonic() - next(iter(self._waiting.values())))
+
+
+class Hearing:
+    """When a watch, which begins now, last heard of its API server, and since when it cannot be read.
+
+    Seconds of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.heard = time.monotonic()
+        """When an event or a bookmark came, part of a list, or leave to begin or to go on."""
+        self.stirred = self.heard
+        """When anything happened, failures too."""
+        self.failing_since: float | None = None
+        """The first failure after which it has not worked again."""
+
+    def word(self) -> None:
+        """The API server has said something."""
+        self.heard = self.stirred = time.monotonic()
+
+    def well(self) -> None:
+        """The watch works."""
+        self.word()
+        self.failing_since = None
+
+    def failed(self) -> None:
+        """It has failed."""
+        self.stirred = time.monotonic()
+        if self.failing_since is None:
+            self.failing_since = self.stirred
+
+    def turned(self) -> None:
+        """Another try begins, or the same watch goes on."""
+        self.stirred = time.monotonic()
+
+
+class Limits(NamedTuple):
+    """How long an exchange may take, in seconds: all of it, or each silence."""
+
+    timeout: float
+    piecemeal: bool
+
+    @property
+    def total(self) -> float:
+        """For all of it."""
+        return max(LONGEST_SECONDS, self.timeout) if self.piecemeal else self.timeout
+
+    @property
+    def of_aiohttp(self) -> aiohttp.ClientTimeout:
+        """As aiohttp takes them, but for the whole."""
+        quiet = self.timeout if self.piecemeal else None
+        return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=quiet)
+
+    def explain(self, error: BaseException) -> str:
+        """Why there is no answer."""
+        if self.piecemeal and isinstance(error, TimeoutError) and not isinstance(error, aiohttp.SocketTimeoutError):
+            return f"the answer has not ended within {self.total:g} s"
+        return explain(error, self.timeout)
+
+
+def explain(error: BaseException, seconds: float) -> str:
+    """What went wrong with an exchange, in words."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {seconds:g} s"
+    if isinstance(error, Interrupted):
+        return CLOSED
+    return str(error) or type(error).__name__
+
+
+def waited(error: BaseException, connecting: float, idle: float) -> float:
+    """How many seconds had passed when a watch ended for want of a word."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return connecting
+    return idle if isinstance(error, aiohttp.SocketTimeoutError) else OPENING_SECONDS
