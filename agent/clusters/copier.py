@@ -1,85 +1,169 @@
-"""The calls that make a copy in a target, keep it right and take it away."""
+"""The calls that make a copy in a target, keep it right and take it away: one engine for every room that copies."""
 
 import contextlib
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from agent.api import names
-from agent.api.kinds import SECRETS, Kind
+from agent.api.kinds import Kind
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import NOT_OURS, Blocked, not_copied, reporting_refusals
+from agent.clusters.refusals import HELD, NOT_OURS, Blocked, not_copied, reporting_refusals
+from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
-from agent.kube.store import Object
-from agent.model import copies, sharedcopies
-from agent.model.diff import equivalent
+from agent.kube.store import Key, Object
+from agent.model import copies
+from agent.model.copies import Content
 
 Raw = dict[str, Any]
+Item = TypeVar("Item", bound=Hashable)
 
 
-class Copier:
+class Vanished(Conflict):
+    """The copy has gone since it was seen."""
+
+
+@dataclass(frozen=True)
+class Place(Generic[Item]):
+    """Where a copy belongs. `item` is how its room calls it."""
+
+    item: Item
+    kind: Kind
+    key: Key
+    target: Target
+    copies: Informer
+
+    @property
+    def title(self) -> str:
+        """How users call the object."""
+        return f"{self.kind.name} {self.key[0]}/{self.key[1]}"
+
+    def reporting_refusals(self) -> contextlib.AbstractContextManager[None]:
+        """Around requests to the target about it (`refusals.reporting_refusals`)."""
+        return reporting_refusals(self.title, self.target, self.kind)
+
+    def not_copied(self, reason: str) -> Blocked:
+        """What keeps it from being there."""
+        return Blocked(not_copied(self.title, self.target, reason))
+
+
+class Copier(Generic[Item]):
     """Everything raises KubeError, which another try may overcome, or Blocked."""
 
-    def __init__(self, deps: Deps, kind: Kind, target: Target, found: Informer) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        content: Content = copies.EXACT,
+        *,
+        label: str = names.LABEL_PARENT_CLUSTER_UID,
+        serves: Callable[[Raw], bool] = lambda found: False,
+    ) -> None:
+        """:param content: what of a copy is decided by its original
+        :param label: on every copy, the UID of this cluster
+        :param serves: whether what is there serves as well, although it is no copy of ours
+        """
         self._deps = deps
-        self._kind = kind
-        self.target = target
-        self._copies = found
-        self._client = target.port
+        self._content = content
+        self._label = label
+        self._serves = serves
+        self._reverts: Reverts[Item] = Reverts()
+        self.agreed: dict[Item, tuple[str, str]] = {}
+        """Versions of original and copy that are the same; without the latter, what is there is none, and serves."""
 
-    async def bring(self, wanted: Raw, original: Raw, copy: Object | None) -> Object | None:
-        """Make the copy what is wanted; None where the target has the original itself, or what that is a copy of."""
-        metadata = wanted["metadata"]
-        title = f"{self._kind.name} {metadata['namespace']}/{metadata['name']}"
-        with reporting_refusals(title, self.target, self._kind):
-            if copy is None:
-                try:
-                    return self._copies.absorb(await self._client.create_raw(self._kind, wanted))
-                except AlreadyExists:
-                    raw = await self._client.get_raw(self._kind, metadata["name"], metadata["namespace"])
-                    copy = Object(self._kind, raw)
-                    if not self._is_ours(title, copy.decode(), original):
-                        return None
-            return await self._revise(copy, wanted)
+    def forget(self, item: Item) -> None:
+        """There is no copy of it any more."""
+        self.agreed.pop(item, None)
+        self._reverts.forget(item)
 
-    async def remove(self, copy: Object) -> None:
+    def forget_all(self, where: Callable[[Item], bool]) -> None:
+        """The same of all items of which that is so."""
+        for item in [item for item in self.agreed if where(item)]:
+            self.forget(item)
+
+    async def put(self, place: Place[Item], original: Raw, wanted: Raw) -> None:
+        """Create the copy; what is there already becomes the copy if it may."""
+        try:
+            with place.reporting_refusals():
+                raw = await place.target.port.create_raw(place.kind, wanted)
+        except AlreadyExists:
+            await self.match(place, original, wanted)
+        else:
+            self.agree(place, original, raw)
+
+    async def match(self, place: Place[Item], original: Raw, wanted: Raw, now: float | None = None) -> float:
+        """Read what is there, and `correct` it. Raises Vanished where there is nothing."""
+        namespace, name = place.key
+        with place.reporting_refusals():
+            try:
+                raw = await place.target.port.get_raw(place.kind, name, namespace)
+            except NotFound as error:
+                raise Vanished(error.status, error.reason, error.message) from error
+        found = Object(place.kind, raw)
+        copy = found.decode()
+        if copies.is_same_or_upstream(copy, original) or self._serves(copy):
+            self.needs_none(place, original)
+            return 0.0
+        if not self._is_ours(copy, original):
+            raise place.not_copied(NOT_OURS)
+        if found.deleting:
+            raise place.not_copied(HELD)
+        return await self.correct(place, original, found, wanted, now)
+
+    async def correct(
+        self, place: Place[Item], original: Raw, found: Object, wanted: Raw, now: float | None = None
+    ) -> float:
+        """Make a copy what is wanted; returns in how many seconds that may be done, 0 if it is.
+
+        Without `now`, in seconds of the event loop, whatever differs is put right at once.
+        """
+        copy = found.decode()
+        replaced = self._content.must_be_replaced(copy, wanted)
+        if not replaced and self._content.same(copy, wanted):
+            self.agree(place, original, found.raw)
+            return 0.0
+        item, version = place.item, original["metadata"]["resourceVersion"]
+        if now is not None and (wait := self._reverts.wait(item, self.agreed.get(item), version, now)) > 0:
+            return wait
+        with place.reporting_refusals():
+            if replaced:
+                await self._delete(place, found.uid)
+                raw = await place.target.port.create_raw(place.kind, wanted)
+            else:
+                raw = await place.target.port.update_raw(place.kind, self._content.revised(copy, wanted))
+        self.agree(place, original, raw)
+        return 0.0
+
+    async def delete(self, place: Place[Item], uid: str) -> None:
         """Delete this very copy."""
-        with (
-            reporting_refusals(f"{self._kind.name} {copy.namespace}/{copy.name}", self.target, self._kind),
-            contextlib.suppress(NotFound, Conflict),
-            self._copies.vanished.noticed(copy.key, copy.uid),
-        ):
-            await self._client.delete(self._kind, copy.name, copy.namespace, uid=copy.uid)
+        with place.reporting_refusals(), contextlib.suppress(NotFound, Conflict):
+            await self._delete(place, uid)
+        self.forget(place.item)
 
-    async def remove_child_of(self, original: Object) -> None:
-        """Delete the copy that Admiralty's agent has made of an original, if there is one."""
-        with contextlib.suppress(NotFound, Conflict):
-            found = await self._client.get(self._kind, original.name, original.namespace)
-            if copies.parent_uid(found) == original.uid:
-                uid = found["metadata"]["uid"]
-                await self._client.delete(self._kind, original.name, original.namespace, uid=uid)
+    def needs_none(self, place: Place[Item], original: Raw) -> None:
+        """What is there serves as well as a copy."""
+        self.agreed[place.item] = (original["metadata"]["resourceVersion"], "")
 
-    async def _revise(self, found: Object, wanted: Raw) -> Object:
-        copy = (
-            await self._client.get(self._kind, found.name, found.namespace) if self._kind == SECRETS else found.decode()
-        )
-        body = sharedcopies.merged(copy, wanted)
-        if sharedcopies.must_be_replaced(copy, wanted):
-            with self._copies.vanished.noticed(found.key, found.uid):
-                await self._client.delete(self._kind, found.name, found.namespace, uid=found.uid)
-            return self._copies.absorb(await self._client.create_raw(self._kind, wanted))
-        if equivalent(copy, body):
-            return found
-        return self._copies.absorb(await self._client.update_raw(self._kind, body))
+    def agree(self, place: Place[Item], original: Raw, raw: bytes) -> None:
+        """What the target made of our write counts as the same, also where its own admission changed it."""
+        version = place.copies.absorb(raw).version
+        self.agreed[place.item] = (original["metadata"]["resourceVersion"], version)
 
-    def _is_ours(self, title: str, found: Raw, original: Raw) -> bool:
-        if copies.is_same_or_upstream(found, original) or self._serves_pods(found):
-            return False
-        if copies.belongs_to(found, original["metadata"]["uid"], self._deps.cluster_uid):
-            return True
-        raise Blocked(not_copied(title, self.target, NOT_OURS))
+    async def _delete(self, place: Place[Item], uid: str) -> None:
+        namespace, name = place.key
+        with place.copies.vanished.noticed(place.key, uid):
+            await place.target.port.delete(place.kind, name, namespace, uid=uid)
 
-    def _serves_pods(self, found: Raw) -> bool:
-        """Whether a Secret is there already, because pods name it, and is kept right for them."""
-        labels = found["metadata"].get("labels") or {}
-        return self._kind == SECRETS and labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._deps.cluster_uid
+    def _is_ours(self, found: Raw, original: Raw) -> bool:
+        labelled = (found["metadata"].get("labels") or {}).get(self._label) == self._deps.cluster_uid
+        return labelled or copies.belongs_to(found, original["metadata"]["uid"], self._deps.cluster_uid)
+
+
+async def delete_child_of(target: Target, original: Object) -> None:
+    """Delete the copy that Admiralty's agent, here before us, has made of an original, if there is one."""
+    with contextlib.suppress(NotFound, Conflict):
+        found = await target.port.get(original.kind, original.name, original.namespace)
+        if copies.parent_uid(found) == original.uid:
+            uid = found["metadata"]["uid"]
+            await target.port.delete(original.kind, original.name, original.namespace, uid=uid)

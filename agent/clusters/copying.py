@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
-from agent.base.backoff import Backoff
-from agent.clusters.copier import Copier
+from agent.clusters.blocked import BlockedCopies
+from agent.clusters.copier import Copier, Place, delete_child_of
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import Blocked, not_copied
-from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object, metadata_only
 from agent.model import podstate
 from agent.model.namespaces import not_enabled
+from agent.model.sharedcopies import MERGED
 from agent.runtime.controller import Controller
 
 Raw = dict[str, Any]
@@ -33,8 +33,6 @@ Item = tuple[str, str, str]
 
 BLOCKED = "SharingBlocked"
 """Reason of the Warning event on an original that has no copy where it should."""
-BLOCKED_SECONDS = (2.0, 60.0)
-"""First and longest pause until what is in the way is looked at again."""
 UNSHARED_SECONDS = 3.0
 """How long a copy stays after its original ceased to be shared: who replaces one brings it without our annotations."""
 _UNSYNCED_SECONDS = 2.0
@@ -56,12 +54,9 @@ class CopyRoom(Controller[Item]):
         self.deps = deps
         self.originals = originals
         self._copies: dict[str, Informer] = {}
-        self._agreed: dict[Item, tuple[str, str]] = {}
-        self._reverts: Reverts[Item] = Reverts()
-        self._blocked: dict[Item, Backoff] = {}
+        self._copier = Copier[Item](deps, MERGED, label=self.label, serves=self.serves)
+        self._blocked = BlockedCopies[Item](deps.recorder, BLOCKED)
         self._unshared: dict[Item, float] = {}
-        self.problems: dict[Key, dict[str, str]] = {}
-        """What is in the way of an original's copies, by virtual node."""
         self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
         self.watch(originals, self._items)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -85,9 +80,18 @@ class CopyRoom(Controller[Item]):
         """The whole original, None if it is gone."""
         return original.decode()
 
+    def serves(self, found: Raw) -> bool:
+        """Whether what a target has of that name serves as well, although it is no copy of this room's."""
+        return False
+
     def remedy(self, problem: str) -> str:
         """What to add to a problem that a user is told of."""
         return ""
+
+    def problems(self, key: Key) -> dict[str, str]:
+        """What is in the way of an original's copies, by virtual node."""
+        found = {node: self._blocked.message((node, *key)) for node in self._copies}
+        return {node: message for node, message in found.items() if message}
 
     def is_everywhere(self, original: Object) -> bool:
         """Whether every target that should have a copy is known to have it, connected or not."""
@@ -96,7 +100,7 @@ class CopyRoom(Controller[Item]):
         connected = self.deps.targets.serving(original.namespace)
         nodes |= {target.node_name for target in connected}
         nodes -= {target.node_name for target in connected if target.is_self}
-        return all((node, *original.key) in self._agreed for node in nodes)
+        return all((node, *original.key) in self._copier.agreed for node in nodes)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
         """No pod waits for it."""
@@ -121,7 +125,7 @@ class CopyRoom(Controller[Item]):
             return None
         if not informer.synced.is_set():
             return self._unreadable(item, original, target, informer)
-        copier = Copier(self.deps, self.kind, target, informer)
+        place = Place(item, self.kind, (namespace, name), target, informer)
         if original is None or not self._belongs(original, target):
             copy = informer.store.get((namespace, name))
             if copy and original is not None and (wait := self._stays_for(item, original, target)) > 0:
@@ -130,10 +134,10 @@ class CopyRoom(Controller[Item]):
                 return None
             if copy and original is None and (wait := self.deps.brake.wait(target)) > 0:
                 return wait
-            await self._remove(item, original, copier, copy)
+            await self._remove(place, original, copy)
             return None
         self._unshared.pop(item, None)
-        return await self._bring(item, original, copier, informer.store.get((namespace, name)))
+        return await self._bring(place, original, informer.store.get((namespace, name)))
 
     def _stays_for(self, item: Item, original: Object, target: Target) -> float:
         """In how many seconds the copy of what is shared no more goes: it may be shared again in a moment."""
@@ -150,44 +154,47 @@ class CopyRoom(Controller[Item]):
             and self.shared(original)
         )
 
-    async def _bring(self, item: Item, original: Object, copier: Copier, copy: Object | None) -> float | None:
-        if copy is not None and self._agreed.get(item) == (original.version, copy.version):
+    async def _bring(self, place: Place[Item], original: Object, copy: Object | None) -> float | None:
+        item = place.item
+        if copy is not None and self._copier.agreed.get(item) == (original.version, copy.version):
             return None
-        if copy is not None:
-            now = asyncio.get_running_loop().time()
-            if (wait := self._reverts.wait(item, self._agreed.get(item), original.version, now)) > 0:
-                return wait
         try:
             if copy is None and not self.deps.namespaces.is_in_use(original.namespace):
-                title = f"{self.kind.name} {original.namespace}/{original.name}"
-                raise Blocked(not_copied(title, copier.target, not_enabled(original.namespace)))
+                raise place.not_copied(not_enabled(original.namespace))
             content = await self.content(original)
             if content is None:
                 return None
-            written = await copier.bring(self.wanted(content), content, copy)
+            if (wait := await self._write(place, content, copy)) > 0:
+                return wait
         except (Blocked, ValueError) as problem:
-            return self._tell(item, original, copier.target, str(problem))
-        self._agreed[item] = (original.version, written.version if written else "")
-        self._blocked.pop(item, None)
-        self.problems.get(original.key, {}).pop(item[0], None)
-        return None if written is not None else self.borrowed
+            return self._tell(item, original, str(problem))
+        self._blocked.gone(item)
+        return None if self._copier.agreed[item][1] else self.borrowed
 
-    async def _remove(self, item: Item, original: Object | None, copier: Copier, copy: Object | None) -> None:
+    async def _write(self, place: Place[Item], original: Raw, copy: Object | None) -> float:
+        wanted = self.wanted(original)
+        if copy is None:
+            await self._copier.put(place, original, wanted)
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        if self.slim:
+            return await self._copier.match(place, original, wanted, now)
+        return await self._copier.correct(place, original, copy, wanted, now)
+
+    async def _remove(self, place: Place[Item], original: Object | None, copy: Object | None) -> None:
         """Also takes off the finalizer that Admiralty's agent, here before us, has put on the original."""
-        self._agreed.pop(item, None)
-        self._reverts.forget(item)
-        self._blocked.pop(item, None)
+        item, target = place.item, place.target
+        self._copier.forget(item)
         self._unshared.pop(item, None)
-        self.problems.get(item[1:], {}).pop(item[0], None)
-        if original is None:
-            self.problems.pop(item[1:], None)
-        held = original is not None and original.deleting and copier.target.finalizer in original.finalizers
+        for node in (item[0],) if original is not None else self._copies:
+            self._blocked.gone((node, *item[1:]))
+        held = original is not None and original.deleting and target.finalizer in original.finalizers
         if copy is not None and (original is not None or await self._is_gone(item)):
-            await copier.remove(copy)
+            await self._copier.delete(place, copy.uid)
         elif copy is None and held and original is not None:
-            await copier.remove_child_of(original)
+            await delete_child_of(target, original)
         if held and original is not None:
-            await self._let_go(original, {copier.target.finalizer})
+            await self._let_go(original, {target.finalizer})
 
     async def _is_gone(self, item: Item) -> bool:
         """By the word of the API server, not of a cache."""
@@ -200,18 +207,13 @@ class CopyRoom(Controller[Item]):
     def _unreadable(self, item: Item, original: Object | None, target: Target, informer: Informer) -> float | None:
         if informer.error is not None and original is not None and self._belongs(original, target):
             title = f"{self.kind.name} {original.namespace}/{original.name}"
-            return self._tell(item, original, target, not_copied(title, target, str(informer.error)))
+            return self._tell(item, original, not_copied(title, target, str(informer.error)))
         return _UNSYNCED_SECONDS
 
-    def _tell(self, item: Item, original: Object, target: Target, message: str) -> float:
-        message += self.remedy(message)
-        known = self.problems.setdefault(original.key, {})
-        if known.get(item[0]) != message:
-            known[item[0]] = message
-            metadata = {"namespace": original.namespace, "name": original.name, "uid": original.uid}
-            regarding = {"apiVersion": self.kind.api_version, "kind": self.kind.name, "metadata": metadata}
-            self.deps.recorder.event(regarding, "Warning", BLOCKED, message)
-        return self._blocked.setdefault(item, Backoff(*BLOCKED_SECONDS)).next()
+    def _tell(self, item: Item, original: Object, message: str) -> float:
+        wait = self._blocked.found(item, message + self.remedy(message), asyncio.get_running_loop().time())
+        self._blocked.tell(item, (original,))
+        return wait
 
     async def _release(self, original: Object | None) -> float | None:
         """Take finalizers of targets that are no more from an original that is being deleted."""
@@ -252,7 +254,7 @@ class CopyRoom(Controller[Item]):
             yield from ((node, *original.key) for node in self._copies)
         else:
             left = {node for node, copies in self._copies.items() if copies.store.get(original.key)}
-            yield from ((node, *original.key) for node in left.union(self.problems.get(original.key, ())))
+            yield from ((node, *original.key) for node in left.union(self.problems(original.key)))
 
     def _turned(self, namespace: str) -> None:
         for original in self.originals.store:
@@ -286,11 +288,10 @@ class CopyRoom(Controller[Item]):
     def _detached(self, target: Target) -> None:
         node = target.node_name
         self._copies.pop(node, None)
-        for item in [each for each in self._agreed if each[0] == node]:
-            self._reverts.forget(item)
-        for known in (self._agreed, self._blocked, self._unshared):
-            for item in [each for each in known if each[0] == node]:
-                del known[item]
-        for key, problems in self.problems.items():
-            if problems.pop(node, None) is not None:
-                self.queue.add(("", *key))
+        self._copier.forget_all(lambda item: item[0] == node)
+        for item in [each for each in self._unshared if each[0] == node]:
+            del self._unshared[item]
+        for item in self._blocked.items():
+            if item[0] == node:
+                self._blocked.gone(item)
+                self.queue.add(("", *item[1:]))

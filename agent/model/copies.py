@@ -3,8 +3,8 @@
 Keys of ours are never copied: they say whose child the copy is. Everything else is, unknown fields included.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import SERVICE_ACCOUNTS, Kind
@@ -67,6 +67,18 @@ def revised(copy: Mapping[str, Any], wanted: Raw) -> Raw:
     }
     own = {field: copy[field] for field in _CLUSTERS_OWN.get(wanted["kind"], ()) if field in copy}
     return {**own, **wanted, "metadata": {**wanted["metadata"], **kept, **owners}}
+
+
+class Content(NamedTuple):
+    """What of a copy is decided by its original. All three are asked of a copy and what is wanted of it."""
+
+    same: Callable[[Mapping[str, Any], Raw], bool]
+    must_be_replaced: Callable[[Mapping[str, Any], Raw], bool]
+    revised: Callable[[Mapping[str, Any], Raw], Raw]
+
+
+EXACT = Content(same_content, must_be_replaced, revised)
+"""Everything."""
 
 
 def belongs_to(copy: Mapping[str, Any], original_uid: str, cluster_uid: str) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 from agent.api import names
 from agent.api.kinds import INGRESSES, ROLE_BINDINGS, SECRETS, SERVICES
 from agent.model import copies
-from agent.model.copies import Raw
+from agent.model.copies import Content, Raw
 from agent.model.diff import equivalent
 from agent.model.service import selector_of_copy
 
@@ -107,6 +107,10 @@ def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
     if wanted["kind"] == ROLE_BINDINGS.name:
         return not equivalent(copy.get("roleRef"), wanted["roleRef"])
     return copies.must_be_replaced(copy, wanted)
+
+
+MERGED = Content(lambda copy, wanted: equivalent(copy, merged(copy, wanted)), must_be_replaced, merged)
+"""Content, labels and annotations, and not what the other cluster has added or decides for itself."""
 
 
 def _merged_spec(live: Mapping[str, Any], wanted: Raw) -> Raw:

@@ -5,11 +5,11 @@ the account, or lets nothing of that kind in, all is as it was: pods that find t
 """
 
 from agent.api.kinds import SERVICE_ACCOUNTS
+from agent.clusters.blocked import UNTOLD
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import Blocked
-from agent.controllers.follow.bring import Bringer, Outcome, Place
+from agent.controllers.follow.copier import FollowCopier, Outcome, Place
 from agent.controllers.follow.needs import Item, Needs
-from agent.controllers.follow.obstacles import UNTOLD
 from agent.kube.errors import Forbidden
 from agent.kube.store import Object
 
@@ -17,7 +17,7 @@ _LOOK_SECONDS = 10.0
 """Pause between looks whether the last pod that uses an account has gone."""
 
 
-class AccountBringer(Bringer):
+class AccountCopier(FollowCopier):
     """As for any other kind, but for what is said above."""
 
     def __init__(self, deps: Deps, needs: Needs) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import HELD, Blocked, not_copied, reporting_refusals
-from agent.controllers.follow.bring import Bringer, Outcome, Place
+from agent.clusters.refusals import HELD, Blocked
+from agent.controllers.follow.copier import FollowCopier, Outcome, Place
 from agent.controllers.follow.homevolumes import HomeVolumes
 from agent.controllers.follow.needs import Item, Needs
 from agent.controllers.follow.orphanedclaims import OrphanedClaims, unmarked
@@ -45,7 +45,7 @@ class Elsewhere(Forbidden):
         super().__init__(403, "VolumeElsewhere", message)
 
 
-class ClaimBringer(Bringer):
+class ClaimCopier(FollowCopier):
     """As for any other kind, but for what is said above: what is there is never changed, except that it grows."""
 
     def __init__(self, deps: Deps, needs: Needs, originals: Informer, copies_of: CopiesOf) -> None:
@@ -77,23 +77,24 @@ class ClaimBringer(Bringer):
         original = await self._original(place)
         if original is None:
             return Outcome.MISSING
-        with reporting_refusals(place.title, place.target, place.item.kind):
+        with place.reporting_refusals():
             try:
                 raw = await port.get_raw(item.kind, item.name, item.namespace)
             except NotFound:
                 raw = b""
         found = Object(item.kind, raw).decode() if raw else None
-        if found is not None and not self._is_ours(found, original):
-            return self._needs_none(place, original)
+        if found is not None and not self._is_our_copy(found, original):
+            self.needs_none(place, original)
+            return Outcome.THERE
         if found is not None and _is_of_another(copies.parent_uid(found), original):
             found = await self._former(place, found, original)
         original = await self._reserve(place, original)
-        with reporting_refusals(place.title, place.target, place.item.kind):
+        with place.reporting_refusals():
             if found is None:
                 raw = await port.create_raw(item.kind, self._claim(place, original))
             elif patch := growth(original, found) | unmarked(found):
                 raw = await port.patch_raw(item.kind, item.name, patch, item.namespace)
-        self._agree(place, original, raw)
+        self.agree(place, original, raw)
         return Outcome.THERE
 
     async def compare(self, place: Place, now: float) -> Outcome | float:
@@ -130,7 +131,7 @@ class ClaimBringer(Bringer):
             return
         item, port = place.item, place.target.port
         gone = place.copies.vanished.noticed((item.namespace, item.name), uid)
-        with reporting_refusals(place.title, place.target, item.kind), contextlib.suppress(NotFound), gone:
+        with place.reporting_refusals(), contextlib.suppress(NotFound), gone:
             # Not one that has been bound since: a Conflict has it looked at again.
             await port.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
         self.forget(item)
@@ -143,13 +144,13 @@ class ClaimBringer(Bringer):
         Its data end with it, unless the new one says, as one that was restored does, that its volume is there.
         """
         if "deletionTimestamp" in found["metadata"]:
-            raise Blocked(not_copied(place.title, place.target, HELD))
+            raise place.not_copied(HELD)
         if _volume_in(original) == place.item.node:
             return found
         if self._is_forgotten(place, found, original) and (left := await self._orphaned.left(place, found)) > 0:
             why = _FORMER.format(node=place.item.node, hours=left / 3600)
-            raise Blocked(not_copied(place.title, place.target, why))
-        with reporting_refusals(place.title, place.target, place.item.kind):
+            raise place.not_copied(why)
+        with place.reporting_refusals():
             item, judged = place.item, found["metadata"]
             await place.target.port.delete(
                 item.kind, item.name, item.namespace, uid=judged["uid"], version=judged["resourceVersion"]
@@ -158,7 +159,7 @@ class ClaimBringer(Bringer):
 
     async def _unmark(self, place: Place, copy: Object | None) -> None:
         if copy is not None and (patch := unmarked(copy.decode())):
-            with reporting_refusals(place.title, place.target, place.item.kind):
+            with place.reporting_refusals():
                 port = place.target.port
                 raw = await port.patch_raw(copy.kind, copy.name, patch, copy.namespace)
             place.copies.absorb(raw)
@@ -168,7 +169,7 @@ class ClaimBringer(Bringer):
         parent = copy.labels.get(names.LABEL_PARENT_UID, "")
         return _volume_in(original) == place.item.node or not _is_of_another(parent, original)
 
-    def _is_ours(self, found: Raw, original: Raw) -> bool:
+    def _is_our_copy(self, found: Raw, original: Raw) -> bool:
         return not copies.is_same_or_upstream(found, original) and copies.belongs_to(
             found, original["metadata"]["uid"], self._deps.cluster_uid
         )

@@ -13,22 +13,25 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, Kind
+from agent.clusters.blocked import UNTOLD, BlockedCopies
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import Blocked
 from agent.clusters.target import Target
 from agent.controllers.follow import decide as steps
-from agent.controllers.follow.accounts import AccountBringer
-from agent.controllers.follow.bring import Bringer, Outcome, Place
-from agent.controllers.follow.claims import HAS_VOLUME, ClaimBringer
+from agent.controllers.follow.accounts import AccountCopier
+from agent.controllers.follow.claims import HAS_VOLUME, ClaimCopier
+from agent.controllers.follow.copier import FollowCopier, Outcome, Place
 from agent.controllers.follow.kinds import KINDS, copies_in, originals
 from agent.controllers.follow.needs import Item, Needs
-from agent.controllers.follow.obstacles import UNTOLD, Obstacles
 from agent.kube.errors import Conflict, Forbidden, KubeError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
+
+REASON = "FollowBlocked"
+"""Reason of the Warning event on a pod, or an original, that has no copy where it should."""
 
 
 class FollowRoom(Controller[Item]):
@@ -44,13 +47,13 @@ class FollowRoom(Controller[Item]):
         self._originals = {kind: originals(deps, kind) for kind in KINDS}
         self._copies: dict[str, dict[Kind, Informer]] = {}
         self._stops: dict[str, list[Callable[[], None]]] = {}
-        self._obstacles = Obstacles(deps, self._proxies)
+        self._blocked = BlockedCopies[Item](deps.recorder, REASON)
         self._needs = Needs(deps, self._proxies, KINDS, self._enqueue)
         claims = self._originals[PERSISTENT_VOLUME_CLAIMS]
-        self._claims = ClaimBringer(deps, self._needs, claims, self._claims_in)
-        self._accounts = AccountBringer(deps, self._needs)
+        self._claims = ClaimCopier(deps, self._needs, claims, self._claims_in)
+        self._accounts = AccountCopier(deps, self._needs)
         own = {PERSISTENT_VOLUME_CLAIMS: self._claims, SERVICE_ACCOUNTS: self._accounts}
-        self._bringers = dict.fromkeys(KINDS, Bringer(deps)) | own
+        self._copiers = dict.fromkeys(KINDS, FollowCopier(deps)) | own
         self._there: set[Item] = set()
         self._idle_since: dict[Item, float] = {}
         self._waiters: dict[Item, list[asyncio.Future[KubeError | None]]] = {}
@@ -96,7 +99,7 @@ class FollowRoom(Controller[Item]):
             for obj in informers[kind].store
             if obj.phase not in HAS_VOLUME
         ]
-        return any(item not in self._obstacles and not self._needed_beside(item, uid) for item, uid in copies)
+        return any(item not in self._blocked and not self._needed_beside(item, uid) for item, uid in copies)
 
     def places(self, proxy: Object) -> dict[str, str]:
         """What a pod needs that is in one target only, and the virtual node of that (see `Provider`)."""
@@ -126,19 +129,20 @@ class FollowRoom(Controller[Item]):
             self._there.discard(item)
             return None
         now = asyncio.get_running_loop().time()
-        place = Place(item, target, self._originals[item.kind], self._copies[item.node][item.kind])
-        wait = self._obstacles.again(item, now)
+        place = Place(item, item.kind, item.key, target, self._copies[item.node][item.kind], self._originals[item.kind])
+        wait = self._blocked.again(item, now)
         if not wait or not self._needs.pods(item):
             try:
                 return await self._step(place, now)
             except Blocked as error:
                 self._there.discard(item)
-                wait = self._obstacles.found(item, str(error), now)
-        self._obstacles.tell(item, self._needs.pods(item), place.originals.store.get(item.key))
+                wait = self._blocked.found(item, str(error), now)
+        pods = map(self._proxies.store.get, self._needs.pods(item))
+        self._blocked.tell(item, (place.originals.store.get(item.key), *pods))
         return wait
 
     async def _step(self, place: Place, now: float) -> float | None:
-        item, bringer = place.item, self._bringers[place.item.kind]
+        item, copier = place.item, self._copiers[place.item.kind]
         needed = bool(self._needs.pods(item))
         if needed and isinstance(place.copies.error, Forbidden):
             if not self._accounts.is_due(item):
@@ -150,21 +154,21 @@ class FollowRoom(Controller[Item]):
         copy = place.copies.store.get(item.key)
         match steps.decide(self._view(place, copy, now, needed=needed)):
             case steps.Create():
-                self._settle(item, await bringer.create(place, look_first=item in self._obstacles))
+                self._settle(item, await copier.create(place, look_first=item in self._blocked))
             case steps.Compare():
-                outcome = await bringer.compare(place, now)
+                outcome = await copier.compare(place, now)
                 if not isinstance(outcome, Outcome):
                     return outcome
                 self._settle(item, outcome)
-            case steps.RemoveOrphan() if copy is not None and await bringer.is_orphan(place):
+            case steps.RemoveOrphan() if copy is not None and await copier.is_orphan(place):
                 return await self._remove(place, copy)
             case steps.Remove() if copy is not None:
                 return await self._remove(place, copy)
             case steps.RemoveOrphan() if needed:
-                self._settle(item, await bringer.create(place))
+                self._settle(item, await copier.create(place))
             case steps.Rest(seconds):
                 if copy is None and not needed:
-                    bringer.forget(item)
+                    copier.forget(item)
                 self._settle(item, Outcome.THERE if needed else Outcome.MISSING)
                 return seconds
             case _:
@@ -184,7 +188,7 @@ class FollowRoom(Controller[Item]):
         return steps.OriginalAndCopy(
             original=original.version if original is not None and not original.deleting else None,
             copy=copy.version if copy is not None else None,
-            agreed=self._bringers[item.kind].agreed.get(item),
+            agreed=self._copiers[item.kind].agreed.get(item),
             needed=needed or beside,
             idle=now - since,
             linger=0.0 if leaving else self._deps.settings.follow_linger,
@@ -202,13 +206,13 @@ class FollowRoom(Controller[Item]):
         return False
 
     async def _remove(self, place: Place, copy: Object) -> float | None:
-        bringer = self._bringers[place.item.kind]
-        if (wait := await bringer.kept(place, copy)) > 0:
+        copier = self._copiers[place.item.kind]
+        if (wait := await copier.kept(place, copy)) > 0:
             return wait
         self._there.discard(place.item)
-        await bringer.remove(place, copy.uid)
+        await copier.remove(place, copy.uid)
         self._idle_since.pop(place.item, None)
-        self._obstacles.gone(place.item)
+        self._blocked.gone(place.item)
         return None
 
     def _settle(self, item: Item, outcome: Outcome) -> None:
@@ -216,7 +220,7 @@ class FollowRoom(Controller[Item]):
             self._there.add(item)
         else:
             self._there.discard(item)
-        self._obstacles.gone(item)
+        self._blocked.gone(item)
 
     def _claims_in(self, node: str) -> Informer | None:
         return self._copies.get(node, {}).get(PERSISTENT_VOLUME_CLAIMS)
@@ -270,9 +274,8 @@ class FollowRoom(Controller[Item]):
         self._copies.pop(node, None)
         for stop in self._stops.pop(node, ()):
             stop()
-        for bringer in self._bringers.values():
-            for item in [item for item in bringer.agreed if item.node == node]:
-                bringer.forget(item)
+        for copier in self._copiers.values():
+            copier.forget_all(lambda item: item.node == node)
         self._distrust(node)
 
     def _target_changed(self, target: Target) -> None:

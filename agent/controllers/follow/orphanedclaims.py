@@ -16,8 +16,7 @@ from agent.base.absences import last_of
 from agent.base.clock import parse, stamp
 from agent.base.recent import Recent
 from agent.clusters.deps import Deps
-from agent.clusters.refusals import reporting_refusals
-from agent.controllers.follow.bring import Place
+from agent.controllers.follow.copier import Place
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.copies import Raw, parent_uid
@@ -61,7 +60,7 @@ class OrphanedClaims:
     async def _mark(self, place: Place, copy: Mapping[str, Any], now: datetime) -> None:
         item = place.item
         metadata = {"uid": copy["metadata"]["uid"], "annotations": {names.ANNOTATION_ORPHANED_SINCE: stamp(now)}}
-        with reporting_refusals(place.title, place.target, item.kind):
+        with place.reporting_refusals():
             port = place.target.port
             raw = await port.patch_raw(item.kind, item.name, {"metadata": metadata}, item.namespace)
         place.copies.absorb(raw)

@@ -11,13 +11,13 @@ import contextlib
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
+from agent.clusters.copier import delete_child_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.follow.kinds import ADMIRALTYS, originals
-from agent.kube.errors import Conflict, NotFound
+from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.model import podstate
-from agent.model.copies import parent_uid
 from agent.runtime.controller import Controller
 
 Original = tuple[Kind, str, str]
@@ -76,7 +76,7 @@ class ReleaseRoom(Controller[Original]):
             return False
         if not target.ready:
             return True
-        await self._delete_copy(target, original)
+        await delete_child_of(target, original)
         return False
 
     async def _may_have_copies(self, original: Object) -> bool:
@@ -85,16 +85,6 @@ class ReleaseRoom(Controller[Original]):
         unknown = [key for key in keys if key[0] in ("", original.namespace) and self._deps.targets.get(key) is None]
         targets = self._deps.targets.serving(original.namespace)
         return any([await self._has_copy(target, original) for target in targets]) or bool(unknown)
-
-    async def _delete_copy(self, target: Target, original: Object) -> None:
-        port = target.port
-        try:
-            copy = await port.get(original.kind, original.name, original.namespace)
-            uid = copy["metadata"]["uid"]
-            if parent_uid(copy) == original.uid:
-                await port.delete(original.kind, original.name, original.namespace, uid=uid)
-        except (NotFound, Conflict):
-            return
 
     def _target_changed(self, target: Target) -> None:
         for key in self._held:

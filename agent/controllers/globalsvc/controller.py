@@ -57,7 +57,7 @@ class GlobalServices(CopyRoom):
             yield ("", *original.key)
 
     async def _say(self, original: Object) -> None:
-        problems = self.problems.get(original.key)
+        problems = self.problems(original.key)
         shared = self.shared(original)
         if not problems and (_TOLD not in original.raw or (shared and not self.is_everywhere(original))):
             return

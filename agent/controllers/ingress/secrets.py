@@ -65,6 +65,11 @@ class IngressSecretRoom(CopyRoom):
         """The copy."""
         return sharedcopies.secret(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
+    def serves(self, found: Raw) -> bool:
+        """Whether a Secret is there already, because pods name it, and is kept right for them."""
+        labels = found["metadata"].get("labels") or {}
+        return bool(labels.get(names.LABEL_PARENT_CLUSTER_UID) == self.deps.cluster_uid)
+
     async def content(self, original: Object) -> Raw | None:
         """The Secret as its API server has it now."""
         try:
