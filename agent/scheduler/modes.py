@@ -2,7 +2,7 @@
 
 from agent.api import names
 from agent.kube.store import Key, Object
-from agent.model.podstate import ENDED
+from agent.model.podstate import ENDED, claim_mode
 from agent.settings import Mode
 
 __all__ = ["Mode", "group_name", "group_of", "is_open", "mode_of"]
@@ -17,8 +17,9 @@ def mode_of(pod: Object, namespace: Object | None, default: Mode) -> Mode:
     A pod that is under way stays with the mode it began in: its claim names a chaperon, or does not.
     """
     known = pod.known
-    if known.claim:
-        return "reserve" if known.claim_uid else "ranked"
+    begun = claim_mode(pod)
+    if begun:
+        return begun
     if _group(pod):
         return "reserve"
     asked = known.scheduling or known.scheduling_short

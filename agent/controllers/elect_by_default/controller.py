@@ -36,12 +36,12 @@ class ElectByDefaultRoom(Controller[str]):
         if namespace is None or namespace.deleting or not is_enabled(namespace.labels):
             self._complaints.pop(key, None)
             return None
-        verdict = decide(namespace.annotations, namespace.labels)
-        if verdict.patch is not None:
-            body = {"metadata": {"labels": verdict.patch}}
+        change = decide(namespace.annotations, namespace.labels)
+        if change.patch is not None:
+            body = {"metadata": {"labels": change.patch}}
             with contextlib.suppress(NotFound):
                 self._namespaces.absorb(await self._client.patch_raw(NAMESPACES, key, body))
-        if verdict.complaint and self._complaints.get(key) != verdict.complaint:
-            self._recorder.event(namespace.decode(), "Warning", "InvalidAnnotation", verdict.complaint)
-        self._complaints[key] = verdict.complaint
+        if change.complaint and self._complaints.get(key) != change.complaint:
+            self._recorder.event(namespace.decode(), "Warning", "InvalidAnnotation", change.complaint)
+        self._complaints[key] = change.complaint
         return None

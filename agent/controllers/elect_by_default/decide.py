@@ -9,14 +9,14 @@ _SWITCH = (None, "true", "false")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LabelChange:
     """What to do about one namespace."""
 
     patch: dict[str, str | None] | None = None  #: labels of a merge patch, None when the label is right
     complaint: str = ""  #: about values that mean nothing
 
 
-def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Verdict:
+def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelChange:
     """The annotation is the truth: a label that was made by hand, and that no annotation asks for, goes."""
     asked = names.annotation(annotations, names.ELECT_BY_DEFAULT)
     want = "true" if asked == "true" else None
@@ -32,4 +32,4 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Verdict
         if said not in _SWITCH:
             key = names.SHORT_PREFIX + suffix
             complaints.append(f'annotation {key} is {said!r} and counts as "false": write "true" or "false"')
-    return Verdict({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))
+    return LabelChange({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))

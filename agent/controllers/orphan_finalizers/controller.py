@@ -48,13 +48,13 @@ class OrphanFinalizersRoom(Controller[Key]):
             return None
         known = {known.finalizer: known for known in self._known()}
         needs_old = any(map(podstate.is_for_all_targets, pod.finalizers)) and self._needs_old(pod, known)
-        verdict = decide(pod.finalizers, known, needs_old=needs_old)
-        unknown = set(verdict.remove)
+        removal = decide(pod.finalizers, known, needs_old=needs_old)
+        unknown = set(removal.remove)
         if unknown - known.keys():
             unknown -= await self._appeared(pod)
         if unknown:
             await self._remove(pod, unknown)
-        return verdict.again
+        return removal.again
 
     def _needs_old(self, pod: Object, known: Mapping[str, Known]) -> bool:
         """Whether a target may have a delegate of a pod, and the pod no other finalizer of a target."""

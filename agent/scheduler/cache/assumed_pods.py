@@ -20,8 +20,8 @@ from agent.clusters.registry import Targets
 from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model import podstate
 from agent.model.nodeshapes import counted
-from agent.model.podstate import ENDED
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduling.usage import Usages
 
@@ -131,8 +131,8 @@ class AssumedPods:
             self._see(old if old is not None and old.uid == new.uid else None, new)
 
     def _see(self, old: Object | None, pod: Object) -> None:
-        place = place_of(pod)
-        if not pod.node_name and not _ended(pod):
+        place = podstate.occupied_node(pod)
+        if not pod.node_name and pod.phase not in podstate.ENDED:
             place = self._assumed.get(pod.uid, place)
         if place and self._counts(pod, place):
             self._place(pod, place, bound=bool(pod.node_name), seen_before=old is not None)
@@ -276,12 +276,3 @@ class AssumedPods:
             for each in self._chaperons.of(pod.key)
             if each.target.node_name == node and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
         ]
-
-
-def place_of(pod: Object) -> str:
-    """The virtual node that a pod is bound to or claimed by, empty for none and for a pod that has ended."""
-    return "" if _ended(pod) else pod.node_name or pod.known.claim
-
-
-def _ended(pod: Object) -> bool:
-    return pod.phase in ENDED
