@@ -4,13 +4,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
+from agent.api import names
 from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
-from webhook import changes, pods, review, workloads
+from agent.model.diff import json_patch
+from agent.model.proxypod import InvalidPod, is_proxy
+from agent.model.reapplied import restored
+from webhook import pods, review, workloads
 from webhook.configurations import (
     PATH,
     PATH_BY_DEFAULT,
@@ -20,7 +25,8 @@ from webhook.configurations import (
     PATH_WORKLOADS,
     PATH_WORKLOADS_BY_DEFAULT,
 )
-from webhook.review import Answer, Malformed, Outcome, Request
+from webhook.pods import LONG
+from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched
 from webhook.targets import Targets
 from webhook.validator import Validator
 
@@ -58,10 +64,10 @@ class Handlers:
 
     async def changed(self, request: Request) -> Answer:
         """A proxy pod whose scheduling constraints, or the like, somebody changes."""
-        if not changes.takes_long(request):
-            return changes.answer(request)
+        if not takes_long(request):
+            return answer_to_change(request)
         async with self._long:
-            return await asyncio.to_thread(changes.answer, request)
+            return await asyncio.to_thread(answer_to_change, request)
 
     async def workload(self, request: Request) -> Answer:
         """What makes pods that may ask for election."""
@@ -129,3 +135,38 @@ def _served(answer: Callable[[Request], Awaitable[Answer]]) -> Callable[[web.Req
             _SECONDS.observe(time.perf_counter() - started)
 
     return serve
+
+
+def takes_long(request: Request) -> bool:
+    """Whether an answer may take more than a few milliseconds: what is in a manifest, or all of it, may be YAML."""
+    pod = request.get("oldObject")
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return len((annotations or {}).get(names.ANNOTATION_MANIFEST) or "") > LONG
+
+
+def answer_to_change(request: Request) -> Answer:
+    """Give a proxy pod whose user applies its manifest again the fields back that are the webhook's.
+
+    A pod whose manifest cannot be read is left to the API server as it comes.
+
+    :raises Malformed: if the objects are not pods
+    """
+    if request.get("operation") != "UPDATE" or request.get("subResource"):
+        return allowed(request, Outcome.UNTOUCHED)
+    old, new = _pod(request, "oldObject"), _pod(request, "object")
+    if not is_proxy(old):
+        return allowed(request, Outcome.UNTOUCHED)
+    try:
+        after = restored(old, new)
+    except (InvalidPod, RecursionError):
+        return allowed(request, Outcome.UNTOUCHED)
+    patch = json_patch(new, after)
+    return patched(request, patch) if patch else allowed(request, Outcome.UNTOUCHED)
+
+
+def _pod(request: Request, field: str) -> dict[str, Any]:
+    pod = request.get(field)
+    if isinstance(pod, dict) and pod.get("kind") == "Pod" and isinstance(pod.get("spec"), dict):
+        return pod
+    raise Malformed(f"request.{field} is not a pod: the webhook's rules may name pods of the core group only")

@@ -1,10 +1,12 @@
 """What is known of a target: its state, and which state an error of its API server means. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
+from agent.kube.informer import Informer
 
 
 class State(StrEnum):
@@ -48,3 +50,23 @@ def classify(error: KubeError, namespace: str) -> tuple[State, str]:
             return State.FAILING, f"the target answers with an error: {error}"
         case _:
             return State.FAILING, str(error)
+
+
+class Unread(KubeError):
+    """What the target would tell cannot be read."""
+
+
+def unread(needed: Informer, others: Iterable[Informer], now: float, patience: float) -> Unread | None:
+    """What has not been read for `patience` seconds; None while all is.
+
+    :param needed: without it nothing may be concluded, so why it fails does not matter
+    :param others: of these an answer that says no is a matter of the feature that they serve
+    :param now: seconds of the monotonic clock
+    """
+    for informer in (needed, *others):
+        error, since = informer.error, informer.hearing.failing_since
+        if error is None or since is None or now - since < patience:
+            continue
+        if informer is needed or not isinstance(error, StatusError):
+            return Unread(f"{informer.kind.plural} there cannot be watched: {error}")
+    return None

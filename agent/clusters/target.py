@@ -13,10 +13,9 @@ from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conc
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.latency_monitor import LatencyMonitor
-from agent.clusters.record import Record, State, classify
+from agent.clusters.record import Record, State, classify, unread
 from agent.clusters.refusal_backoff import RefusalBackoff
 from agent.clusters.trust import Trust
-from agent.clusters.unread import unread
 from agent.kube.config import Connection
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.informer import Informer

@@ -4,12 +4,11 @@ A field that a policy does not have restricts nothing. What a pod says in a form
 too, so that there is a verdict about any JSON.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-
-from agent.model import imagename
 
 Raw = dict[str, Any]
 
@@ -70,7 +69,7 @@ def flaws(policy: Policy) -> list[tuple[str, str]]:
     return [
         (f"spec.policy.imagePrefixes[{index}]", reason)
         for index, prefix in enumerate(policy.image_prefixes or ())
-        if (reason := imagename.flaw(prefix))
+        if (reason := prefix_flaw(prefix))
     ]
 
 
@@ -168,7 +167,7 @@ def _images(spec: Raw, policy: Policy) -> None:
     if policy.image_prefixes is None:
         return
     for where, image in _image_names(spec):
-        if reason := imagename.why_not(image, policy.image_prefixes):
+        if reason := image_refusal(image, policy.image_prefixes):
             raise _Violation("spec.policy.imagePrefixes", f"the image of {where} is {_quoted(image)}, {reason}")
 
 
@@ -212,3 +211,51 @@ def _asked(value: Any) -> bool:
 
 def _quoted(value: Any) -> str:
     return value[:_QUOTED] if isinstance(value, str) else "no text"
+
+
+_PART = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?|\[[0-9a-fA-F:]+\](?::[0-9]{1,5})?")
+_LIMIT = 512
+"""Characters of a name; runtimes take no repository with more than 255."""
+_DOCKER_HUB, _LIBRARY = "docker.io", "library"
+
+
+def prefix_flaw(prefix: str) -> str:
+    """What is wrong with a prefix, and the remedy; empty if nothing is."""
+    if _parts(prefix.removesuffix("/")):
+        return ""
+    return (
+        f"{prefix[:_LIMIT]!r} is no beginning of an image's name: write the registry's host and then whole parts of the"
+        f" path, without tag or digest, as {_DOCKER_HUB}/{_LIBRARY} or registry.example:5000/team"
+    )
+
+
+def image_refusal(image: object, prefixes: Iterable[str]) -> str:
+    """Why an image is not allowed; empty if it begins with one of the prefixes. An invalid prefix allows nothing."""
+    if not isinstance(image, str) or not (repository := _repository(image)):
+        return "which names no registry: write it in full, as registry.example/team/nginx"
+    for prefix in prefixes:
+        parts = _parts(prefix.removesuffix("/"))
+        if parts and repository[: len(parts)] == parts:
+            return ""
+    return "which begins with none of the prefixes there"
+
+
+def _repository(image: str) -> list[str]:
+    """The parts of an image's name without tag and digest; empty if it has no registry, or is no name."""
+    if len(image) > _LIMIT:
+        return []
+    name = image.partition("@")[0]
+    before, slash, last = name.rpartition("/")
+    parts = _parts(before + slash + last.partition(":")[0]) if slash else []
+    if len(parts) == 2 and parts[0] == _DOCKER_HUB:
+        return [_DOCKER_HUB, _LIBRARY, parts[1]]
+    return parts if len(parts) > 1 else []
+
+
+def _parts(name: str) -> list[str]:
+    """Host and path, empty if it does not begin with a host or is no name."""
+    host, *path = name.split("/") if len(name) <= _LIMIT else [""]
+    if not _HOST.fullmatch(host) or not ("." in host or ":" in host or host == "localhost"):
+        return []
+    return [host, *path] if all(_PART.fullmatch(part) for part in path) else []

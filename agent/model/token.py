@@ -1,4 +1,6 @@
-"""What a service account's token says of itself. It is only read: whether it is good is for its API server to say."""
+"""What a service account's token, and the Secret that it is kept in, say of it. They are only read: whether a token is
+good is for its API server to say.
+"""
 
 import base64
 import binascii
@@ -6,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
+
+from agent.api import names
 
 _SUBJECT = "system:serviceaccount:"
 
@@ -56,3 +60,30 @@ def claims(token: str) -> Claims | None:
         return None
     audiences = (payload.aud,) if isinstance(payload.aud, str) else tuple(payload.aud)
     return Claims(namespace, account, issued, expires, audiences)
+
+
+class _Annotations(msgspec.Struct, omit_defaults=True):
+    parent: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
+    expires: str = msgspec.field(default="", name=names.ANNOTATION_TOKEN_EXPIRES)
+
+
+class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: _Annotations | None = None
+
+
+class _Secret(msgspec.Struct):
+    metadata: _Metadata
+
+
+_secret_decoder = msgspec.json.Decoder(_Secret)
+_encode = msgspec.json.Encoder().encode
+
+
+def without_content(raw: bytes) -> bytes:
+    """A Secret with a token as it is kept: whose it is and until when it is good, and none of its content."""
+    return _encode(_secret_decoder.decode(raw))

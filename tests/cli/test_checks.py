@@ -22,11 +22,10 @@ from agent.api.crds import crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, FEATURES, RUN, SOURCE, rules
-from agent.cli.checks import clusters, credentials, namespaces, rights, targets, webhook
+from agent.cli.checks import clusters, namespaces, remote, rights, targets, webhook
 from agent.cli.checks.about import skew_of
-from agent.cli.checks.examine import examine
+from agent.cli.checks.examine import examine, policies
 from agent.cli.checks.finding import Finding, Level
-from agent.cli.checks.policies import policies
 from agent.cli.checks.view import (
     ClusterView,
     Credentials,
@@ -535,23 +534,23 @@ def jwt(**claims: Any) -> str:
 
 def test_a_token_says_when_it_was_issued_and_when_it_ends() -> None:
     token = jwt(iat=NOW.timestamp(), exp=(NOW + DAY).timestamp(), sub="system:serviceaccount:default:cd")
-    found = credentials.read("Secret x", kubeconfig({"token": token}))
+    found = remote.read_credentials("Secret x", kubeconfig({"token": token}))
     assert found == Credentials("Secret x", NOW, NOW + DAY)
 
 
 def test_a_client_certificate_says_the_same() -> None:
     encoded = base64.b64encode(certificate(NOW, 7)).decode()
-    found = credentials.read("Secret x", kubeconfig({"client-certificate-data": encoded}))
+    found = remote.read_credentials("Secret x", kubeconfig({"client-certificate-data": encoded}))
     assert found == Credentials("Secret x", NOW, NOW + 7 * DAY, "client certificate")
 
 
 def test_a_token_that_says_nothing_of_its_end_does_not_end() -> None:
-    assert credentials.read("Secret x", kubeconfig({"token": "opaque"})) == Credentials("Secret x")
+    assert remote.read_credentials("Secret x", kubeconfig({"token": "opaque"})) == Credentials("Secret x")
 
 
 @given(st.binary(max_size=60))
 def test_a_kubeconfig_that_is_none_says_nothing(data: bytes) -> None:
-    assert credentials.read("Secret x", data) is None
+    assert remote.read_credentials("Secret x", data) is None
 
 
 @pytest.mark.parametrize(

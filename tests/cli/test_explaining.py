@@ -11,10 +11,10 @@ import yaml
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
+from agent.cli.explain import remedy
 from agent.cli.explaining import rendering
 from agent.cli.explaining.explanation import Explanation, explanation_of
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
-from agent.cli.explaining.stranger import remedy
 from agent.cli.explaining.volumes import settled
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object

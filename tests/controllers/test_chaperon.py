@@ -9,7 +9,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, EVENTS, PODS, SERVICE_ACCOUNTS, SOURCES
-from agent.controllers.chaperon import failures, policies, refusals
+from agent.controllers.chaperon import delegate_memory, policies, refusals
 from agent.controllers.chaperon.controller import Chaperon
 from agent.kube.client import Client
 from agent.kube.config import load
@@ -139,9 +139,9 @@ async def test_a_pod_that_the_server_refuses_is_told_and_made_once_it_is_let(
 async def test_a_pod_that_cannot_be_created_for_a_while_is_told_and_the_refusal_is_withdrawn_by_its_creation(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "LASTING_SECONDS", 1.0)
-    monkeypatch.setattr(failures, "LEAST_SECONDS", 0.3)
-    monkeypatch.setattr(failures, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr(delegate_memory, "LASTING_SECONDS", 1.0)
+    monkeypatch.setattr(delegate_memory, "LEAST_SECONDS", 0.3)
+    monkeypatch.setattr(delegate_memory, "MOST_SECONDS", 0.3)
     async with running(cluster, Chaperon):
         async with dead_webhook(client, PODS, namespace) as webhook:
             # Nobody schedules it, so that its own status says nothing of it.

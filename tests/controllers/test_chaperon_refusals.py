@@ -8,7 +8,7 @@ import pytest
 from agent.api import names
 from agent.base.clock import stamp
 from agent.controllers.chaperon.decide import ChaperonAndPod, LookAgain, NoScheduler, PutStatus, decide
-from agent.controllers.chaperon.failures import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
+from agent.controllers.chaperon.delegate_memory import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
 from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
 from agent.model.podstate import taken_up_by
 from agent.scheduler.chaperon_refusal import creates_no_pods

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.model.imagename import flaw, why_not
+from agent.model.podpolicy import image_refusal, prefix_flaw
 from tests.examples import examples
 
 PREFIXES = ("registry.example/team", "registry.example:5000/a/", "docker.io/library", "localhost")
@@ -22,7 +22,7 @@ PREFIXES = ("registry.example/team", "registry.example:5000/a/", "docker.io/libr
     ],
 )
 def test_an_image_below_a_prefix_is_allowed(image: str) -> None:
-    assert why_not(image, PREFIXES) == ""
+    assert image_refusal(image, PREFIXES) == ""
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_image_below_a_prefix_is_allowed(image: str) -> None:
     ],
 )
 def test_one_that_only_looks_alike_is_not(image: str) -> None:
-    assert "none of the prefixes" in why_not(image, PREFIXES)
+    assert "none of the prefixes" in image_refusal(image, PREFIXES)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_one_that_only_looks_alike_is_not(image: str) -> None:
     ],
 )
 def test_what_names_no_registry_or_is_no_name_is_not_allowed(image: object) -> None:
-    assert "names no registry" in why_not(image, PREFIXES)
+    assert "names no registry" in image_refusal(image, PREFIXES)
 
 
 @pytest.mark.parametrize(
@@ -87,27 +87,27 @@ def test_what_names_no_registry_or_is_no_name_is_not_allowed(image: object) -> N
     ],
 )
 def test_a_prefix_that_is_none_has_a_flaw_and_allows_nothing(prefix: str) -> None:
-    assert "write the registry's host" in flaw(prefix)
-    assert why_not("registry.example/team/web", [prefix])
-    assert why_not("team/web", [prefix])
+    assert "write the registry's host" in prefix_flaw(prefix)
+    assert image_refusal("registry.example/team/web", [prefix])
+    assert image_refusal("team/web", [prefix])
 
 
 @pytest.mark.parametrize("prefix", [*PREFIXES, "registry.example", "[::1]:5000/team", "10.0.0.1/x"])
 def test_a_prefix_that_begins_with_a_registry_has_none(prefix: str) -> None:
-    assert flaw(prefix) == ""
+    assert prefix_flaw(prefix) == ""
 
 
 @settings(max_examples=examples(500))
 @given(st.text(max_size=40), st.lists(st.text(max_size=20), max_size=3))
 def test_whatever_the_text_there_is_a_verdict(image: str, prefixes: list[str]) -> None:
-    assert isinstance(why_not(image, prefixes), str)
-    assert all(isinstance(flaw(prefix), str) for prefix in prefixes)
+    assert isinstance(image_refusal(image, prefixes), str)
+    assert all(isinstance(prefix_flaw(prefix), str) for prefix in prefixes)
 
 
 @settings(max_examples=examples(500))
 @given(st.lists(st.sampled_from(["a", "b", "-", "/", ":", "@", ".", "reg.io", "_"]), max_size=8).map("".join))
 def test_what_is_allowed_begins_with_the_prefix_and_ends_or_goes_on_at_a_boundary(rest: str) -> None:
     image = f"reg.io/a{rest}"
-    if not why_not(image, ["reg.io/a"]):
+    if not image_refusal(image, ["reg.io/a"]):
         assert image.startswith("reg.io/a")
         assert rest[:1] in ("", "/", ":", "@")

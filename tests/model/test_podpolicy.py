@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.api.policy import POLICY
+from agent.api.crds.admiralty import POLICY
 from agent.model.podpolicy import InvalidPolicy, Policy, Rule, flaws, read, refusal, refusal_of_change
 from tests.examples import examples
 from tests.model.podspecs import pods

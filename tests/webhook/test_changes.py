@@ -11,7 +11,7 @@ from agent.kube.errors import Invalid
 from agent.model.proxypod import proxy_pod
 from tests.webhook.replica import Place, Raw, elected
 from tests.webhook.reviews import patched, pod, review
-from webhook.changes import answer, takes_long
+from webhook.handlers import answer_to_change, takes_long
 from webhook.review import Malformed, Outcome
 
 REGION = "topology.kubernetes.io/region"
@@ -24,7 +24,7 @@ def proxy() -> Raw:
 
 
 def ask(new: Any, old: Any, **request: Any) -> Any:
-    return answer(review(new, oldObject=old, operation="UPDATE", **request)["request"])
+    return answer_to_change(review(new, oldObject=old, operation="UPDATE", **request)["request"])
 
 
 def test_a_field_that_is_only_repeated_is_given_back() -> None:
@@ -39,7 +39,7 @@ def test_a_field_that_is_only_repeated_is_given_back() -> None:
 def test_other_requests_are_allowed_as_they_are(request_: Raw) -> None:
     new = {**proxy(), "spec": {**proxy()["spec"], "terminationGracePeriodSeconds": 30}}
     asked = review(new, oldObject=proxy(), **{"operation": "UPDATE", **request_})["request"]
-    assert answer(asked).review["response"] == {"uid": "705ab4f5", "allowed": True}
+    assert answer_to_change(asked).review["response"] == {"uid": "705ab4f5", "allowed": True}
 
 
 def test_pods_of_others_and_those_whose_manifest_cannot_be_read_are_left_alone() -> None:

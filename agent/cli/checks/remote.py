@@ -1,10 +1,13 @@
 """Reads one target: its Target, its virtual node, and its cluster as far as the user may."""
 
+import base64
+import binascii
 import contextlib
+
+from cryptography import x509
 
 from agent.api.kinds import SECRETS
 from agent.base.clock import Clock
-from agent.cli.checks import credentials
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import not_granted
 from agent.cli.checks.lookup import services_of
@@ -13,9 +16,11 @@ from agent.cli.fleet.source_queries import place_of
 from agent.cli.fleet.target_queries import Connections
 from agent.controllers.target import gather
 from agent.controllers.target.gather import Problem
+from agent.kube import kubeconfig as documents
 from agent.kube.client import Client
-from agent.kube.errors import KubeError
+from agent.kube.errors import InvalidConfig, KubeError
 from agent.kube.store import Object
+from agent.model.token import claims
 
 
 async def read_target(source: Client, to: Connections, target: Object, node: Object | None, clock: Clock) -> TargetView:
@@ -42,4 +47,28 @@ async def read_target(source: Client, to: Connections, target: Object, node: Obj
 
 async def _credentials(source: Client, place: gather.Reference) -> Credentials | None:
     secret = Object(SECRETS, await source.get_raw(SECRETS, place.secret[1], place.secret[0]))
-    return credentials.read(str(place), gather.kubeconfig(place, secret), place.context)
+    return read_credentials(str(place), gather.kubeconfig(place, secret), place.context)
+
+
+def read_credentials(secret: str, kubeconfig: bytes, context: str = "") -> Credentials | None:
+    """Of the user of a context, by default the current one; None where the kubeconfig has no such user."""
+    try:
+        document = documents.document_of(kubeconfig)
+        _, chosen = documents.context_of(document, context)
+        user = documents.named(document, "users", "user", str(chosen.get("user")))
+    except InvalidConfig:
+        return None
+    if user.get("client-certificate-data"):
+        return _certificate(secret, str(user["client-certificate-data"]))
+    if not user.get("token"):
+        return None
+    told = claims(str(user["token"]).strip())
+    return Credentials(secret, told.issued, told.expires) if told is not None else Credentials(secret)
+
+
+def _certificate(secret: str, encoded: str) -> Credentials | None:
+    try:
+        found = x509.load_pem_x509_certificate(base64.b64decode(encoded))
+    except (ValueError, binascii.Error):
+        return None
+    return Credentials(secret, found.not_valid_before_utc, found.not_valid_after_utc, "client certificate")

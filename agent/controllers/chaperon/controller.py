@@ -14,10 +14,8 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon import decide as room
-from agent.controllers.chaperon.ended import Ended, is_controlled
-from agent.controllers.chaperon.failures import Failures
-from agent.controllers.chaperon.making import made
-from agent.controllers.chaperon.once import Once
+from agent.controllers.chaperon.delegate_memory import Ended, Failures, is_controlled
+from agent.controllers.chaperon.once import Once, made
 from agent.controllers.chaperon.policies import Policies
 from agent.controllers.chaperon.refusals import refused
 from agent.controllers.chaperon.telling import is_news

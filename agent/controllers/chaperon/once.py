@@ -10,9 +10,11 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.base.recent import Recent
 from agent.kube.client import Client
-from agent.kube.errors import BadRequest, Conflict, NotFound
+from agent.kube.errors import BadRequest, Conflict, Forbidden, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from agent.model import priorityclass
+from agent.model.delegatepod import delegate
 from agent.model.podstate import is_refused
 
 Raw = dict[str, Any]
@@ -88,3 +90,24 @@ class Once:
             self._unborn.discard(uid)
         elif not pod.node_name and not self._pods.relisting:
             self._unborn.add(uid)
+
+
+async def made(client: Client, once: Once | None, chaperon: Raw) -> tuple[bytes, str]:
+    """The pod that was created, and the class without which it was, mostly none. Raises KubeError.
+
+    :param once: where it is recorded before; None for a pod that may be made again
+    """
+    pod, recorded = delegate(chaperon), once is None
+    try:
+        if once is not None:
+            await once.record(chaperon, pod)
+            recorded = True
+        return await client.create_raw(PODS, pod), ""
+    except Forbidden as error:
+        lacks = priorityclass.lacking(chaperon, error.message)
+        if not lacks:
+            raise
+    pod = priorityclass.without(pod)
+    if once is not None and not recorded:
+        await once.record(chaperon, pod)
+    return await client.create_raw(PODS, pod), lacks

@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_TARGETS, EVENTS, TARGETS
-from agent.base.allowance import Allowance
+from agent.base.backoff import Allowance
 from agent.base.metrics import REGISTRY
 from agent.base.recent import Recent
 from agent.clusters.deps import Deps

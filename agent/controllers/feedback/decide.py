@@ -7,14 +7,13 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
-from agent.controllers.feedback import lastwords
 from agent.model import podstate
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.model.podstate import has_ended
-from agent.model.status import annotations_home, proxy_status
+from agent.model.status import annotations_home, is_done, proxy_status, status_of_let_go, status_of_lost
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
@@ -140,7 +139,7 @@ def decide(view: ProxyAndDelegates) -> list[Action]:
     if proxy["metadata"].get("deletionTimestamp"):
         return actions + _let_go(view, proxy, mine)
     if not proxy["spec"].get("nodeName"):
-        lost = tuple(delegate for delegate in mine if delegate.lost and not lastwords.is_done(delegate.chaperon))
+        lost = tuple(delegate for delegate in mine if delegate.lost and not is_done(delegate.chaperon))
         if any(delegate.may_have_run for delegate in lost):
             return [*actions, DeleteProxy(sure=True)]
         # The scheduler, which goes on waiting for it, makes another.
@@ -193,7 +192,7 @@ def _let_go(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetCh
 def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
     """What a delegate tells while it is let go, or has told before its chaperon was gone."""
     said = here or view.last
-    told = lastwords.told(proxy, said.chaperon.get("status") or {}, said.ranges) if said is not None else {}
+    told = status_of_let_go(proxy, said.chaperon.get("status") or {}, said.ranges) if said is not None else {}
     return [PatchProxy(_metadata(proxy, guarded=False) | {"status": told}, status=True, last=True)] if told else []
 
 
@@ -206,7 +205,7 @@ def _release(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetC
     kept = podstate.released(finalizers, held)
     actions: list[Action] = []
     if kept != finalizers:
-        actions.append(ReleaseProxy(kept, lastwords.unknown(proxy) if kept and not held else {}))
+        actions.append(ReleaseProxy(kept, status_of_lost(proxy) if kept and not held else {}))
     if not held and proxy["spec"].get("nodeName") and proxy["metadata"].get("deletionGracePeriodSeconds"):
         actions.append(EndProxy())
     return actions
@@ -234,11 +233,11 @@ def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon 
     if view.home not in view.settled:
         return []
     if here is None:
-        return _last_words(view, proxy, None) or ([] if lastwords.is_done(proxy) else [DeleteProxy()])
+        return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy()])
     if here.deleting:
         return _last_words(view, proxy, here)
     patch = home_patch(proxy, here, _unsure(view, proxy), view.homecoming)
-    if not (here.ending or here.lost) or lastwords.is_done(here.chaperon):
+    if not (here.ending or here.lost) or is_done(here.chaperon):
         return [PatchProxy(patch, status=True)] if patch else []
     told: list[Action] = [PatchProxy(patch, status=True, last=True)] if patch and has_ended(here.chaperon) else []
     # One that ends is waited for by its proxy pod, and not by the controller of that.

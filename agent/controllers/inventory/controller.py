@@ -9,21 +9,65 @@ so. A target that is this very cluster has what its pods need. Of service accoun
 is published: none will be missing.
 """
 
+import contextlib
+import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agent.api.conditions import set_condition
-from agent.api.kinds import CLUSTER_TARGETS, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
+from agent.clusters.rights import missing
 from agent.clusters.target import Target
 from agent.controllers.inventory.decide import CONDITION, FIELDS, Inventory, TargetContents, decide
-from agent.controllers.inventory.following import Following
-from agent.kube.errors import Forbidden
+from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.namespaces import accounts_follow, is_enabled
 from agent.runtime.controller import Controller
+
+log = logging.getLogger(__name__)
+
+_KINDS = (PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS)
+_FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+"""Pause between questions after a no: the rights of a target that has just been joined come one after the other. A yes
+counts for the longest: nothing tells of a right that is taken away.
+"""
+
+
+@dataclass
+class Following:
+    """The last answer of one target."""
+
+    kinds: list[str] | None = None
+    """None as long as there is none: a target that does not answer this question is not to lack the rest."""
+    _until: float = 0.0
+    _backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_SECONDS, LONGEST_SECONDS))
+
+    async def ask(self, target: Target) -> float:
+        """Ask if that is due; returns in how many seconds it is again."""
+        now = time.monotonic()
+        if now >= self._until:
+            try:
+                self.kinds = await _granted(target)
+                pause = LONGEST_SECONDS if len(self.kinds) == len(_KINDS) else self._backoff.next()
+            except KubeError as error:
+                log.info("target %s does not say what may be brought there: %s", "/".join(target.key), error)
+                pause = self._backoff.next()
+            self._until = now + pause
+        return max(0.0, self._until - now)
+
+
+async def _granted(target: Target) -> list[str]:
+    kinds = []
+    for kind in _KINDS:
+        with contextlib.suppress(Forbidden):
+            if not await missing(target, kind, ("create",)):
+                kinds.append(kind.plural)
+    return kinds
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable

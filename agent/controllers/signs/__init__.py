@@ -1,6 +1,5 @@
 """Sources leave signs of life in their targets, and learn there of others with their UID."""
 
-from agent.controllers.signs.controller import SignsRoom
-from agent.controllers.signs.place import SignsPlaceRoom
+from agent.controllers.signs.controller import SignsPlaceRoom, SignsRoom
 
 __all__ = ["SignsPlaceRoom", "SignsRoom"]

@@ -1,11 +1,12 @@
 """Signs: say once a minute in every target that this cluster lives, and learn whether another says so with its UID.
 
 Watches  Targets and ClusterTargets, and their state.
-Writes   an annotation of the Lease `multicluster-sources` in targets; the condition SourceUnique, once another cluster
-         with the UID of this one was found; one Warning event when that begins.
+Writes   the Lease `multicluster-sources` here, once; an annotation of that in targets; the condition SourceUnique, once
+         another cluster with the UID of this one was found; one Warning event when that begins.
 Absent target: it has no sign for as long. One whose agent makes no such Lease, or whose role does not let us, has none.
 """
 
+import contextlib
 import secrets
 import time
 
@@ -16,7 +17,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.kube.client import Raw
-from agent.kube.errors import Forbidden, NotFound
+from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
 from agent.model import signs
 from agent.model.signs import Sign
@@ -113,3 +114,29 @@ def _words(twin: Sign) -> Words:
         " own orphans, which are held. Take this target away from one of them, or give it a control plane of its own"
     )
     return Words("False", "TwinSource", message)
+
+
+_AGAIN_SECONDS = 600.0
+"""Somebody may have deleted it."""
+
+
+class SignsPlaceRoom(Controller[str]):
+    """Makes the Lease `multicluster-sources`, for signs of life of other clusters. The only key is its name."""
+
+    name = "signsplace"
+    workers = 1
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self.queue.add(LEASE_SOURCES)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Make it, if it is not there."""
+        if self._deps.lease is None:
+            return None
+        head = {"apiVersion": LEASES.api_version, "kind": LEASES.name}
+        made = {**head, "metadata": {"name": key, "namespace": self._deps.lease.namespace}}
+        with contextlib.suppress(AlreadyExists):
+            await self._deps.local.client.create_raw(LEASES, made)
+        return _AGAIN_SECONDS

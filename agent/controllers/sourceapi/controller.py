@@ -20,13 +20,13 @@ from agent.clusters.deps import Deps
 from agent.clusters.refusals import NOT_OURS, PASSING, Blocked, not_copied, reporting_refusals
 from agent.clusters.target import Target
 from agent.controllers.sourceapi.absent import REASON
-from agent.controllers.sourceapi.projection import reduce
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import sourceapi
 from agent.model.podstate import ENDED, home_node
 from agent.model.references import ROOT_CA
+from agent.model.token import without_content
 from agent.runtime.controller import Controller
 
 Item = tuple[str, str, str]
@@ -234,7 +234,7 @@ class SourceApiRoom(Controller[Item]):
         if target.is_self:
             return
         node, labels = target.node_name, f"{names.LABEL_TOKEN_OF}={self._deps.cluster_uid}"
-        informer = target.informer(SECRETS, labels=labels, reduce=reduce)
+        informer = target.informer(SECRETS, labels=labels, reduce=without_content)
         informer.store.index(_OF_POD, lambda secret: ["/".join(_pod_of(secret))])
         self._secrets[node] = informer
         self.watch(informer, lambda secret: ((node, *_pod_of(secret)),), required=False)

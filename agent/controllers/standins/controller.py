@@ -6,18 +6,22 @@ Writes   volumes that stand for those in targets, which Kubernetes' own controll
 Absent target: what stands for its volumes stays. A stand-in goes with its claim, also when that went unseen.
 """
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from agent.api import names
-from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.standins.decide import ClaimAndVolumes, Grow, Make, Remove, Replace, decide
-from agent.controllers.standins.used import UsedHere
+from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
+from agent.model.podstate import OTHER_PODS
+from agent.model.references import references
 from agent.model.standin import claim_key, claim_uid, is_stand_in
 from agent.runtime.controller import Controller
 
@@ -147,3 +151,30 @@ def claims_of(volume: Object) -> tuple[Key, ...]:
 
 def _bound(copy: Object) -> Iterable[Key]:
     return (copy.key,) if copy.phase == "Bound" else ()
+
+
+_FIELDS = f"{OTHER_PODS},status.phase!=Succeeded,status.phase!=Failed"
+_FRESH_SECONDS = 1.0
+"""Claims come in crowds, and each list has all pods of a namespace."""
+
+
+class UsedHere:
+    """Asks the API server: a watch of all pods of the cluster would cost more."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = asyncio.Lock()
+        self._read: dict[str, tuple[float, frozenset[str]]] = {}
+
+    async def has(self, claim: Key) -> bool:
+        """Whether a pod that runs in this cluster, or is about to, has or waits for a volume of its own for a claim."""
+        async with self._lock:
+            now = time.monotonic()
+            self._read = {name: found for name, found in self._read.items() if now - found[0] < _FRESH_SECONDS}
+            if claim[0] not in self._read:
+                self._read[claim[0]] = (now, await self._named(claim[0]))
+            return claim[1] in self._read[claim[0]][1]
+
+    async def _named(self, namespace: str) -> frozenset[str]:
+        _, pods = await self._client.list_raw(PODS, namespace, fields=_FIELDS)
+        return frozenset(name for pod in pods for name in references(bytes(pod)).get(PERSISTENT_VOLUME_CLAIMS, ()))

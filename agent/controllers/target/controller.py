@@ -22,10 +22,9 @@ from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.controllers.target import decide, gather
-from agent.controllers.target.adopting import ADOPTION_SECONDS, LOOK_SECONDS, is_adopting
 from agent.controllers.target.gather import Problem, Raw, Reference
 from agent.controllers.target.recorded import Recorded
-from agent.controllers.target.remains import Remains
+from agent.controllers.target.remains import ADOPTION_SECONDS, LOOK_SECONDS, Remains, is_adopting
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object

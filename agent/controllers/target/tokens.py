@@ -10,16 +10,20 @@ token is good until its own end, so a write that comes late disturbs nobody. Abs
 import asyncio
 import base64
 import time
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CLUSTER_TARGETS, SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.clusters import metrics
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.target import gather, renewal
+from agent.controllers.target import gather
+from agent.controllers.target.decide import Conditions
 from agent.controllers.target.gather import Problem, Reference
 from agent.kube import kubeconfig
 from agent.kube.errors import Forbidden, Invalid, InvalidConfig, NotFound
@@ -80,7 +84,7 @@ class TargetTokenRoom(Controller[Key]):
     def _wait(self, key: Key, claims: Claims) -> float:
         """A clock that is wrong must not have tokens renewed all the time: half of their life they are left alone."""
         part = self._deps.settings.token_renewal
-        wait = renewal.wait(claims, self._deps.clock.now(), part)
+        wait = seconds_until_due(claims, self._deps.clock.now(), part)
         renewed_at = self._renewed_at.get(key)
         if renewed_at is None:
             return wait
@@ -91,12 +95,12 @@ class TargetTokenRoom(Controller[Key]):
         self, obj: Object, target: Target, place: Reference, secret: Object, document: kubeconfig.Entry, claims: Claims
     ) -> float | None:
         try:
-            answer = await target.port.create(SERVICE_ACCOUNTS, renewal.request(claims), claims.namespace, sub="token")
+            answer = await target.port.create(SERVICE_ACCOUNTS, token_request(claims), claims.namespace, sub="token")
             kubeconfig.set_token(document, str(answer["status"]["token"]), place.context)
             await self._write(secret, place.key, document)
         except (Forbidden, NotFound, Invalid) as error:
-            await self._tell(obj, renewal.trouble(str(place), claims, str(error)))
-            return renewal.retry(claims, self._deps.clock.now())
+            await self._tell(obj, renewal_problem(str(place), claims, str(error)))
+            return seconds_until_retry(claims, self._deps.clock.now())
         self._renewed_at[obj.key] = time.monotonic()
         await self._tell(obj, "")
         return _LEAST_SECONDS
@@ -117,13 +121,13 @@ class TargetTokenRoom(Controller[Key]):
     async def _tell(self, obj: Object, problem: str) -> None:
         target = obj.decode()
         old = (target.get("status") or {}).get("conditions")
-        new = renewal.conditions(old, problem, target["metadata"].get("generation"), self._deps.clock.now())
+        new = with_renewed_condition(old, problem, target["metadata"].get("generation"), self._deps.clock.now())
         if same(old or [], new):
             return
         body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
         raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
         self._objects[obj.kind].absorb(raw)
-        if problem and (find_condition(old, renewal.CONDITION) or {}).get("status") != "False":
+        if problem and (find_condition(old, CONDITION) or {}).get("status") != "False":
             self._deps.recorder.event(target, "Warning", "TokenRenewalFailed", problem)
 
 
@@ -136,3 +140,53 @@ def _read(place: Reference, secret: Object) -> tuple[kubeconfig.Entry, Claims] |
         # The Target's conditions say so.
         return None
     return (document, claims) if claims else None
+
+
+CONDITION = "TokenRenewed"
+"""Told once a token could not be renewed."""
+
+SHORTEST_SECONDS = 600
+"""API servers give no token for less."""
+_RETRY_LEAST, _RETRY_MOST = 10.0, 600.0
+
+
+def seconds_until_due(claims: Claims, now: datetime, part: float) -> float:
+    """Seconds until a token is due, when this part of its life is over; 0 when it is."""
+    return max(0.0, (part - claims.used(now)) * claims.seconds)
+
+
+def token_request(claims: Claims) -> dict[str, Any]:
+    """Asks for a token of the same service account for the same time, as far as that may be."""
+    seconds = min(LONGEST_TOKEN_SECONDS, max(SHORTEST_SECONDS, round(claims.seconds)))
+    spec: dict[str, Any] = {"expirationSeconds": seconds}
+    if claims.audiences:
+        spec["audiences"] = list(claims.audiences)
+    return {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {"name": claims.account},
+        "spec": spec,
+    }
+
+
+def seconds_until_retry(claims: Claims, now: datetime) -> float:
+    """Seconds until another try: more often as the end comes near."""
+    return min(_RETRY_MOST, max(_RETRY_LEAST, (claims.expires - now).total_seconds() / 10))
+
+
+def renewal_problem(secret: str, claims: Claims, why: str) -> str:
+    """What an operator has to know."""
+    return (
+        f"the token in {secret} ends at {claims.expires:%Y-%m-%dT%H:%M:%SZ} and cannot be renewed ({why}): run"
+        f" `flotilla join` again, or let service account"
+        f" {claims.namespace}/{claims.account} create serviceaccounts/token of itself in the target"
+    )
+
+
+def with_renewed_condition(old: Conditions | None, problem: str, generation: int | None, now: datetime) -> Conditions:
+    """A Target's conditions with that of its token; success is told only after a failure."""
+    if problem:
+        return set_condition(old, CONDITION, "False", "RenewalFailed", problem, now, generation)
+    if find_condition(old, CONDITION) is None:
+        return list(old or ())
+    return set_condition(old, CONDITION, "True", "Renewed", "there is a later token", now, generation)

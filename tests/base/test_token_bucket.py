@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.base.allowance import Allowance
+from agent.base.backoff import Allowance
 
 
 def test_so_many_are_let_through_at_once_and_then_as_many_as_time_gives() -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CONFIGMAPS
 from agent.clusters import chaperons
-from agent.clusters.record import State
+from agent.clusters.record import State, unread
 from agent.clusters.target import Probing
-from agent.clusters.unread import unread
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import Forbidden, KubeError, ServerError, Unreachable

@@ -1,7 +1,9 @@
-"""Roles and RoleBindings of pods' service accounts: copies in every target, where a namespace or a pod asks for them.
+"""Roles and RoleBindings of pods' service accounts, and NetworkPolicies: copies in every target, where a namespace or a
+pod asks for them.
 
-Watches  Roles, RoleBindings and proxy pods here, namespaces that elect, our copies in targets.
-Writes   the copies; a Warning event on an original that cannot be copied.
+Watches  Roles, RoleBindings, NetworkPolicies and proxy pods here, namespaces that elect, our copies in targets.
+Writes   the copies, those of NetworkPolicies with selectors of delegates; a Warning event on an original that cannot
+         be copied.
 Absent target: its copies stay, and are brought in line when it is back.
 A source hands on no rights in a target but those it holds there, unless it may escalate and bind.
 """
@@ -12,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import ROLE_BINDINGS, ROLES
+from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES
 from agent.clusters.copying import Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -20,6 +22,7 @@ from agent.controllers.followrules.room import OptInRoom
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import rulecopies
+from agent.scheduling.pod_terms import selector
 
 Raw = dict[str, Any]
 
@@ -130,3 +133,19 @@ class RoleBindingRoom(_RightsRoom):
 
 def _role_of(binding: Object) -> list[str]:
     return [f"{binding.namespace}/{rulecopies.role_of(binding.decode())}"]
+
+
+class NetworkPolicyRoom(OptInRoom):
+    """Copies each where its namespace, or a pod that it selects, asks for it."""
+
+    name = "followpolicies"
+    kind = NETWORK_POLICIES
+    asked_by = names.FOLLOW_POLICIES
+
+    def concerns(self, original: Object, pod: Object) -> bool:
+        """Whether it selects the pod."""
+        return selector(original.decode()["spec"].get("podSelector") or {}).matches(pod.labels)
+
+    def wanted(self, original: Raw) -> Raw:
+        """The copy."""
+        return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
