@@ -13,14 +13,16 @@ from typing import Any
 from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
-from agent.scheduler.cache.scheduler_cache import IN_LINE, NEW, WAITING, SchedulerCache
+from agent.scheduler.cache.scheduler_cache import NEW, SchedulerCache
+from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling
-from agent.scheduler.limits import PrioritySemaphore
+from agent.scheduler.limits import RequestLimits
 from agent.scheduler.modes import group_name, group_of, is_open, mode_of
+from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.ranked.controller import RankedScheduling
 from agent.scheduler.reserve.candidate_writer import CandidateWriter
 from agent.scheduler.reserve.controller import ReserveScheduling
-from agent.scheduler.writes import Writes
+from agent.scheduler.results import Done, Queued, RequeueAfter, Result
 
 
 class ProxyScheduler(Controller[Key]):
@@ -39,12 +41,13 @@ class ProxyScheduler(Controller[Key]):
         """Pods that wait for the world to change to whether they do in vain so far."""
         self._woken: set[Key] = set()
         self._cache = SchedulerCache(deps, self._cache_changed)
-        self._writes = Writes(deps, self._cache)
-        self._couriers = CandidateWriter(deps, self._cache, self._writes, self._wake)
-        self._ranked = RankedScheduling(deps, self._cache, self._writes, self._wake)
-        turnstile = PrioritySemaphore(lambda: deps.settings.max_in_flight, self.queue.add)
-        self._reserving = ReserveScheduling(deps, self._cache, self._writes, self._couriers, turnstile)
-        self._groups = GroupScheduling(deps, self._cache, self._writes, self._reserving, self.queue.add)
+        limits = RequestLimits(deps.targets, lambda: deps.settings.max_in_flight, self._wake, self.queue.add)
+        self._proxies = ProxyWriter(deps, self._cache)
+        chaperons = ChaperonWriter(deps, self._cache, self._proxies)
+        self._candidates = CandidateWriter(deps, self._cache, self._proxies, chaperons, limits, self._wake)
+        self._ranked = RankedScheduling(deps, self._cache, self._proxies, chaperons, limits, self._wake)
+        self._reserve = ReserveScheduling(deps, self._cache, self._proxies, chaperons, self._candidates, limits)
+        self._groups = GroupScheduling(deps, self._cache, self._proxies, self._reserve, limits, self.queue.add)
         self.watch(self._cache.namespaces, lambda namespace: ())
         self.watch(self._cache.nodes, lambda node: ())
         self.watch(self._cache.proxies, lambda pod: ())
@@ -53,10 +56,10 @@ class ProxyScheduler(Controller[Key]):
         deps.chaperons.subscribe(self._chaperon_changed)
 
     async def run(self) -> None:
-        """Schedule, and run errands, until cancelled."""
+        """Schedule, and write candidates, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(super().run())
-            group.create_task(self._couriers.run())
+            group.create_task(self._candidates.run())
 
     def order(self, key: Key) -> Any:
         """Priority first, then pods that did not wait in vain before."""
@@ -69,16 +72,16 @@ class ProxyScheduler(Controller[Key]):
         """What is known of a pod is forgotten as soon as it needs no target any more, or is gone."""
         if new is not None and is_open(new):
             if not new.gated:
-                self._writes.stopwatch.begin(new.uid)
+                self._proxies.stopwatch.begin(new.uid)
         elif new is not None:
             self._forget(new.uid)
         if old is not None and (new is None or new.uid != old.uid):
             self._forget(old.uid)
 
     def _forget(self, uid: str) -> None:
-        self._writes.forget(uid)
+        self._proxies.forget(uid)
         self._ranked.forget(uid)
-        self._reserving.forget(uid)
+        self._reserve.forget(uid)
 
     def _cache_changed(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -88,7 +91,7 @@ class ProxyScheduler(Controller[Key]):
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         """What we write ourselves is no news, unless others have asked for something else meanwhile."""
-        if self._writes.absorbing and old is not None and new is not None and _wishes(old) == _wishes(new):
+        if self._proxies.absorbing and old is not None and new is not None and _wishes(old) == _wishes(new):
             return
         for pod in (old, new):
             group = group_of(pod) if pod is not None else None
@@ -98,7 +101,7 @@ class ProxyScheduler(Controller[Key]):
                 self.queue.add(pod.key)
 
     def _chaperon_changed(self, parent: Key) -> None:
-        if not self._writes.absorbing:
+        if not self._proxies.absorbing:
             self._wake(parent)
 
     def _wake(self, key: Key) -> None:
@@ -111,25 +114,26 @@ class ProxyScheduler(Controller[Key]):
         self._waiting.pop(key, None)
         self._woken.discard(key)
         epoch = self._cache.epoch
-        again = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
-        if again is None:
+        result = await (self._groups.step(key) if group_name(key) is not None else self._step(key))
+        if isinstance(result, Done):
             return None
+        in_vain = not isinstance(result, Queued)
         if self._cache.epoch != epoch:
             # Changed while the step was under way, which may have begun before: nobody else wakes this one.
-            if again != IN_LINE:
+            if in_vain:
                 self._woken.add(key)
             return 0.0
-        self._waiting[key] = again != IN_LINE
-        return None if again in (WAITING, IN_LINE) else again
+        self._waiting[key] = in_vain
+        return result.seconds if isinstance(result, RequeueAfter) else None
 
-    async def _step(self, key: Key) -> float | None:
+    async def _step(self, key: Key) -> Result:
         pod = self._cache.proxies.store.get(key)
-        if pod is None or pod.uid in self._writes.bound or not is_open(pod) or pod.gated:
-            return None
+        if pod is None or pod.uid in self._proxies.bound or not is_open(pod) or pod.gated:
+            return Done()
         if self._cache.is_early(pod):
-            return NEW.total_seconds()
+            return RequeueAfter(NEW.total_seconds())
         mode = mode_of(pod, self._cache.namespaces.store.get(("", pod.namespace)), self._default)
-        return await (self._reserving.turn(pod) if mode == "reserve" else self._ranked.step(pod))
+        return await (self._reserve.admitted_step(pod) if mode == "reserve" else self._ranked.step(pod))
 
 
 def _wishes(pod: Object) -> tuple[object, ...]:

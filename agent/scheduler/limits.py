@@ -1,118 +1,158 @@
-"""How many pods may be at something at once: what has begun ends before more is begun.
+"""All that bounds how many requests to targets are under way at once.
 
-In mode `reserve`, being without a decision: otherwise all pods of a burst have candidates in all targets before the
-first is claimed, reservations run out meanwhile, and are made again.
+A target that is slow, or has just gone silent, must not hold all those who work on pods: each limit is one per target,
+whatever exceeds it waits, and whoever waits is woken when it may go.
 """
 
 import asyncio
 import contextlib
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
 
-from agent.clusters.target import Target
-from agent.kube.store import Key, Object
+from agent.clusters.registry import Targets
+from agent.kube.store import Key
 
-SECONDS = 5.0
-"""After that nobody waits for a pod that has a place: in mode `reserve` it keeps its candidates."""
+ADMITTED_SECONDS = 5.0
+"""Whoever is admitted and has not begun, or not ended, after that makes room for the next."""
+
+_GROUP_MEMBERS = 32
+"""Members of groups whose next steps are taken at the same time."""
+
+K = TypeVar("K", bound=Hashable)
 
 
-class PrioritySemaphore:
-    """So many places; `wake` is called with the key of a pod that has got one of them.
+class PrioritySemaphore(Generic[K]):
+    """Priority semaphore: N admitted; the waiter of highest priority is next, of these the first.
 
-    A place that has become free goes to the pod of the highest priority that waits, and of these to the first.
+    :param size: N, asked whenever somebody comes or goes
+    :param wake: called with the key of a waiter that has been admitted
     """
 
-    def __init__(self, places: Callable[[], int], wake: Callable[[Key], None], seconds: float = SECONDS) -> None:
-        self._places = places
+    def __init__(self, size: Callable[[], int], wake: Callable[[K], None], seconds: float = ADMITTED_SECONDS) -> None:
+        self._size = size
         self._seconds = seconds
         self._wake = wake
-        self._inside: dict[str, asyncio.TimerHandle] = {}
-        self._waiting: dict[str, Key] = {}
-        self._line: list[tuple[int, int, str]] = []
+        self._admitted: dict[str, asyncio.TimerHandle] = {}
+        self._waiting: dict[str, K] = {}
+        self._queue: list[tuple[int, int, str]] = []
         self._arrivals = itertools.count()
 
-    def admits(self, pod: Object) -> bool:
-        """Whether a pod may begin now; if not, it is woken when it may."""
-        if pod.uid in self._inside:
+    def admits(self, uid: str, key: K, priority: int) -> bool:
+        """Whether this one may begin now; if not, it is woken when it may."""
+        if uid in self._admitted:
             return True
-        if len(self._inside) < self._places():
-            self._enter(pod.uid)
+        if len(self._admitted) < self._size():
+            self._admit(uid)
             return True
-        if pod.uid not in self._waiting:
-            self._waiting[pod.uid] = pod.key
-            heapq.heappush(self._line, (-pod.priority, next(self._arrivals), pod.uid))
+        if uid not in self._waiting:
+            self._waiting[uid] = key
+            heapq.heappush(self._queue, (-priority, next(self._arrivals), uid))
         return False
 
-    def stay(self, uid: str) -> None:
-        """A pod that has a place keeps it until it leaves, however long that takes."""
-        self._inside[uid].cancel()
+    def keep(self, uid: str) -> None:
+        """One that is admitted has begun, and stays admitted until it is released, however long that takes."""
+        self._admitted[uid].cancel()
 
     @property
-    def deserted(self) -> bool:
-        """Whether nobody has a place or waits for one."""
-        return not self._inside and not self._waiting
+    def is_idle(self) -> bool:
+        """Whether nobody is admitted or waits."""
+        return not self._admitted and not self._waiting
 
-    def leave(self, uid: str) -> None:
-        """A pod has ended, or will not begin."""
+    def release(self, uid: str) -> None:
+        """This one has ended, or will not begin."""
         self._waiting.pop(uid, None)
-        timer = self._inside.pop(uid, None)
+        timer = self._admitted.pop(uid, None)
         if timer is None:
             return
         timer.cancel()
-        while self._line and len(self._inside) < self._places():
-            _, _, first = heapq.heappop(self._line)
+        while self._queue and len(self._admitted) < self._size():
+            _, _, first = heapq.heappop(self._queue)
             key = self._waiting.get(first)
             if key is not None:
-                self._enter(first)
+                self._admit(first)
                 self._wake(key)
 
-    def _enter(self, uid: str) -> None:
+    def _admit(self, uid: str) -> None:
         self._waiting.pop(uid, None)
-        self._inside[uid] = asyncio.get_running_loop().call_later(self._seconds, self.leave, uid)
+        self._admitted[uid] = asyncio.get_running_loop().call_later(self._seconds, self.release, uid)
 
 
-class TargetLimiter:
-    """A line before each target; `wake` is called with the key of a pod whose turn it is.
+class TargetLimiter(Generic[K]):
+    """Target limiter: at most N requests of one kind wait for each target to answer; others wait for their turn.
 
-    :param most: how many pods may wait for the target behind a virtual node at once
+    :param most: N, by virtual node
+    :param wake: called with the key of a waiter whose turn it is
     """
 
-    def __init__(self, most: Callable[[str], int], wake: Callable[[Key], None]) -> None:
+    def __init__(self, most: Callable[[str], int], wake: Callable[[K], None]) -> None:
         self._most = most
         self._wake = wake
-        self._lines: dict[str, PrioritySemaphore] = {}
-        self._chosen: dict[str, str] = {}
-        """UIDs of pods in a line to its virtual node."""
+        self._semaphores: dict[str, PrioritySemaphore[K]] = {}
+        self._nodes: dict[str, str] = {}
+        """UIDs to the virtual node whose target they ask, or wait for."""
 
     @contextlib.contextmanager
-    def turn(self, pod: Object, target: Target) -> Iterator[bool]:
-        """Whether it is the pod's turn at a target, which then lasts as long as this context.
+    def slot(self, node_name: str, uid: str, key: K, priority: int) -> Iterator[bool]:
+        """Whether it is this one's turn at the target behind a virtual node, which then lasts as long as this context.
 
-        Else the pod stands in line there, and in no other.
+        Else it waits for that target, and for no other.
         """
-        node = target.node_name
-        if self._chosen.get(pod.uid, node) != node:
-            self.leave(pod.uid)
-        self._chosen[pod.uid] = node
-        line = self._lines.get(node)
-        if line is None:
-            line = self._lines[node] = PrioritySemaphore(lambda: self._most(node), self._wake)
-        if not line.admits(pod):
+        if self._nodes.get(uid, node_name) != node_name:
+            self.cancel(uid)
+        self._nodes[uid] = node_name
+        semaphore = self._semaphores.get(node_name)
+        if semaphore is None:
+            semaphore = self._semaphores[node_name] = PrioritySemaphore(lambda: self._most(node_name), self._wake)
+        if not semaphore.admits(uid, key, priority):
             yield False
             return
-        line.stay(pod.uid)
+        semaphore.keep(uid)
         try:
             yield True
         finally:
-            self.leave(pod.uid)
+            self.cancel(uid)
 
-    def leave(self, uid: str) -> None:
-        """A pod goes nowhere, or elsewhere."""
-        node = self._chosen.pop(uid, "")
-        line = self._lines.get(node)
-        if line is None:
+    def cancel(self, uid: str) -> None:
+        """This one asks no target, or another one."""
+        node_name = self._nodes.pop(uid, "")
+        semaphore = self._semaphores.get(node_name)
+        if semaphore is None:
             return
-        line.leave(uid)
-        if line.deserted:
-            del self._lines[node]
+        semaphore.release(uid)
+        if semaphore.is_idle:
+            del self._semaphores[node_name]
+
+
+class RequestLimits:
+    """The limits of one scheduler.
+
+    :param in_flight: how many pods it works on at the same time
+    :param wake: called with the key of a pod whose turn it is at a target
+    :param admit: called with the key of a pod that may have candidates
+    """
+
+    def __init__(
+        self, targets: Targets, in_flight: Callable[[], int], wake: Callable[[Key], None], admit: Callable[[Key], None]
+    ) -> None:
+        self._targets = targets
+        self._in_flight = in_flight
+        self.chaperons = TargetLimiter(self.most, wake)
+        """Mode `ranked`: pods whose chaperon is on its way to a target."""
+        self.changes = TargetLimiter(self.most, wake)
+        """Mode `reserve`: pods of which a chaperon is being changed."""
+        self.undecided = PrioritySemaphore(in_flight, admit)
+        """Mode `reserve`: pods that have candidates and no decision yet.
+
+        Otherwise all pods of a burst would have candidates everywhere before the first is claimed, reservations run out
+        meanwhile, and are made again.
+        """
+        self.members = asyncio.Semaphore(_GROUP_MEMBERS)
+        """Members of groups whose steps are under way."""
+
+    def most(self, node_name: str) -> int:
+        """How many requests of one kind may wait for the target behind a virtual node."""
+        target = self._targets.by_node(node_name)
+        in_flight = self._in_flight()
+        return max(1, in_flight // 4 if target is not None and target.slow else in_flight * 3 // 4)

@@ -11,7 +11,7 @@ from agent.controllers.chaperon.decide import ChaperonAndPod, LookAgain, NoSched
 from agent.controllers.chaperon.delegate_memory import LASTING_SECONDS, LEAST_SECONDS, MOST_SECONDS, Failures
 from agent.controllers.chaperon.refusals import NO_SCHEDULER, refused, unscheduled
 from agent.model.podstate import taken_up_by
-from agent.scheduler.chaperon_refusal import creates_no_pods
+from agent.scheduler.chaperon_writer import creates_no_pods
 from agent.scheduler.ranked.decide import delegate_outcome
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -21,8 +21,9 @@ from agent.kube.errors import Conflict, NotFound
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
+from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
-from agent.scheduler.writes import Writes
+from agent.scheduler.proxy_writer import ProxyWriter
 from tests.controllers.proxies import PROVIDER, chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
@@ -182,11 +183,12 @@ async def test_a_chaperon_that_has_changed_since_it_was_judged_is_not_given_up(
         judged = await client.create(CHAPERONS, {**head, "metadata": metadata, "spec": {"containers": []}}, namespace)
         status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
         await client.patch(CHAPERONS, "web-1", {"status": status}, namespace, sub="status")
-        writes = Writes(deps, SchedulerCache(deps, lambda: None))
-        await writes.give_up(proxy, target, judged, "no room", "ranked")
+        cache = SchedulerCache(deps, lambda: None)
+        writer = ChaperonWriter(deps, cache, ProxyWriter(deps, cache))
+        await writer.give_up(proxy, target, judged, "no room", "ranked")
         (kept,) = await chaperons(client, namespace)
         assert "deletionTimestamp" not in kept["metadata"]
-        await writes.give_up(proxy, target, kept, "no room", "ranked")
+        await writer.give_up(proxy, target, kept, "no room", "ranked")
         await until(lambda: _none(client, namespace))
 
 

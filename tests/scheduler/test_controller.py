@@ -14,10 +14,10 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.model.proxypod import proxy_pod
 from agent.sandbox import Cluster
-from agent.scheduler import writes
+from agent.scheduler import proxy_writer
 from agent.scheduler.controller import ProxyScheduler
+from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve import decide as reserve
-from agent.scheduler.writes import Writes
 from agent.scheduling.ranking import Ranking
 from tests.controllers.proxies import chaperons, connected, create, elected, enable, pod_where
 from tests.controllers.rooms import running
@@ -134,14 +134,14 @@ async def test_what_changes_while_a_pod_is_told_why_it_waits_is_not_missed(
 
         usual = await until(taints)
         await change([*usual, {"key": "flotilla.test/closed", "effect": "NoSchedule"}])
-        tell = Writes.say
+        tell = ProxyWriter.tell
 
-        async def slowly(self: Writes, proxy: dict[str, Any], message: str) -> bool:
+        async def slowly(self: ProxyWriter, proxy: dict[str, Any], message: str) -> bool:
             if "flotilla.test/closed" in message:
                 await change(usual)
             return await tell(self, proxy, message)
 
-        monkeypatch.setattr(Writes, "say", slowly)
+        monkeypatch.setattr(ProxyWriter, "tell", slowly)
         await create(client, elected("web", namespace), [target])
         await pod_where(client, namespace, "web", phase="Running", node=target.node_name)
 
@@ -150,14 +150,14 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    tell = Writes.refuse
+    tell = ProxyWriter.tell_rejections
 
-    async def noting(self: Writes, proxy: dict[str, Any], message: str, ranking: Ranking, *, hush: bool = True) -> Any:
-        left = await tell(self, proxy, message, ranking, hush=hush)
+    async def noting(self: ProxyWriter, proxy: dict[str, Any], message: str, ranking: Ranking, **options: bool) -> Any:
+        left = await tell(self, proxy, message, ranking, **options)
         looked.append(message)
         return left
 
-    monkeypatch.setattr(Writes, "refuse", noting)
+    monkeypatch.setattr(ProxyWriter, "tell_rejections", noting)
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, eu=None) as targets:
 
         async def limit(cpu: str) -> None:
@@ -171,10 +171,10 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
         await limit("2m")
         await until(lambda: any("(0 of 2m)" in message for message in looked))
         assert "(0 of 1m)" in await waiting(client, namespace, "web")
-        monkeypatch.setattr(writes, "FIGURES_SECONDS", 0.0)
+        monkeypatch.setattr(proxy_writer, "FIGURES_SECONDS", 0.0)
         await limit("3m")
         await waiting(client, namespace, "web", "(0 of 3m)")
-        monkeypatch.setattr(writes, "FIGURES_SECONDS", 1.0)
+        monkeypatch.setattr(proxy_writer, "FIGURES_SECONDS", 1.0)
         await limit("4m")
         # Nothing else changes: the pod is looked at again by itself.
         await waiting(client, namespace, "web", "(0 of 4m)")

@@ -16,11 +16,11 @@ from agent.controllers.feedback.controller import Feedback
 from agent.controllers.target.controller import TargetRoom
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.kube.store import Object
+from agent.kube.store import Key
 from agent.sandbox import Cluster
+from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.controller import ProxyScheduler
 from agent.scheduler.limits import PrioritySemaphore
-from agent.scheduler.writes import Writes
 from tests.controllers.proxies import chaperons, connected, create, elected, pod_where
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig, tear_away
@@ -116,13 +116,13 @@ async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_cam
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    send = Writes.send
+    create_chaperon = ChaperonWriter.create
 
-    async def noting(self: Writes, proxy: dict[str, Any], target: Target) -> None:
+    async def noting(self: ChaperonWriter, proxy: dict[str, Any], target: Target) -> None:
         sent.append(proxy["metadata"]["name"])
-        await send(self, proxy, target)
+        await create_chaperon(self, proxy, target)
 
-    monkeypatch.setattr(Writes, "send", noting)
+    monkeypatch.setattr(ChaperonWriter, "create", noting)
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
         running(cluster, *ALL, slow_target=SLOW, max_in_flight=4) as deps,
@@ -137,16 +137,16 @@ async def test_pods_go_to_a_target_that_is_behind_in_the_order_in_which_they_cam
     assert max(abs(sent.index(name) - place) for place, name in enumerate(came)) < 4
 
 
-async def test_pods_that_can_no_longer_go_to_a_target_hold_up_nobody_in_its_line(
+async def test_pods_that_can_no_longer_go_to_a_target_hold_up_nobody_who_waits_for_it(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_line: set[str] = set()
+    waiting_for_it: set[str] = set()
     admits = PrioritySemaphore.admits
 
-    def noting(self: PrioritySemaphore, pod: Object) -> bool:
-        admitted = admits(self, pod)
+    def noting(self: PrioritySemaphore[Key], uid: str, key: Key, priority: int) -> bool:
+        admitted = admits(self, uid, key, priority)
         if not admitted:
-            in_line.add(pod.name)
+            waiting_for_it.add(key[1])
         return admitted
 
     monkeypatch.setattr(PrioritySemaphore, "admits", noting)
@@ -164,7 +164,7 @@ async def test_pods_that_can_no_longer_go_to_a_target_hold_up_nobody_in_its_line
         for name in barred:
             await create(client, pinned(name, namespace, "far"), [far])
         await create(client, elected("free", namespace), [far])
-        await until(lambda: in_line >= {*barred, "free"})
+        await until(lambda: waiting_for_it >= {*barred, "free"})
         await client.patch(NODES, far.node_name, {"metadata": {"labels": {LINK: None}}})
         for name in barred:
             await until(functools.partial(_refused, client, namespace, name))

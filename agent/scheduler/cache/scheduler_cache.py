@@ -19,14 +19,8 @@ from agent.scheduler.metrics import PHASE
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo
 
-WAITING = -1.0
-"""Returned as the seconds until the next look at a pod that waits for the cache to change."""
-
 NEW = timedelta(seconds=2)
 """A namespace and its first pods may be made together, and the pods be seen first."""
-
-IN_LINE = -2.0
-"""The same of a pod that is woken when it is its turn at a target: so far, it has not waited in vain."""
 
 
 class SchedulerCache:

@@ -2,86 +2,93 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from agent.api import names
+from agent.api.conditions import set_condition
+from agent.api.kinds import PODS
 from agent.clusters.deps import Deps
-from agent.kube.errors import Conflict, KubeError
+from agent.kube.errors import Conflict, KubeError, NotFound
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.podstate import ENDED
 from agent.model.status import restarts_always
-from agent.scheduler.cache.scheduler_cache import NEW, WAITING, SchedulerCache
+from agent.scheduler.cache.scheduler_cache import NEW, SchedulerCache
 from agent.scheduler.groups import decide as room
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.groups.takingback import TakingBack
-from agent.scheduler.groups.turns import Memory, Stage, Timeouts
+from agent.scheduler.groups.turns import Contender, GroupMemory, Timeouts
+from agent.scheduler.limits import RequestLimits
 from agent.scheduler.modes import group_name, group_of, is_open
+from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.reserve.controller import ReserveScheduling
-from agent.scheduler.reserve.decide import Permit, ReservePod
-from agent.scheduler.writes import Writes
+from agent.scheduler.reserve.decide import ReservePod
+from agent.scheduler.results import Done, RequeueAfter, Result, soonest
 
-_AT_ONCE = 32
-_RETRY_SECONDS = 0.2
+DISRUPTED = "DisruptionTarget"
+REASON = "DeletionByGroupRestart"
+
+_CONFLICT, _ERROR = RequeueAfter(0.2), RequeueAfter(1.0)
+_SHORTEST_SECONDS = 0.05
 
 
 class GroupScheduling:
-    """`wake` is called with the keys of groups whose turn may have come."""
+    """Takes the next steps for the pods of a group; `wake` is called with keys of groups whose turn may have come."""
 
     def __init__(
         self,
         deps: Deps,
         cache: SchedulerCache,
-        writes: Writes,
-        reserving: ReserveScheduling,
+        proxies: ProxyWriter,
+        reserve: ReserveScheduling,
+        limits: RequestLimits,
         wake: Callable[[Key], None],
     ) -> None:
         self._cache = cache
-        self._writes = writes
-        self._reserving = reserving
+        self._proxies = proxies
+        self._reserve = reserve
+        self._slots = limits.members
         self._wake = wake
-        self._taking_back = TakingBack(deps)
-        self._limits = Timeouts(timeout=deps.settings.group_timeout)
-        self._memories: dict[Key, Memory] = {}
-        self._stages: dict[Key, Stage] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._client = deps.local.client
+        self._recorder = deps.recorder
+        self._clock = deps.clock
+        self._timeouts = Timeouts(timeout=deps.settings.group_timeout)
+        self._memories: dict[Key, GroupMemory] = {}
+        self._contenders: dict[Key, Contender] = {}
         cache.proxies.store.index("group", _group_value)
 
     def members(self, key: Key) -> list[Object]:
         """The pods of a group."""
         return self._cache.proxies.store.by_index("group", _value(key))
 
-    async def step(self, key: Key) -> float | None:
-        """The next steps of all members; returns in how many seconds to look again, if the group is to."""
+    async def step(self, key: Key) -> Result:
+        """The next steps of all members."""
         pods = self.members(key)
         if not pods:
             self._memories.pop(key, None)
-            if self._stages.pop(key, None) is not None:
+            if self._contenders.pop(key, None) is not None:
                 self._wake_others(key)
-            return None
+            return Done()
         if any(map(self._cache.is_early, pods)):
-            return NEW.total_seconds()
+            return RequeueAfter(NEW.total_seconds())
         group, flaws = self._gather(key, pods)
-        rivals = [stage for other, stage in self._stages.items() if other != key]
-        verdict = room.decide(group, rivals, time.monotonic(), self._limits)
-        self._memories[key] = verdict.memory
-        self._note(key, room.stage(Group(group.key, group.members, verdict.memory)))
+        rivals = [contender for other, contender in self._contenders.items() if other != key]
+        decision = room.decide(group, rivals, time.monotonic(), self._timeouts)
+        self._memories[key] = decision.memory
+        self._note(key, room.contender(Group(group.key, group.members, decision.memory)))
         for pod in pods:
             if pod.uid in flaws:
-                await self._writes.say(pod.decode(), flaws[pod.uid])
-        waits = await asyncio.gather(
-            *(
-                self._member(pod, verdict.gates[pod.uid])
-                for pod in pods
-                if is_open(pod) and pod.uid in verdict.gates and pod.uid not in flaws
-            )
+                await self._proxies.tell(pod.decode(), flaws[pod.uid])
+        ready = [pod for pod in pods if is_open(pod) and pod.uid in decision.permits and pod.uid not in flaws]
+        gone = [pod for pod in pods if pod.uid in decision.to_delete]
+        results = await asyncio.gather(
+            *(self._attempt(partial(self._reserve.step, pod, decision.permits[pod.uid])) for pod in ready)
         )
-        gone = [pod for pod in pods if pod.uid in verdict.taken_back]
-        waits += await asyncio.gather(*(self._take_back(pod, verdict.why) for pod in gone))
-        due = [wait for wait in (*waits, verdict.seconds) if wait is not None and wait != WAITING]
-        if due:
-            return max(0.05, min(due))
-        return WAITING if WAITING in waits else None
+        results += await asyncio.gather(*(self._attempt(partial(self._delete, pod, decision.why)) for pod in gone))
+        if decision.seconds is not None:
+            results.append(RequeueAfter(decision.seconds))
+        result = soonest(*results)
+        return RequeueAfter(max(_SHORTEST_SECONDS, result.seconds)) if isinstance(result, RequeueAfter) else result
 
     def _gather(self, key: Key, pods: list[Object]) -> tuple[Group, dict[str, str]]:
         flaws: dict[str, str] = {}
@@ -92,47 +99,53 @@ class GroupScheduling:
             view: ReservePod | None = None
             if is_open(pod):
                 try:
-                    view, _ = self._reserving.view(pod)
+                    view, _ = self._reserve.view(pod)
                 except InvalidPod as error:
                     flaws[pod.uid] = str(error)
             members.append(_member(pod, view))
         name = (key[0], group_name(key) or "")
-        memory = self._memories.get(key) or Memory(queued=time.monotonic())
+        memory = self._memories.get(key) or GroupMemory(queued=time.monotonic())
         gated = sum(pod.gated and not pod.deleting for pod in pods)
         return Group(name, tuple(members), memory, gated, self._cache.closed(key[0])), flaws
 
-    async def _member(self, pod: Object, gate: Permit) -> float | None:
+    async def _attempt(self, step: Callable[[], Awaitable[Result]]) -> Result:
         async with self._slots:
             try:
-                return await self._reserving.step(pod, gate)
+                return await step()
             except Conflict:
-                return _RETRY_SECONDS
+                return _CONFLICT
             except KubeError:
-                return 5 * _RETRY_SECONDS
+                return _ERROR
 
-    async def _take_back(self, pod: Object, why: str) -> float | None:
-        async with self._slots:
-            try:
-                await self._taking_back.take_back(pod, why)
-            except Conflict:
-                return _RETRY_SECONDS
-            except KubeError:
-                return 5 * _RETRY_SECONDS
-        return None
+    async def _delete(self, pod: Object, why: str) -> Result:
+        """Delete a pod as it was seen, and say why on it: failure policies of Jobs may leave it out of account.
 
-    def _note(self, key: Key, stage: Stage) -> None:
-        before = self._stages.get(key)
-        self._stages[key] = stage
+        Raises KubeError, Conflict for a pod that has changed.
+        """
+        raw, identity = pod.decode(), {"uid": pod.uid, "resourceVersion": pod.version}
+        told = set_condition([], DISRUPTED, "True", REASON, why, self._clock.now())
+        patch = {"metadata": identity, "status": {"conditions": told}}
+        try:
+            answer = await self._client.patch_raw(PODS, pod.name, patch, pod.namespace, sub="status", style="strategic")
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, version=Object(PODS, answer).version)
+        except NotFound:
+            return Done()
+        self._recorder.event(raw, "Warning", "GroupRestart", why)
+        return Done()
+
+    def _note(self, key: Key, contender: Contender) -> None:
+        before = self._contenders.get(key)
+        self._contenders[key] = contender
         if (
             before is not None
             and before.wants
             and (before.holds or before.claims)
-            and not (stage.wants and (stage.holds or stage.claims))
+            and not (contender.wants and (contender.holds or contender.claims))
         ):
             self._wake_others(key)
 
     def _wake_others(self, key: Key) -> None:
-        for other in self._stages:
+        for other in self._contenders:
             if other != key:
                 self._wake(other)
 

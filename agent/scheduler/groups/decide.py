@@ -5,9 +5,9 @@ start together; what is beyond follows. The group collects reservations, then cl
 once every member of the core is claimed there is no way back, whoever reads it from the API objects, and before that
 all of it can be taken back.
 
-Groups of a source take turns (`Stage.place`): of two with targets in common, only one has candidates. It waits for no
-group of its source, and gives everything back after a time, so that groups of different sources do not wait for each
-other for ever either: each comes back after a pause of its own.
+Groups of a source take turns (`Contender.place`): of two with targets in common, only one has candidates. It waits for
+no group of its source, and gives everything back after a time, so that groups of different sources do not wait for
+each other for ever either: each comes back after a pause of its own.
 """
 
 import math
@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.model.podstate import NEGATIVE
-from agent.scheduler.groups import restarts as groupruns
+from agent.scheduler.groups import restarts as restarts
 from agent.scheduler.groups.members import Group, Member, ill_formed
-from agent.scheduler.groups.turns import Memory, Stage, Timeouts, pause
+from agent.scheduler.groups.turns import Contender, GroupMemory, Timeouts, pause
 from agent.scheduler.reserve.decide import Permit, denied, feasible, home, reasons, reserved
 
 _TOLD = 3
@@ -27,33 +27,33 @@ _TOLD_AFTER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GroupDecision:
     """What each unbound member of a group may do."""
 
-    gates: dict[str, Permit]
+    permits: dict[str, Permit]
     """By the UID of the member."""
-    memory: Memory
+    memory: GroupMemory
     seconds: float | None = None
     """When to look again, if nothing changes before."""
-    taken_back: tuple[str, ...] = ()
+    to_delete: tuple[str, ...] = ()
     """UIDs of members to delete, for the group to start again as a whole."""
     why: str = ""
     """That they are."""
 
 
-def stage(group: Group) -> Stage:
+def contender(group: Group) -> Contender:
     """What other groups have to know of this one."""
     memory = group.memory
     core = _core(group)
-    parting = memory.parting is not None and memory.parting > -math.inf
-    complete = not (_wrong(group) or parting) and len(core) == group.size and _begun(group) is None
+    drain_until = memory.drain_until is not None and memory.drain_until > -math.inf
+    complete = not (_wrong(group) or drain_until) and len(core) == group.size and _begun(group) is None
     views = [member.view for member in core if member.view is not None]
-    return Stage(
+    return Contender(
         key=group.key,
         wants=complete,
         claims=any(view.claim for view in views),
-        holds=memory.since is not None or (not memory.tries and any(s.live for view in views for s in view.sightings)),
-        targets=frozenset(node for view in views for node in (*view.order, *(s.node_name for s in view.sightings))),
+        holds=memory.since is not None or (not memory.tries and any(s.live for view in views for s in view.candidates)),
+        targets=frozenset(node for view in views for node in (*view.order, *(s.node_name for s in view.candidates))),
         priority=max((member.priority for member in core), default=0),
         queued=memory.queued,
         created=min((member.created for member in core), default=""),
@@ -61,65 +61,69 @@ def stage(group: Group) -> Stage:
     )
 
 
-def decide(group: Group, rivals: Iterable[Stage], now: float, limits: Timeouts) -> Verdict:
-    """What the members may do. `rivals` are the stages of all other groups of this source."""
+def decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeouts) -> GroupDecision:
+    """What the members may do. `rivals` are all other groups of this source."""
     if not any(member.live for member in group.members):
-        return Verdict({}, _rest(group.memory))
+        return GroupDecision({}, _rest(group.memory))
     if not group.restarts:
         return _decide(group, rivals, now, limits)
-    run, loss = groupruns.lost(group)
+    run, loss = restarts.lost(group)
     if run:
         why = f"group {group.name} has lost {loss} and starts again as a whole"
-        going = groupruns.taken_back(group, run)
-        return replace(_verdict(group, denied(why), replace(_rest(group.memory), lost=run)), taken_back=going, why=why)
-    parting = groupruns.parting(group, now, limits) if _begun(group) is None else None
-    group = replace(group, memory=replace(group.memory, lost="", parting=parting))
-    verdict = _decide(group, rivals, now, limits)
-    name = groupruns.name(group, _core(group))
-    return replace(verdict, gates={uid: replace(gate, run=name) for uid, gate in verdict.gates.items()})
+        going = restarts.to_delete(group, run)
+        return replace(_decision(group, denied(why), replace(_rest(group.memory), lost=run)), to_delete=going, why=why)
+    drain_until = restarts.drain_until(group, now, limits) if _begun(group) is None else None
+    group = replace(group, memory=replace(group.memory, lost="", drain_until=drain_until))
+    decision = _decide(group, rivals, now, limits)
+    name = restarts.name(group, _core(group))
+    return replace(decision, permits={uid: replace(permit, run=name) for uid, permit in decision.permits.items()})
 
 
-def _decide(group: Group, rivals: Iterable[Stage], now: float, limits: Timeouts) -> Verdict:
+def _decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeouts) -> GroupDecision:
     begun = _begun(group)
     if begun is not None:
-        return _verdict(group, Permit(only=_only(group, begun)), _rest(group.memory))
+        return _decision(group, Permit(only=_only(group, begun)), _rest(group.memory))
     core = [] if ill_formed(group) else _core(group)
     if core and len(core) == group.size and _committed(core):
-        return _verdict(group, Permit(firm=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
+        return _decision(group, Permit(committed=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
     wrong = _wrong(group)
     if wrong:
-        return _verdict(group, denied(wrong), _rest(group.memory))
-    if group.memory.parting is not None and now < group.memory.parting:
-        names = ", ".join(sorted(member.name for member in groupruns.leaving(group)))
+        return _decision(group, denied(wrong), _rest(group.memory))
+    if group.memory.drain_until is not None and now < group.memory.drain_until:
+        names = ", ".join(sorted(member.name for member in restarts.terminating(group)))
         told = f"group {group.name} starts again when {names} of its last start is gone"
-        return _verdict(group, denied(told), _rest(group.memory), group.memory.parting - now)
+        return _decision(group, denied(told), _rest(group.memory), group.memory.drain_until - now)
     if len(core) < group.size:
         gated = f", and {group.gated} with scheduling gates" if group.gated else ""
         there = f"there are {len(core)} of {group.size} pods in this namespace"
         message = f"group {group.name} waits for its members: {there}{gated}"
-        return _verdict(group, denied(message), _rest(group.memory))
+        return _decision(group, denied(message), _rest(group.memory))
     return _take_turns(group, core, rivals, now, limits)
 
 
-def _take_turns(group: Group, core: list[Member], rivals: Iterable[Stage], now: float, limits: Timeouts) -> Verdict:
+def _take_turns(
+    group: Group, core: list[Member], rivals: Iterable[Contender], now: float, limits: Timeouts
+) -> GroupDecision:
     left = group.memory.until - now
     if left > 0:
-        return _verdict(group, denied(group.memory.told), group.memory, left)
-    mine = stage(group)
+        return _decision(group, denied(group.memory.told), group.memory, left)
+    mine = contender(group)
     waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
-    first = min(waiting, key=Stage.place, default=None)
+    first = min(waiting, key=Contender.place, default=None)
     if first is not None and first.place() < mine.place():
         message = f"group {group.name} waits for group {first.key[1]}, which comes first"
-        return _verdict(group, denied(message), replace(group.memory, since=None))
+        return _decision(group, denied(message), replace(group.memory, since=None))
     return _collect(group, core, now, limits, contested=bool(waiting))
 
 
-def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, contested: bool) -> Verdict:
+def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, contested: bool) -> GroupDecision:
     since = now if group.memory.since is None else group.memory.since
     memory = replace(group.memory, since=since)
     node = _common(core) if group.policy == "one-cluster" else ""
     if node is not None and all(_has_reservation(member, node) for member in core):
-        return _of_core(group, core, Permit(allow=False, only=node, hurry=True), memory, since + limits.timeout - now)
+        return _of_core(
+            group, core, Permit(allow=False, only=node, claim_at_once=True), memory, since + limits.timeout - now
+        )
     pins = _surplus(group, core)
     lacking = None if pins else next((member for member in core if _is_hopeless(member)), None)
     limit = limits.hopeless if contested and lacking is not None else limits.timeout
@@ -128,10 +132,10 @@ def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, 
         wait = pause(group.key, core[0].uid, memory.tries, limits)
         got = f"group {group.name} got no reservation for every member in {limit:g} s"
         told = f"{got} and tries again in a moment{_lacking(core, now)}"
-        released = Memory(
-            queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told, parting=memory.parting
+        released = GroupMemory(
+            queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told, drain_until=memory.drain_until
         )
-        return _verdict(group, denied(told), released, wait)
+        return _decision(group, denied(told), released, wait)
     message = ""
     if lacking is not None:
         message = f"group {group.name} waits: no target has a node for {lacking.name}"
@@ -139,9 +143,9 @@ def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, 
         message = f"group {group.name} collects reservations for its {group.size} pods"
     else:
         left = min(left, since + _TOLD_AFTER_SECONDS - now)
-    gate = Permit(claim=False, allow=False, message=message)
-    verdict = _of_core(group, core, gate, memory, left)
-    return replace(verdict, gates=verdict.gates | {uid: replace(gate, only=node) for uid, node in pins.items()})
+    permit = Permit(claim=False, allow=False, message=message)
+    decision = _of_core(group, core, permit, memory, left)
+    return replace(decision, permits=decision.permits | {uid: replace(permit, only=node) for uid, node in pins.items()})
 
 
 def _core(group: Group) -> list[Member]:
@@ -212,7 +216,7 @@ def _is_hopeless(member: Member) -> bool:
     """Whether every target has said that it has no node for the member."""
     if member.view is None or member.view.claim:
         return False
-    refused = {s.node_name for s in member.view.sightings if s.state in NEGATIVE}
+    refused = {s.node_name for s in member.view.candidates if s.state in NEGATIVE}
     return all(node in refused for node in feasible(member.view))
 
 
@@ -222,7 +226,7 @@ def _lacking(core: list[Member], now: float) -> str:
         if member.view is None or _has_reservation(member, ""):
             continue
         places = feasible(member.view)
-        view = replace(member.view, limits=replace(member.view.limits, silence=0.0))
+        view = replace(member.view, timeouts=replace(member.view.timeouts, silence=0.0))
         said = [f"{node}: {reason}" for node, reason in reasons(view, now).items() if node in places]
         why = "; ".join(sorted(said)[:_TOLD]) or (
             "no target has answered" if places else "no target passes the filters"
@@ -238,7 +242,7 @@ def _surplus(group: Group, core: list[Member]) -> dict[str, str]:
     on: `steps` counts how far a place is from that, and the farthest is kept.
     """
     views = {member.uid: member.view for member in core if member.view is not None and not member.view.claim}
-    held = {uid: [sighting.node_name for sighting in reserved(view)] for uid, view in views.items()}
+    held = {uid: [candidate.node_name for candidate in reserved(view)] for uid, view in views.items()}
     if group.policy == "one-cluster" or all(held.values()):
         return {}
     steps: dict[str, int] = {}
@@ -266,18 +270,18 @@ def _common(core: list[Member]) -> str | None:
     return min(full)[1] if full else None
 
 
-def _of_core(group: Group, core: list[Member], gate: Permit, memory: Memory, seconds: float) -> Verdict:
+def _of_core(group: Group, core: list[Member], permit: Permit, memory: GroupMemory, seconds: float) -> GroupDecision:
     beyond = denied(f"group {group.name} has {group.size} pods before this one that start together")
     uids = {member.uid for member in core}
-    gates = {m.uid: gate if m.uid in uids else beyond for m in group.members if m.live}
-    return Verdict(gates, memory, seconds)
+    permits = {m.uid: permit if m.uid in uids else beyond for m in group.members if m.live}
+    return GroupDecision(permits, memory, seconds)
 
 
-def _verdict(group: Group, gate: Permit, memory: Memory, seconds: float | None = None) -> Verdict:
+def _decision(group: Group, permit: Permit, memory: GroupMemory, seconds: float | None = None) -> GroupDecision:
     """The same for all members; where the namespace is not enabled, for those that are claimed."""
-    others = denied(group.closed) if group.closed else gate
+    others = denied(group.closed) if group.closed else permit
     live = [member for member in group.members if member.live]
-    return Verdict({member.uid: gate if _claim(member) else others for member in live}, memory, seconds)
+    return GroupDecision({member.uid: permit if _claim(member) else others for member in live}, memory, seconds)
 
 
 def _wrong(group: Group) -> str:
@@ -285,6 +289,6 @@ def _wrong(group: Group) -> str:
     return group.closed or ill_formed(group)
 
 
-def _rest(memory: Memory) -> Memory:
+def _rest(memory: GroupMemory) -> GroupMemory:
     """The group collects nothing, and starts counting anew when it does."""
     return replace(memory, since=None, until=-math.inf, tries=0)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agent.api import names
-from agent.scheduler.groups.turns import Key, Memory
+from agent.scheduler.groups.turns import GroupMemory, Key
 from agent.scheduler.reserve.decide import ReservePod
 
 
@@ -52,7 +52,7 @@ class Group:
 
     key: Key
     members: tuple[Member, ...]
-    memory: Memory
+    memory: GroupMemory
     gated: int = 0
     """Pods with scheduling gates, which are no members yet."""
     closed: str = ""

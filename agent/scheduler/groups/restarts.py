@@ -30,26 +30,26 @@ def lost(group: Group) -> tuple[str, str]:
     return "", ""
 
 
-def taken_back(group: Group, run: str) -> tuple[str, ...]:
+def to_delete(group: Group, run: str) -> tuple[str, ...]:
     """UIDs of the members that go for the run to start again."""
     return tuple(member.uid for member in group.members if member.run == run and _can_come_back(member))
 
 
-def parting(group: Group, now: float, limits: Timeouts) -> float | None:
+def drain_until(group: Group, now: float, limits: Timeouts) -> float | None:
     """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over.
 
     On a node that is lost they never go: they are waited for as long as they may take, and as a turn may.
     """
-    going = leaving(group)
+    going = terminating(group)
     if not going:
         return None
-    until = group.memory.parting
+    until = group.memory.drain_until
     if until is None:
         return now + max(member.grace for member in going) + limits.timeout
     return until if now < until else -math.inf
 
 
-def leaving(group: Group) -> list[Member]:
+def terminating(group: Group) -> list[Member]:
     """Members of earlier runs that are being deleted and may still be at work."""
     return [member for member in group.members if member.going and member.run and member.node_name and not member.over]
 

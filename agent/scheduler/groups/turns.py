@@ -21,7 +21,7 @@ class Timeouts:
 
 
 @dataclass(frozen=True)
-class Memory:
+class GroupMemory:
     """What the process knows of a group; losing it costs time, nothing else. Times are of a clock that is never set."""
 
     queued: float
@@ -35,12 +35,12 @@ class Memory:
     """Why the last turn ended without a start."""
     lost: str = ""
     """The run that is being taken back."""
-    parting: float | None = None
+    drain_until: float | None = None
     """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class Contender:
     """What other groups of the source have to know of one."""
 
     key: Key

@@ -12,33 +12,44 @@ from agent.kube.errors import Unreachable, Unsent
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.podstate import taken_up_by
-from agent.scheduler.cache.scheduler_cache import IN_LINE, WAITING, SchedulerCache
-from agent.scheduler.chaperon_refusal import NO_ANSWER, ChaperonRefused, note
+from agent.scheduler.cache.scheduler_cache import SchedulerCache
+from agent.scheduler.chaperon_writer import NO_ANSWER, ChaperonRefused, ChaperonWriter, Foreign, note_refusal
 from agent.scheduler.failed_targets import failed_targets_of
-from agent.scheduler.limits import TargetLimiter
+from agent.scheduler.limits import RequestLimits
+from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.ranked import decide as steps
 from agent.scheduler.ranked.neglected_chaperons import NeglectedChaperons
-from agent.scheduler.writes import Foreign, Writes
+from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest_after
 from agent.scheduling.explain import explain
 
 _SILENCES = 2
 """So often in a row a target may give no answer to a pod's chaperon, while it answers reads, before the pod goes
 elsewhere: the first may be the link's fault, and the chaperon still be on its way."""
-_TARGET_GONE_SECONDS = 0.1
-_MOVING_SECONDS = 1.0
-_UNSETTLED_SECONDS = 1.0
+_MOVING = RequeueAfter(1.0)
+"""A delegate that may be left elsewhere has to be gone first: the target is asked again."""
+_UNSETTLED = RequeueAfter(1.0)
+"""Not all targets are known yet, so that nothing is told on the pod."""
 
 
 class RankedScheduling:
-    """Takes the next step for one proxy pod; `step` returns in how many seconds to look again, if it is to."""
+    """Takes the next step for one proxy pod."""
 
-    def __init__(self, deps: Deps, cache: SchedulerCache, writes: Writes, wake: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        cache: SchedulerCache,
+        proxies: ProxyWriter,
+        chaperons: ChaperonWriter,
+        limits: RequestLimits,
+        wake: Callable[[Key], None],
+    ) -> None:
         self._deps = deps
         self._cache = cache
-        self._writes = writes
+        self._proxies = proxies
+        self._chaperons = chaperons
         self._dwell = timedelta(seconds=deps.settings.dwell)
-        self._lines = TargetLimiter(writes.most, wake)
-        self._takeup = NeglectedChaperons(deps.settings.take_up, wake)
+        self._limiter = limits.chaperons
+        self._neglected = NeglectedChaperons(deps.settings.take_up, wake)
         self._unsent: dict[str, tuple[str, str]] = {}
         """UIDs of pods to the claim that we wrote and its renewal, as long as no chaperon can have left for it."""
         self._silences: dict[str, int] = {}
@@ -48,13 +59,13 @@ class RankedScheduling:
         """A pod needs no target any more."""
         self._unsent.pop(uid, None)
         self._silences.pop(uid, None)
-        self._takeup.forget(uid)
-        self._lines.leave(uid)
+        self._neglected.forget(uid)
+        self._limiter.cancel(uid)
 
-    async def step(self, pod: Object) -> float | None:
+    async def step(self, pod: Object) -> Result:
         """The next step."""
         if not pod.known.claim and await self._cleared(pod):
-            return _MOVING_SECONDS
+            return _MOVING
         target = self._deps.targets.by_node(pod.known.claim)
         placed = self._placed(pod, target)
         chaperon = placed.decode() if placed is not None else None
@@ -62,21 +73,21 @@ class RankedScheduling:
             step = steps.fast_path(chaperon)
             neglected = self._is_neglected(pod, target, placed, chaperon)
             if isinstance(step, steps.Bind):
-                await self._writes.bind(pod, target.node_name, "ranked")
+                await self._proxies.bind(pod, target.node_name, "ranked")
             if step is not None and not neglected:
-                return None
+                return Done()
         return await self._place(pod, target, chaperon)
 
     def _is_neglected(self, pod: Object, target: Target, placed: Object, chaperon: dict[str, Any]) -> bool:
         match taken_up_by(chaperon):
             case "scheduler":
-                if self._takeup.taken(pod.uid):
+                if self._neglected.taken(pod.uid):
                     target.refusal_backoff.accepted(pod.namespace)
             case "agent":
-                self._takeup.forget(pod.uid)
+                self._neglected.forget(pod.uid)
             case _:
-                self._takeup.begin(pod, placed, target.node_name)
-        return self._takeup.is_neglected(pod.uid)
+                self._neglected.begin(pod, placed, target.node_name)
+        return self._neglected.is_neglected(pod.uid)
 
     async def _cleared(self, pod: Object) -> bool:
         """Whether chaperons have to go first that an agent before us made of a pod without a claim, or their delegates.
@@ -110,14 +121,14 @@ class RankedScheduling:
                 return each.chaperon
         return None
 
-    async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> float | None:
+    async def _place(self, pod: Object, target: Target | None, chaperon: dict[str, Any] | None) -> Result:
         """Choose a target, or what to do about one that cannot take the pod."""
         proxy = pod.decode()
         try:
             _, ranking = self._cache.ranking(pod)
         except InvalidPod as error:
-            await self._writes.say(proxy, f"{error}")
-            return None
+            await self._proxies.tell(proxy, f"{error}")
+            return Done()
         claim = pod.known.claim
         view = steps.RankedPod(
             claim=claim,
@@ -132,7 +143,7 @@ class RankedScheduling:
             now=self._deps.clock.now(),
             dwell=self._dwell,
             closed=self._cache.closed(pod.namespace),
-            neglected=self._neglect(target, chaperon) if self._takeup.is_neglected(pod.uid) else "",
+            neglected=self._neglect(target, chaperon) if self._neglected.is_neglected(pod.uid) else "",
         )
         step = steps.decide(view)
         if not isinstance(step, steps.GiveUp):
@@ -148,72 +159,72 @@ class RankedScheduling:
         agent = target.agent if target is not None else None
         return f"{text} ({agent.message})" if agent is not None and not agent.usable else text
 
-    async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.RankedPod, step: steps.Step) -> float | None:
+    async def _take(self, pod: Object, proxy: dict[str, Any], view: steps.RankedPod, step: steps.Step) -> Result:
         if isinstance(step, steps.Claim):
             return await self._claim(pod, proxy, self._deps.targets.by_node(step.node_name))
-        self._lines.leave(pod.uid)
+        self._limiter.cancel(pod.uid)
         target = self._deps.targets.by_node(view.claim)
         match step:
             case steps.GiveUp(reason) if view.chaperon is not None and target is not None:
                 if reason == view.neglected:
-                    self._writes.warn(proxy, target, reason)
-                await self._writes.give_up(proxy, target, view.chaperon, reason, "ranked")
+                    self._proxies.warn(proxy, target, reason)
+                await self._chaperons.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
                     if not self._cache.settled(pod.namespace):
-                        return _UNSETTLED_SECONDS
+                        return _UNSETTLED
                     later = await self._tell(proxy, view, message)
-                    return min((left for left in (seconds, later) if left is not None), default=WAITING)
+                    return soonest_after(seconds, later)
             case steps.Stop(message):
-                await self._writes.say(proxy, message)
-                return WAITING
+                await self._proxies.tell(proxy, message)
+                return WaitForChange()
             case _:
                 pass
-        return None
+        return Done()
 
     async def _tell(self, proxy: dict[str, Any], view: steps.RankedPod, message: str) -> float | None:
         tried = {node: attempt.reason for node, attempt in view.attempts.items()}
         claim = {view.claim: message} if message else {}
-        return await self._writes.refuse(proxy, explain(view.ranking, tried, claim), view.ranking)
+        return await self._proxies.tell_rejections(proxy, explain(view.ranking, tried, claim), view.ranking)
 
-    async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> float | None:
+    async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> Result:
         if target is None or self._deps.sending.is_closed(target):
-            return _TARGET_GONE_SECONDS
-        with self._lines.turn(pod, target) as ours:
-            if not ours:
-                return IN_LINE
+            return WaitForChange()
+        with self._limiter.slot(target.node_name, pod.uid, pod.key, pod.priority) as admitted:
+            if not admitted:
+                return Queued()
             # From before the claim: whoever lets go of the pod meanwhile would not see what follows it.
             with self._deps.sending.holding(target, pod.key, pod.uid):
                 return await self._go(pod, proxy, target)
 
-    async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> float | None:
+    async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> Result:
         before = self._deps.targets.by_node(pod.known.claim)
         unsent = self._is_unsent(pod)
         if before not in (None, target) and not unsent and not await self._deps.live_reads.is_free(before, pod):
-            return _MOVING_SECONDS
-        claimed = await self._writes.claim(pod, target)
+            return _MOVING
+        claimed = await self._proxies.claim(pod, target)
         if claimed is None or self._cache.is_leaving(claimed):
-            return None
-        self._writes.stopwatch.lap(pod.uid, "queue")
+            return Done()
+        self._proxies.stopwatch.lap(pod.uid, "queue")
         anew = unsent or pod.known.claim != target.node_name
         return await self._send(claimed, proxy, target, anew=anew)
 
     def _is_unsent(self, pod: Object) -> bool:
         return bool(pod.known.claim) and self._unsent.get(pod.uid) == (pod.known.claim, pod.known.claim_renewed)
 
-    async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target, *, anew: bool) -> float | None:
+    async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target, *, anew: bool) -> Result:
         """Send the chaperon for a claim that was just written; `anew`: none can have left for this claim before."""
         self._unsent.pop(claimed.uid, None)
         try:
-            await self._writes.send(proxy, target)
+            await self._chaperons.create(proxy, target)
         except Unsent:
             self._note_unsent(claimed, anew=anew)
             raise
         except Unreachable as error:
             return await self._silent(claimed, proxy, target, error)
         except InvalidPod as error:
-            await self._writes.say(proxy, str(error))
-            return None
+            await self._proxies.tell(proxy, str(error))
+            return Done()
         except ChaperonRefused as error:
             self._note_unsent(claimed, anew=anew and error.for_certain)
             return await self._untaken(proxy, target, str(error))
@@ -222,27 +233,27 @@ class RankedScheduling:
         self._silences.pop(claimed.uid, None)
         placed = self._placed(claimed, target)
         if placed is not None:
-            self._takeup.begin(claimed, placed, target.node_name)
-        return None
+            self._neglected.begin(claimed, placed, target.node_name)
+        return Done()
 
     def _note_unsent(self, claimed: Object, *, anew: bool) -> None:
         if anew:
             self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
 
-    async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> float | None:
+    async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> Result:
         """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""
         if await self._deps.live_reads.has(target, claimed.namespace, claimed.uid):
-            return _MOVING_SECONDS
+            return _MOVING
         count = self._silences[claimed.uid] = self._silences.get(claimed.uid, 0) + 1
         if count < _SILENCES:
             raise error
         del self._silences[claimed.uid]
-        note(proxy, target, NO_ANSWER, str(error))
+        note_refusal(proxy, target, NO_ANSWER, str(error))
         return await self._untaken(proxy, target, f"cannot create PodChaperon: {error}")
 
-    async def _untaken(self, proxy: dict[str, Any], target: Target, reason: str) -> float:
+    async def _untaken(self, proxy: dict[str, Any], target: Target, reason: str) -> Result:
         """On to the next target at once, where there is one that the pod may go to now."""
         self._silences.pop(proxy["metadata"]["uid"], None)
-        self._writes.warn(proxy, target, reason)
-        await self._writes.remember(proxy, target.node_name, reason, "ranked", untaken=True)
-        return 0.0
+        self._proxies.warn(proxy, target, reason)
+        await self._proxies.remember(proxy, target.node_name, reason, "ranked", refused=True)
+        return AT_ONCE

@@ -1,14 +1,14 @@
-"""Errands to targets in mode `reserve`: what a pod does not wait for, so that a slow target costs it nothing.
+"""Create writer: creates candidates in targets and deletes those that have lost, beside the steps of their pods.
 
-Watches  nothing: errands come from the scheduler.
-Writes   candidates (chaperons that are not allowed) in targets, and deletes those that have lost.
-Absent target: its errands are tried again with backoff until they have become needless.
+A pod does not wait for it, so that a slow target costs the pod nothing.
+
+Watches  nothing: the scheduler says what is to be written.
+Writes   candidates (chaperons that are not allowed) in targets, and deletes them.
+Absent target: deletions are tried again with backoff until they have become needless; candidates are not created.
 """
 
-import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.api import names
@@ -20,22 +20,28 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
-from agent.scheduler.chaperon_refusal import ChaperonRefused
-from agent.scheduler.writes import CROWDED_SECONDS, Foreign, Writes
+from agent.scheduler.chaperon_writer import ChaperonRefused, ChaperonWriter, Foreign
+from agent.scheduler.limits import RequestLimits, TargetLimiter
+from agent.scheduler.proxy_writer import ProxyWriter
 
-REST_SECONDS = 30.0
+REFUSED_SECONDS = 30.0
 """A target that refused to take a candidate is not asked again for so long."""
 
 
-class Send(NamedTuple):
+class CreateCandidate(NamedTuple):
     """Create a candidate of a pod."""
 
     pod: Key
     uid: str
     node_name: str
 
+    @property
+    def ident(self) -> str:
+        """What tells it from others that wait for a target."""
+        return f"{self.uid} {self.node_name}"
 
-class Drop(NamedTuple):
+
+class DeleteChaperon(NamedTuple):
     """Delete a chaperon, this very one and as it was."""
 
     chaperon: Key
@@ -43,136 +49,138 @@ class Drop(NamedTuple):
     version: str
     node_name: str
     begun: bool
-    """It has leave or a node: its pod may run, and has to be gone before the chaperon is."""
+    """It is allowed or has a node: its pod may run, and has to be gone before the chaperon is."""
 
 
-class _Rest(NamedTuple):
+class _Refusal(NamedTuple):
     until: float
     reason: str
 
 
-class CandidateWriter(Controller[Send | Drop]):
-    """One errand per key. `wake` is called with the key of a pod of which a target has refused a candidate."""
+class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
+    """One write per key. `wake` is called with the key of a pod of which a target has refused a candidate."""
 
     name = "candidates"
     workers = 64
 
-    def __init__(self, deps: Deps, cache: SchedulerCache, writes: Writes, wake: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        cache: SchedulerCache,
+        proxies: ProxyWriter,
+        writer: ChaperonWriter,
+        limits: RequestLimits,
+        wake: Callable[[Key], None],
+    ) -> None:
         super().__init__()
         self._wake = wake
         self._deps = deps
         self._cache = cache
-        self._writes = writes
-        self._sending: Counter[str] = Counter()
-        self._under_way: dict[str, set[str]] = {}
-        self._resting: dict[str, dict[str, _Rest]] = {}
-        self._dropped = Recent()
+        self._proxies = proxies
+        self._writer = writer
+        self._limiter: TargetLimiter[CreateCandidate | DeleteChaperon] = TargetLimiter(limits.most, self.queue.add)
+        self._creating: dict[str, set[str]] = {}
+        self._refusals: dict[str, dict[str, _Refusal]] = {}
+        self._deleted = Recent()
         """UIDs of chaperons that are gone, which a watch may not have shown yet."""
 
-    def order(self, key: Send | Drop) -> int:
+    def order(self, key: CreateCandidate | DeleteChaperon) -> int:
         """Pods wait for candidates; nobody waits for losers to go."""
-        return int(isinstance(key, Drop))
+        return int(isinstance(key, DeleteChaperon))
 
-    def run_errand(self, errand: Send | Drop) -> None:
-        """Have it done."""
-        if isinstance(errand, Send):
-            self._under_way.setdefault(errand.uid, set()).add(errand.node_name)
-        self.queue.add(errand)
+    def enqueue(self, write: CreateCandidate | DeleteChaperon) -> None:
+        """Have it written."""
+        if isinstance(write, CreateCandidate):
+            self._creating.setdefault(write.uid, set()).add(write.node_name)
+        self.queue.add(write)
 
-    def sending(self, uid: str) -> frozenset[str]:
-        """Virtual nodes whose targets are being sent a candidate of a pod."""
-        return frozenset(self._under_way.get(uid, ()))
+    def creating(self, uid: str) -> frozenset[str]:
+        """Virtual nodes in whose targets a candidate of a pod is being created."""
+        return frozenset(self._creating.get(uid, ()))
 
-    def resting(self, uid: str) -> frozenset[str]:
+    def refused(self, uid: str) -> frozenset[str]:
         """Virtual nodes whose targets refused a candidate of a pod a moment ago."""
         now = time.monotonic()
-        return frozenset(node for node, rest in self._resting.get(uid, {}).items() if rest.until > now)
+        return frozenset(node for node, refusal in self._refusals.get(uid, {}).items() if refusal.until > now)
 
-    def refusals(self, uid: str) -> dict[str, str]:
+    def reasons(self, uid: str) -> dict[str, str]:
         """Why, by virtual node."""
-        return {node: rest.reason for node, rest in self._resting.get(uid, {}).items()}
+        return {node: refusal.reason for node, refusal in self._refusals.get(uid, {}).items()}
 
-    def rest_left(self, uid: str) -> float | None:
-        """In how many seconds the first of these may be asked again, None when none rests."""
+    def retry_after(self, uid: str) -> float | None:
+        """In how many seconds the first of these may be asked again, None when there is none."""
         now = time.monotonic()
-        left = (rest.until - now for rest in self._resting.get(uid, {}).values() if rest.until > now)
+        left = (refusal.until - now for refusal in self._refusals.get(uid, {}).values() if refusal.until > now)
         return min(left, default=None)
 
     def forget(self, uid: str) -> None:
         """A pod needs no candidates any more."""
-        self._under_way.pop(uid, None)
-        self._resting.pop(uid, None)
+        for node_name in self._creating.pop(uid, ()):
+            self._limiter.cancel(f"{uid} {node_name}")
+        self._refusals.pop(uid, None)
 
-    async def reconcile(self, key: Send | Drop) -> float | None:
-        """Run one errand."""
+    async def reconcile(self, key: CreateCandidate | DeleteChaperon) -> float | None:
+        """Write it, if it is still wanted."""
         target = self._deps.targets.by_node(key.node_name)
-        if isinstance(key, Drop):
-            if target is not None and target.ready and key.uid not in self._dropped and _is_as_it_was(target, key):
-                await self.drop(target, key)
+        if isinstance(key, DeleteChaperon):
+            if target is not None and target.ready and key.uid not in self._deleted and _is_as_it_was(target, key):
+                await self.delete(target, key)
             return None
         pod = self._cache.proxies.store.get(key.pod)
         wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
         wanted = wanted and not self._cache.closed(key.pod[0])
         if target is None or pod is None or not wanted or not target.ready or self._deps.sending.is_closed(target):
+            self._limiter.cancel(key.ident)
             self._done(key)
             return None
-        if self._sending[key.node_name] >= self._writes.most(key.node_name):
-            return CROWDED_SECONDS
-        await self._send(target, key, pod)
-        self._done(key)
+        with self._limiter.slot(key.node_name, key.ident, key, pod.priority) as admitted:
+            if admitted:
+                await self._create(target, key, pod)
+                self._done(key)
         return None
 
-    async def _send(self, target: Target, errand: Send, pod: Object) -> None:
+    async def _create(self, target: Target, key: CreateCandidate, pod: Object) -> None:
         try:
-            with self._joining(errand.node_name):
-                await self._writes.send(pod.decode(), target, reserve=True)
+            await self._writer.create(pod.decode(), target, reserve=True)
         except (InvalidPod, ChaperonRefused) as error:
-            await self._refused(errand, pod, str(error))
+            await self._note_refusal(key, pod, str(error))
         except Foreign as error:
-            await self._refused(errand, pod, f"cannot create PodChaperon: {error}")
+            await self._note_refusal(key, pod, f"cannot create PodChaperon: {error}")
 
-    @contextlib.contextmanager
-    def _joining(self, node_name: str) -> Iterator[None]:
-        """An errand is one of those that wait for a target to take a candidate."""
-        self._sending[node_name] += 1
+    async def _note_refusal(self, key: CreateCandidate, pod: Object, message: str) -> None:
+        refusal = _Refusal(time.monotonic() + REFUSED_SECONDS, message)
+        self._refusals.setdefault(key.uid, {})[key.node_name] = refusal
         try:
-            yield
-        finally:
-            self._sending[node_name] -= 1
-
-    async def _refused(self, errand: Send, pod: Object, message: str) -> None:
-        self._resting.setdefault(errand.uid, {})[errand.node_name] = _Rest(time.monotonic() + REST_SECONDS, message)
-        try:
-            await self._writes.remember(pod.decode(), errand.node_name, message, "reserve", untaken=True)
+            await self._proxies.remember(pod.decode(), key.node_name, message, "reserve", refused=True)
         finally:
             self._wake(pod.key)
 
-    def _done(self, errand: Send) -> None:
-        nodes = self._under_way.get(errand.uid)
+    def _done(self, key: CreateCandidate) -> None:
+        nodes = self._creating.get(key.uid)
         if nodes is not None:
-            nodes.discard(errand.node_name)
+            nodes.discard(key.node_name)
             if not nodes:
-                del self._under_way[errand.uid]
+                del self._creating[key.uid]
 
-    async def drop(self, target: Target, errand: Drop) -> None:
+    async def delete(self, target: Target, key: DeleteChaperon) -> None:
         """Delete a chaperon now. Raises KubeError."""
         raw = await chaperons.request_delete(
             target,
-            errand.chaperon,
-            errand.uid,
-            version=errand.version,
-            propagation="Foreground" if errand.begun else "Background",
+            key.chaperon,
+            key.uid,
+            version=key.version,
+            propagation="Foreground" if key.begun else "Background",
         )
         if raw:
-            self._writes.absorb(target.chaperons, raw)
+            self._proxies.absorb(target.chaperons, raw)
         elif raw is not None:
-            self._dropped.add(errand.uid)
+            self._deleted.add(key.uid)
 
 
-def _is_as_it_was(target: Target, errand: Drop) -> bool:
+def _is_as_it_was(target: Target, key: DeleteChaperon) -> bool:
     """If not, the event that said so has the pod looked at again."""
-    found = target.chaperons.store.get(errand.chaperon)
-    return found is not None and (found.uid, found.version, found.deleting) == (errand.uid, errand.version, False)
+    found = target.chaperons.store.get(key.chaperon)
+    return found is not None and (found.uid, found.version, found.deleting) == (key.uid, key.version, False)
 
 
 def parent_uid(chaperon: Object) -> str:

@@ -17,8 +17,8 @@ from agent.model.podstate import NEGATIVE, CandidateStatus
 from agent.scheduler.reserve.steps import (
     Allow,
     Bind,
-    Candidate,
     Claim,
+    Create,
     Delete,
     GiveUp,
     NextRound,
@@ -32,15 +32,15 @@ from agent.scheduler.reserve.steps import (
 class Permit:
     """What the pod's group lets it do; a pod without a group may do everything."""
 
-    enter: bool = True
+    reserve: bool = True
     """It may have candidates. When not, those that it has are released, and its claim when it is not allowed yet."""
     claim: bool = True
     allow: bool = True
     only: str = ""
     """The one virtual node it may go to, empty for any."""
-    hurry: bool = False
+    claim_at_once: bool = False
     """Claim what is reserved now; others do not wait for a better place."""
-    firm: bool = False
+    committed: bool = False
     """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
     message: str = ""
     run: str = ""
@@ -52,7 +52,7 @@ PERMITTED = Permit()
 
 def denied(message: str) -> Permit:
     """For a pod that may not have candidates; `message` says why."""
-    return Permit(enter=False, claim=False, allow=False, message=message)
+    return Permit(reserve=False, claim=False, allow=False, message=message)
 
 
 NO_SCHEDULER = "no scheduler has reserved a node for the pod's candidate: see that a candidate scheduler runs there"
@@ -95,16 +95,16 @@ class ReservePod:
     """Whether the pod still carries the finalizer of the claim's target."""
     claim_state: str
     """Why it is not ready, in words."""
-    sightings: tuple[CandidateStatus, ...]
+    candidates: tuple[CandidateStatus, ...]
     """Of chaperons with this pod's UID, in all connected targets."""
     order: tuple[str, ...]
     """Virtual nodes of targets that are ready and pass the filters, best first."""
-    sending: frozenset[str] = frozenset()
+    creating: frozenset[str] = frozenset()
     """Virtual nodes whose target is being sent a candidate right now."""
-    resting: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     """Virtual nodes whose target has refused to take a candidate a moment ago."""
-    gate: Permit = PERMITTED
-    limits: Timeouts = Timeouts()
+    permit: Permit = PERMITTED
+    timeouts: Timeouts = Timeouts()
 
 
 def decide(view: ReservePod, now: float) -> list[Step]:
@@ -118,13 +118,13 @@ def decide(view: ReservePod, now: float) -> list[Step]:
 
 def reasons(view: ReservePod, now: float) -> dict[str, str]:
     """Why targets that have a candidate have not reserved a node for it, by virtual node."""
-    found = {s.node_name: s.reason for s in view.sightings if s.live and s.state in NEGATIVE}
-    silent = [s for s in view.sightings if _is_mute(s) and s.since + view.limits.silence <= now]
+    found = {s.node_name: s.reason for s in view.candidates if s.live and s.state in NEGATIVE}
+    silent = [s for s in view.candidates if _is_mute(s) and s.since + view.timeouts.silence <= now]
     return found | {s.node_name: s.reason or NO_SCHEDULER for s in silent}
 
 
-def _is_mute(sighting: CandidateStatus) -> bool:
-    return sighting.live and sighting.state == "pending" and not sighting.allowed
+def _is_mute(candidate: CandidateStatus) -> bool:
+    return candidate.live and candidate.state == "pending" and not candidate.allowed
 
 
 def home(view: ReservePod) -> CandidateStatus | None:
@@ -135,21 +135,21 @@ def home(view: ReservePod) -> CandidateStatus | None:
     if not view.claim:
         return None
     uid = view.claim_uid
-    for sighting in sorted(view.sightings, key=lambda s: s.node_name != view.claim):
-        if sighting.uid == uid or (not uid and sighting.node_name == view.claim):
-            return sighting
+    for candidate in sorted(view.candidates, key=lambda s: s.node_name != view.claim):
+        if candidate.uid == uid or (not uid and candidate.node_name == view.claim):
+            return candidate
     return None
 
 
 def feasible(view: ReservePod) -> tuple[str, ...]:
     """Where the pod may go, best first."""
-    return tuple(node for node in view.order if not view.gate.only or node == view.gate.only)
+    return tuple(node for node in view.order if not view.permit.only or node == view.permit.only)
 
 
 def reserved(view: ReservePod) -> list[CandidateStatus]:
     """Candidates with a reservation that could be claimed, best first."""
     rank = {node: index for index, node in enumerate(feasible(view))}
-    found = [s for s in view.sightings if s.state == "reserved" and s.live and not s.allowed and s.node_name in rank]
+    found = [s for s in view.candidates if s.state == "reserved" and s.live and not s.allowed and s.node_name in rank]
     return sorted(found, key=lambda s: rank[s.node_name])
 
 
@@ -174,38 +174,38 @@ def _claimed(view: ReservePod, now: float) -> list[Step]:
 
 def _not_allowed(view: ReservePod, here: CandidateStatus) -> list[Step]:
     """The claim stands, leave has not been given, or is on its way."""
-    gate = view.gate
-    if not gate.enter:
+    permit = view.permit
+    if not permit.reserve:
         return [Delete(here.node_name, here.uid, here.version)]
-    if here.state in NEGATIVE and not gate.firm:
+    if here.state in NEGATIVE and not permit.committed:
         return [GiveUp(here.reason, here.uid, here.version)]
-    if gate.allow:
+    if permit.allow:
         return [Allow(here.node_name, here.uid, here.version)]
-    return [*_raise(here), Wait(gate.message)]
+    return [*_raise(here), Wait(permit.message)]
 
 
 def _allowed(view: ReservePod, here: CandidateStatus, now: float) -> list[Step]:
     """The target binds it by itself, also when the hold was lost on the way: if anybody there is at work."""
     if here.state not in NEGATIVE:
         return [_neglected(view, here, now)]
-    left = here.since + view.limits.dwell - now
+    left = here.since + view.timeouts.dwell - now
     if not any(node != view.claim for node in feasible(view)):
         return [Wait(here.reason)]
     return [GiveUp(here.reason, here.uid, here.version)] if left <= 0 else [Wait(here.reason, left)]
 
 
-def neglected_in(here: CandidateStatus, limits: Timeouts, now: float) -> float | None:
+def neglected_in(here: CandidateStatus, timeouts: Timeouts, now: float) -> float | None:
     """In how many seconds an allowed candidate counts as neglected; None for one that never does."""
-    return None if here.preempting or not here.allowed else here.since + limits.take_up - now
+    return None if here.preempting or not here.allowed else here.since + timeouts.take_up - now
 
 
 def _neglected(view: ReservePod, here: CandidateStatus, now: float) -> Step:
-    left = neglected_in(here, view.limits, now)
+    left = neglected_in(here, view.timeouts, now)
     if left is None or left > 0:
         return Wait("", left)
     if any(node != view.claim for node in feasible(view)):
-        return GiveUp(view.limits.neglect, here.uid, here.version)
-    return Wait(view.limits.neglect)
+        return GiveUp(view.timeouts.neglect, here.uid, here.version)
+    return Wait(view.timeouts.neglect)
 
 
 def _losers(view: ReservePod, here: CandidateStatus | None) -> list[Step]:
@@ -220,25 +220,25 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
     certain = [s for s in _distinct(view) if s.allowed or s.state == "bound"]
     if certain:
         return _adopt(view, certain)
-    if not view.gate.enter:
-        return [*(_delete(s) for s in _distinct(view) if s.live), Wait(view.gate.message)]
+    if not view.permit.reserve:
+        return [*(_delete(s) for s in _distinct(view) if s.live), Wait(view.permit.message)]
     found = reserved(view)
     left = _patience_left(view, found, now) if found else None
-    if left is not None and left <= 0 and view.gate.claim:
+    if left is not None and left <= 0 and view.permit.claim:
         return [Claim(found[0].node_name, found[0].uid)]
     places = feasible(view)
-    taken = {s.node_name for s in view.sightings} | view.sending | view.resting
-    steps: list[Step] = [Candidate(node) for node in places if node not in taken]
-    here = {s.uid for s in view.sightings if s.node_name in places}
-    for sighting in _distinct(view):
-        if sighting.live and sighting.uid not in here:
-            steps.append(_delete(sighting))
-        elif sighting.live:
-            steps += _raise(sighting)
-    if not view.gate.claim:
-        return [*steps, Wait(view.gate.message)]
+    taken = {s.node_name for s in view.candidates} | view.creating | view.refused
+    steps: list[Step] = [Create(node) for node in places if node not in taken]
+    here = {s.uid for s in view.candidates if s.node_name in places}
+    for candidate in _distinct(view):
+        if candidate.live and candidate.uid not in here:
+            steps.append(_delete(candidate))
+        elif candidate.live:
+            steps += _raise(candidate)
+    if not view.permit.claim:
+        return [*steps, Wait(view.permit.message)]
     if steps and left is None:
-        left = view.limits.silence
+        left = view.timeouts.silence
     return [*steps, Wait("", left) if steps or found else _why_not(view, now)]
 
 
@@ -261,12 +261,12 @@ def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
 def _patience_left(view: ReservePod, found: list[CandidateStatus], now: float) -> float:
     """Seconds that the best reservation still waits for places that rank better."""
     best = found[0]
-    decided = {s.node_name for s in view.sightings if s.going or s.state in NEGATIVE} | view.resting
+    decided = {s.node_name for s in view.candidates if s.going or s.state in NEGATIVE} | view.refused
     places = feasible(view)
     better = places[: places.index(best.node_name)]
-    if view.gate.hurry or all(node in decided for node in better):
+    if view.permit.claim_at_once or all(node in decided for node in better):
         return 0.0
-    return min(s.since for s in found) + view.limits.patience - now
+    return min(s.since for s in found) + view.timeouts.patience - now
 
 
 def _why_not(view: ReservePod, now: float) -> Wait:
@@ -275,24 +275,26 @@ def _why_not(view: ReservePod, now: float) -> Wait:
     if not places:
         return Wait("no target passes the filters")
     known = reasons(view, now)
-    if any(node not in known and node not in view.resting for node in places):
-        due = [s.since + view.limits.silence - now for s in view.sightings if _is_mute(s) and s.node_name not in known]
-        return Wait("", min(due, default=view.limits.silence))
+    if any(node not in known and node not in view.refused for node in places):
+        due = [
+            s.since + view.timeouts.silence - now for s in view.candidates if _is_mute(s) and s.node_name not in known
+        ]
+        return Wait("", min(due, default=view.timeouts.silence))
     return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in places))
 
 
-def _raise(sighting: CandidateStatus) -> list[Step]:
-    return [NextRound(sighting.node_name, sighting.uid, sighting.round + 1)] if sighting.ended else []
+def _raise(candidate: CandidateStatus) -> list[Step]:
+    return [NextRound(candidate.node_name, candidate.uid, candidate.round + 1)] if candidate.ended else []
 
 
-def _delete(sighting: CandidateStatus) -> Step:
-    confirm = sighting.allowed or sighting.state == "bound"
-    return Delete(sighting.node_name, sighting.uid, sighting.version, confirm)
+def _delete(candidate: CandidateStatus) -> Step:
+    confirm = candidate.allowed or candidate.state == "bound"
+    return Delete(candidate.node_name, candidate.uid, candidate.version, confirm)
 
 
 def _distinct(view: ReservePod) -> list[CandidateStatus]:
     """Each chaperon once, by a target that answers where there is one."""
     found: dict[str, CandidateStatus] = {}
-    for sighting in sorted(view.sightings, key=lambda s: not s.ready):
-        found.setdefault(sighting.uid, sighting)
+    for candidate in sorted(view.candidates, key=lambda s: not s.ready):
+        found.setdefault(candidate.uid, candidate)
     return list(found.values())

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Create:
     """Create a chaperon that is not allowed. An answer that it is there already is as good."""
 
     node_name: str
@@ -79,4 +79,4 @@ class Wait:
     seconds: float | None = None
 
 
-Step = Candidate | Claim | Allow | Delete | NextRound | GiveUp | Unclaim | Bind | Wait
+Step = Create | Claim | Allow | Delete | NextRound | GiveUp | Unclaim | Bind | Wait

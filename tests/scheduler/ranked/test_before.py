@@ -39,8 +39,8 @@ class Left:
     async def cleared(self) -> bool:
         settings = SimpleNamespace(dwell=1.0, take_up=1.0)
         deps: Any = SimpleNamespace(targets=self.targets, chaperons=self, asking=self, settings=settings)
-        found: Any = SimpleNamespace(most=None)
-        return await RankedScheduling(deps, found, found, lambda key: None)._cleared(POD)
+        found: Any = SimpleNamespace(chaperons=None)
+        return await RankedScheduling(deps, found, found, found, found, lambda key: None)._cleared(POD)
 
 
 async def test_a_target_that_does_not_answer_keeps_a_pod_from_no_other_and_nobody_is_asked_twice() -> None:

@@ -6,7 +6,7 @@ from agent.api import names
 from agent.model.podstate import CandidateStatus, observe
 from agent.scheduler.groups import decide as groups
 from agent.scheduler.groups.members import Group, Member
-from agent.scheduler.groups.turns import Memory, Timeouts
+from agent.scheduler.groups.turns import GroupMemory, Timeouts
 from agent.scheduler.reserve import decide as reserve
 from agent.scheduler.reserve import steps
 from tests.scheduler.reserve.world_model import Operation, Pod, Raw, Request, Then, World, ignore
@@ -34,7 +34,7 @@ class Agent:
         self.stores: dict[str, dict[str, Raw]] = {node: {} for node in world.targets}
         self.ready: dict[str, bool] = dict.fromkeys(world.targets, False)
         self.seen: dict[tuple[str, str], CandidateStatus] = {}
-        self.memories: dict[str, Memory] = {}
+        self.memories: dict[str, GroupMemory] = {}
         self.busy: dict[str, list[Request]] = {}
 
     @property
@@ -67,13 +67,13 @@ class Agent:
 
     def _sweep_bound(self, pod: Pod) -> None:
         """Feedback: what a bound pod has elsewhere is deleted."""
-        for sighting in self.sightings(pod):
-            if self.sweeps and sighting.node_name != pod.node_name and sighting.live:
-                self._delete(pod, sighting.node_name, self._raw(sighting.node_name, sighting.uid), None, False)
+        for candidate in self.candidates(pod):
+            if self.sweeps and candidate.node_name != pod.node_name and candidate.live:
+                self._delete(pod, candidate.node_name, self._raw(candidate.node_name, candidate.uid), None, False)
 
     # Deciding
 
-    def sightings(self, pod: Pod) -> tuple[CandidateStatus, ...]:
+    def candidates(self, pod: Pod) -> tuple[CandidateStatus, ...]:
         found = []
         for node, store in self.stores.items():
             raw = next((r for r in store.values() if r["source"] == self.source and r["pod"] == pod.uid), None)
@@ -81,12 +81,12 @@ class Agent:
             if raw is None:
                 self.seen.pop(key, None)
                 continue
-            sighting = observe(raw, node, ready=self.ready[node], now=self.now, before=self.seen.get(key))
-            self.seen[key] = sighting
-            found.append(sighting)
+            candidate = observe(raw, node, ready=self.ready[node], now=self.now, before=self.seen.get(key))
+            self.seen[key] = candidate
+            found.append(candidate)
         return tuple(found)
 
-    def view(self, pod: Pod, gate: reserve.Permit = reserve.PERMITTED) -> reserve.ReservePod:
+    def view(self, pod: Pod, permit: reserve.Permit = reserve.PERMITTED) -> reserve.ReservePod:
         places = [node for node in pod.order if self.ready[node] and node not in self.world.cordoned]
         return reserve.ReservePod(
             claim=pod.claim,
@@ -95,21 +95,21 @@ class Agent:
             claim_ready=bool(pod.claim) and self.ready[pod.claim],
             claim_held=True,
             claim_state="no answer",
-            sightings=self.sightings(pod),
+            candidates=self.candidates(pod),
             order=tuple(sorted(places, key=lambda node: node in pod.attempts)),
-            gate=gate,
-            limits=reserve.Timeouts(patience=2.0, dwell=5.0, take_up=6.0),
+            permit=permit,
+            timeouts=reserve.Timeouts(patience=2.0, dwell=5.0, take_up=6.0),
         )
 
-    def gate(self, pod: Pod) -> reserve.Permit:
+    def permit(self, pod: Pod) -> reserve.Permit:
         if not pod.group:
             return reserve.PERMITTED
         present = {each.group for each in self.pods.values() if each.group}
-        rivals = [groups.stage(self._group(name)) for name in present - {pod.group}]
+        rivals = [groups.contender(self._group(name)) for name in present - {pod.group}]
         group = self._group(pod.group)
-        verdict = self.decide_group(group, rivals, self.now, self.limits)
-        self.memories[pod.group] = verdict.memory
-        return verdict.gates[pod.uid]
+        decision = self.decide_group(group, rivals, self.now, self.limits)
+        self.memories[pod.group] = decision.memory
+        return decision.permits[pod.uid]
 
     def _group(self, name: str) -> Group:
         members = tuple(
@@ -125,7 +125,7 @@ class Agent:
             for pod in self.pods.values()
             if pod.group == name
         )
-        memory = self.memories.setdefault(name, Memory(queued=self.now))
+        memory = self.memories.setdefault(name, GroupMemory(queued=self.now))
         return Group(("default", name), members, memory)
 
     def reconcile(self, name: str) -> None:
@@ -135,7 +135,7 @@ class Agent:
         if pod.node_name:
             self._sweep_bound(pod)
             return
-        view = self.view(pod, self.gate(pod))
+        view = self.view(pod, self.permit(pod))
         for step in self.decide(view, self.now):
             self._take(pod, view, step)
 
@@ -165,7 +165,7 @@ class Agent:
     def _take(self, pod: Pod, view: reserve.ReservePod, step: steps.Step) -> None:
         world, source = self.world, self.source
         match step:
-            case steps.Candidate(node):
+            case steps.Create(node):
                 self.send(pod, node, lambda: world.create(source, pod, node))
             case steps.Claim(node, uid):
                 change = {"claim": node, "claim_uid": uid}

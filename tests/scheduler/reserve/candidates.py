@@ -23,7 +23,7 @@ def chaperon(*conditions: dict[str, str], reserved: bool = False, allowed: bool 
     return {"metadata": metadata, "status": {"conditions": list(conditions)}}
 
 
-def sighting(node_name: str, *conditions: dict[str, str], **changes: Any) -> CandidateStatus:
+def candidate(node_name: str, *conditions: dict[str, str], **changes: Any) -> CandidateStatus:
     """A candidate that was seen at time 0 first; its UID is that of its virtual node, and `c-`."""
     fields = {
         key: changes.pop(key)
@@ -34,7 +34,7 @@ def sighting(node_name: str, *conditions: dict[str, str], **changes: Any) -> Can
     return replace(found, **{"uid": f"c-{node_name}"} | fields)
 
 
-def view(*sightings: CandidateStatus, **changes: Any) -> ReservePod:
+def view(*candidates: CandidateStatus, **changes: Any) -> ReservePod:
     """A pod that may go to eu, us and ap, in this order."""
     claim = changes.get("claim", "")
     usual: dict[str, Any] = {
@@ -44,7 +44,7 @@ def view(*sightings: CandidateStatus, **changes: Any) -> ReservePod:
         "claim_ready": True,
         "claim_held": True,
         "claim_state": "",
-        "sightings": sightings,
+        "candidates": candidates,
         "order": (EU, US, AP),
     }
     return ReservePod(**usual | changes)

@@ -52,9 +52,9 @@ class NeverGivesUp(Agent):
 
 class AllowsMembersOneByOne(Agent):
     @staticmethod
-    def decide_group(*arguments: Any) -> groups.Verdict:
-        verdict = groups.decide(*arguments)
-        return replace(verdict, gates={uid: replace(gate, allow=True) for uid, gate in verdict.gates.items()})
+    def decide_group(*arguments: Any) -> groups.GroupDecision:
+        decision = groups.decide(*arguments)
+        return replace(decision, permits={uid: replace(permit, allow=True) for uid, permit in decision.permits.items()})
 
 
 class NeverReleasesAGroup(Agent):

@@ -20,7 +20,7 @@ async def test_a_target_without_the_namespace_costs_nothing_where_another_has_it
 async def test_a_pod_that_every_target_refuses_says_why_and_is_offered_again_by_itself(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidate_writer, "REST_SECONDS", 2.0)
+    monkeypatch.setattr(candidate_writer, "REFUSED_SECONDS", 2.0)
     async with opened(missing=("us", "eu")) as at:
         await at.pod("one")
         said = await at.waits("one", "cannot create PodChaperon")

@@ -1,0 +1,167 @@
+"""Chaperon writer: creates chaperons in targets and changes them; what a target's refusal means is told here, too."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import PODS_CREATED, find_condition
+from agent.api.kinds import CHAPERONS
+from agent.clusters import chaperons
+from agent.clusters.deps import Deps
+from agent.clusters.refusal_backoff import concerns_all
+from agent.clusters.target import Target
+from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unauthorized, Unreachable, Unsent
+from agent.kube.store import Object
+from agent.model.delegatepod import chaperon as make_chaperon
+from agent.scheduler.cache.scheduler_cache import SchedulerCache
+from agent.scheduler.modes import Mode
+from agent.scheduler.proxy_writer import ProxyWriter
+
+NO_ANSWER = "NoAnswer"
+"""Reason of a target that answers reads, and leaves the creation of chaperons unanswered."""
+
+FAILING = "PodsFailing"
+"""Reason of a target that takes chaperons, where no pods can be created for them."""
+
+
+class Foreign(Exception):
+    """A chaperon of the name is there and belongs to another pod."""
+
+
+class ChaperonRefused(Exception):
+    """The target has answered, and not taken a chaperon or what it needs; the message is what the pod says of it.
+
+    `for_certain`: there is no chaperon by this, and there will be none.
+    """
+
+    def __init__(self, message: str, *, for_certain: bool) -> None:
+        super().__init__(message)
+        self.for_certain = for_certain
+
+
+class ChaperonWriter:
+    """Writes to targets; the answer to each write goes into the store of chaperons, and wakes nobody."""
+
+    def __init__(self, deps: Deps, cache: SchedulerCache, proxies: ProxyWriter) -> None:
+        self._deps = deps
+        self._cache = cache
+        self._proxies = proxies
+        self._made: tuple[tuple[str, str, bool, str, bool], dict[str, Any]] = (("", "", False, "", False), {})
+        """The chaperon made last, and of what."""
+
+    async def create(self, proxy: dict[str, Any], target: Target, *, reserve: bool = False) -> None:
+        """Create the chaperon; an answer that it is there already is as good (ruling 2).
+
+        :raises InvalidPod: if the proxy pod cannot be made into one
+        :raises Foreign: if another pod's is in the way
+        :raises ChaperonRefused: if the target refuses it
+        :raises Unsent: if it has not left: there is no connection, or the target is being removed
+        """
+        manifest = self._manifest(proxy, target, reserve=reserve)
+        metadata, sent = proxy["metadata"], False
+        self._proxies.stopwatch.lap(metadata["uid"], "queue")
+        if self._deps.sending.is_closed(target):
+            raise Unsent(f"target {target.title} is being removed")
+        with self._deps.sending.holding(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
+            try:
+                await self._deps.prerequisites.ensure(proxy, target)
+                if not target.ready:
+                    # Another cluster may answer in its place by now.
+                    raise Unsent(target.record.message)
+                sent = True
+                await self._post(proxy, target, manifest)
+            except AlreadyExists:
+                await self._adopt(target, proxy, manifest["metadata"])
+            except Unreachable:
+                target.probe_now()
+                raise
+            except StatusError as error:
+                raise _refusal(proxy, target, error, sent=sent) or error from error
+        self._proxies.stopwatch.lap(metadata["uid"], "candidate")
+
+    async def _post(self, proxy: dict[str, Any], target: Target, manifest: dict[str, Any]) -> None:
+        metadata = proxy["metadata"]
+        self._deps.chaperons.expect(target, metadata["uid"])
+        with self._deps.sending.request(target, (metadata["namespace"], metadata["name"]), metadata["uid"]):
+            self._proxies.absorb(target.chaperons, await target.port.create_raw(CHAPERONS, manifest))
+
+    def _manifest(self, proxy: dict[str, Any], target: Target, *, reserve: bool) -> dict[str, Any]:
+        """The candidates of a pod are the same in all targets, and are mostly made one after the other."""
+        metadata, settings = proxy["metadata"], self._deps.settings
+        source_api = "" if target.is_self else settings.source_api
+        injected = self._cache.injected_follow(metadata["namespace"])
+        made_of = (metadata["uid"], metadata["resourceVersion"], reserve, source_api, injected)
+        if self._made[0] != made_of:
+            made = make_chaperon(
+                proxy,
+                cluster_name=settings.cluster_name,
+                cluster_uid=self._deps.cluster_uid,
+                reserve=reserve,
+                source_api=source_api,
+                injected=injected,
+            )
+            self._made = (made_of, made)
+        return self._made[1]
+
+    async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
+        moment, uid = self._deps.sending.moment, proxy["metadata"]["uid"]
+        raw = await target.port.get_raw(CHAPERONS, metadata["name"], metadata["namespace"])
+        if Object(CHAPERONS, raw).labels.get(names.LABEL_PARENT_UID) != uid:
+            raise Foreign(f"PodChaperon {metadata['name']} exists and belongs to another pod")
+        target.chaperons.absorb(raw)
+        self._deps.sending.read(target, moment, uid)
+
+    async def annotate(self, target: Target, chaperon: Object, key: str, value: str, version: str) -> None:
+        """Write one annotation of a chaperon, guarded by its UID and a version of it; nothing if it is gone."""
+        body = {"metadata": {"uid": chaperon.uid, "resourceVersion": version, "annotations": {key: value}}}
+        try:
+            raw = await target.port.patch_raw(CHAPERONS, chaperon.name, body, chaperon.namespace)
+        except NotFound:
+            return
+        except Unreachable:
+            target.probe_now()
+            raise
+        self._proxies.absorb(target.chaperons, raw)
+
+    async def give_up(
+        self, proxy: Mapping[str, Any], target: Target, chaperon: Mapping[str, Any], reason: str, mode: Mode
+    ) -> None:
+        """Remember why a target could not take the pod, then delete the chaperon there, unless it has changed."""
+        failing = creates_no_pods(chaperon)
+        if failing:
+            note_refusal(proxy, target, FAILING, reason)
+            self._proxies.warn(proxy, target, reason)
+        await self._proxies.remember(proxy, target.node_name, reason, mode, refused=failing)
+        await chaperons.delete(target, chaperon, as_it_was=True)
+
+
+def _refusal(proxy: Mapping[str, Any], target: Target, error: StatusError, *, sent: bool) -> ChaperonRefused | None:
+    """What an error means that came of sending a chaperon, which the target's memory takes note of.
+
+    None for one that another try may overcome at once, or that did not come from the target.
+
+    :param sent: whether the chaperon itself was refused, and not something that the pod needs there
+    """
+    if isinstance(error, Conflict) or not target.port.has_said(error):
+        return None
+    if isinstance(error, Unauthorized):
+        target.probe_now()
+    if concerns_all(error):
+        note_refusal(proxy, target, type(error).__name__, error.message)
+    else:
+        metadata = proxy["metadata"]
+        target.refusal_backoff.leave_turn(metadata["namespace"], metadata["uid"])
+    if not sent:
+        return ChaperonRefused(f"cannot create what the pod needs there: {error}", for_certain=True)
+    return ChaperonRefused(f"cannot create PodChaperon: {error}", for_certain=error.status < 500)
+
+
+def creates_no_pods(chaperon: Mapping[str, Any]) -> bool:
+    """Whether a chaperon says that no pods can be created in its cluster for now, whatever is in them."""
+    conditions = (chaperon.get("status") or {}).get("conditions")
+    return (find_condition(conditions, PODS_CREATED) or {}).get("status") == "False"
+
+
+def note_refusal(proxy: Mapping[str, Any], target: Target, reason: str, words: str) -> None:
+    """A target refuses a pod for a reason that concerns all pods of its namespace."""
+    target.refusal_backoff.refused(proxy["metadata"]["namespace"], proxy["metadata"]["uid"], reason, words)

@@ -1,0 +1,45 @@
+"""What a step of scheduling comes to: when the pod, or the group of pods, is looked at next."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Done:
+    """Nothing to do before the pod or one of its chaperons changes, or somebody wakes it."""
+
+
+@dataclass(frozen=True)
+class RequeueAfter:
+    """Look again after so many seconds, or when the cache of targets and pods has changed."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WaitForChange:
+    """Look again when the cache has changed: as it is, no target takes the pod."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """Look again when a limiter admits the pod, or when the cache has changed: it has not been tried in vain."""
+
+
+Result = Done | RequeueAfter | WaitForChange | Queued
+
+AT_ONCE = RequeueAfter(0.0)
+
+
+def soonest(*results: Result) -> Result:
+    """The result of several steps together: whatever has the pod looked at first."""
+    seconds = [each.seconds for each in results if isinstance(each, RequeueAfter)]
+    if seconds:
+        return RequeueAfter(min(seconds))
+    waiting = next((each for each in results if isinstance(each, WaitForChange)), None)
+    return waiting or next((each for each in results if isinstance(each, Queued)), Done())
+
+
+def soonest_after(*seconds: float | None) -> Result:
+    """Look again after the least of these, if there is any; else when something changes."""
+    due = [each for each in seconds if each is not None]
+    return RequeueAfter(min(due)) if due else WaitForChange()
