@@ -160,8 +160,7 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
     ) -> Raw:
         return {
             **_entry(entry, reach(path), ca_bundle, _rule("", "v1", ("pods",), (operation,)), TIMEOUT_SECONDS),
-            "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
-            "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
+            **_which(labels, conditions),
             "failurePolicy": "Fail" if operation == "CREATE" else "Ignore",
             "reinvocationPolicy": reinvocation,
         }
@@ -208,8 +207,7 @@ def _warning(name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
         return {
             **_entry(entry, reach(path), ca_bundle, rules[0], WARNING_TIMEOUT_SECONDS),
             "rules": rules,
-            "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
-            "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
+            **_which(labels, conditions),
             "failurePolicy": "Ignore",
         }
 
@@ -256,6 +254,14 @@ def _entry(name: str, client_config: Raw, ca_bundle: bytes, rule: Raw, timeout: 
         "rules": [rule],
         "sideEffects": "None",
         "timeoutSeconds": timeout,
+    }
+
+
+def _which(labels: Mapping[str, str], conditions: Mapping[str, str]) -> Raw:
+    """Objects of which namespaces an entry is for, and which of them."""
+    return {
+        "namespaceSelector": {"matchLabels": {LABEL_ENABLED: ENABLED_VALUE, **labels}},
+        "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
     }
 
 

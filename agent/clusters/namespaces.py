@@ -3,7 +3,7 @@
 Whoever takes the label away stops new pods. Those that are in targets, and what they need there, stay until they end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -63,6 +63,11 @@ class Namespaces:
     def get(self, name: str) -> Object | None:
         """A namespace, with those of its annotations that are ours."""
         return self.informer.store.get(("", name))
+
+    def annotations(self, name: str) -> Mapping[str, str]:
+        """Those of a namespace that are ours, none of one that is not known."""
+        namespace = self.get(name)
+        return namespace.annotations if namespace is not None else {}
 
     def is_enabled(self, name: str) -> bool:
         """Whether something new of a namespace may go to targets."""

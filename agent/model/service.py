@@ -21,8 +21,8 @@ _CILIUMS_KEYS = (names.ANNOTATION_CILIUM, names.ANNOTATION_CILIUM_V1)
 GLOBAL_KEYS = (*_OWN_KEYS, *_CILIUMS_KEYS)
 _MARKS = (names.ANNOTATION_GLOBAL, names.ANNOTATION_CILIUM_V1, names.ANNOTATION_CILIUM)
 
-
-_API_SERVER = ("default", "kubernetes")
+API_SERVER = ("default", "kubernetes")
+"""Namespace and name of the Service that every cluster has."""
 
 
 class InvalidService(ValueError):
@@ -125,7 +125,7 @@ def can_be_shared(service: Mapping[str, Any]) -> bool:
     """Whether it may have copies: not one that is a copy itself, of us or of others, or that every cluster has."""
     metadata, annotations = service["metadata"], _annotations(service)
     imported = any(owner["kind"] == "ServiceImport" for owner in metadata.get("ownerReferences") or ())
-    everywhere = (metadata.get("namespace"), metadata.get("name")) == _API_SERVER
+    everywhere = (metadata.get("namespace"), metadata.get("name")) == API_SERVER
     return not imported and not everywhere and not is_copy(annotations) and not is_left_alone(annotations)
 
 

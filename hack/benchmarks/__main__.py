@@ -12,6 +12,7 @@ from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
 from hack.benchmarks import report
+from hack.benchmarks.arguments import count
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
@@ -69,37 +70,26 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hack/bench", description="Measure Flotilla beside a plain cluster.")
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     bursts = benchmarks.add_parser("burst", help="N pods at once, plain in one cluster and elected over two targets")
-    bursts.add_argument("--pods", type=_count, default=200, metavar="N", help="how many pods (default 200)")
+    bursts.add_argument("--pods", type=count, default=200, metavar="N", help="how many pods (default 200)")
     bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
     bursts.add_argument("--mode", choices=SCHEDULING_MODES, default="ranked", help="how elected pods are scheduled")
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
-    mixes.add_argument("--pods", type=_count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")
-    mixes.add_argument(
-        "--big", type=_count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})"
-    )
+    mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")
+    mixes.add_argument("--big", type=count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})")
     idles = benchmarks.add_parser("idle", help="what an agent with 20 targets costs while nothing happens")
     places = benchmarks.add_parser("place", help="the pure ranking of one pod over 100 and 1,000 targets, no clusters")
-    places.add_argument("--pods", type=_count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
+    places.add_argument("--pods", type=count, default=PODS, metavar="N", help=f"how many pods (default {PODS})")
     shared = benchmarks.add_parser("services", help="100 Services: from the last pod Ready to all EndpointSlices right")
-    shared.add_argument("--pods", type=_count, default=1000, metavar="N", help="how many pods (default 1000)")
+    shared.add_argument("--pods", type=count, default=1000, metavar="N", help="how many pods (default 1000)")
     follows = benchmarks.add_parser("follow", help="N pods, each with a ConfigMap and a Secret of its own, and without")
     follows.add_argument(
-        "--pods", type=_count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"
+        "--pods", type=count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"
     )
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
-    streams.add_argument(
-        "--mib", type=_count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})"
-    )
+    streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
     for parser_ in (bursts, mixes, idles, places, shared, follows, streams):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return value
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.kube.errors import KubeError
 from agent.sandbox import Sandbox, SandboxError
 from agent.sandbox.progress import default
+from hack.benchmarks.arguments import count
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.lab import Lab, lab_in, new_directory
 from hack.benchmarks.signals import INTERRUPTED, until_signal
@@ -103,18 +104,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="take that which runs there: its first cluster is the source,"
         " its last one the plain one, those between are targets",
     )
-    parser.add_argument("--side-by-side", type=_count, default=SIDE_BY_SIDE, metavar="N", help="manifests at a time")
+    parser.add_argument("--side-by-side", type=count, default=SIDE_BY_SIDE, metavar="N", help="manifests at a time")
     parser.add_argument(
-        "--patience", type=_count, default=PATIENCE_SECONDS, metavar="SECONDS", help="until both have to be alike"
+        "--patience", type=count, default=PATIENCE_SECONDS, metavar="SECONDS", help="until both have to be alike"
     )
     return parser.parse_args(arguments)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return value
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
+from hack.benchmarks.arguments import count
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.report import budget_figures, json_line
 from hack.benchmarks.signals import INTERRUPTED, until_signal
@@ -99,20 +100,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=random.randrange(1 << 32), metavar="S", help="of the plan; else any"
     )
-    parser.add_argument("--pods", type=_count, metavar="N", help="pods at a time (default 500; with --load 5000)")
+    parser.add_argument("--pods", type=count, metavar="N", help="pods at a time (default 500; with --load 5000)")
     parser.add_argument("--load", action="store_true", help="many pods over ten targets, without faults: what it takes")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="do this plan instead")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where plan, report and, if need be, logs are kept")
     parser.add_argument("--keep", action="store_true", help="keep logs although nothing is wrong")
     parser.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return value
 
 
 def _positive(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from agent.api.kinds import PODS, SERVICE_ACCOUNTS
 from agent.controllers.follow.needs import Item, Needs
 from agent.kube.store import Object, Store
 
@@ -27,7 +27,7 @@ def obj(kind: Any, name: str, annotations: dict[str, str], namespace: str = "", 
 def needs(namespace: dict[str, str], *pods: Object) -> Needs:
     store = Store()
     informer = cast("Informer", SimpleNamespace(store=store, subscribe=lambda changed: None))
-    found = SimpleNamespace(informer=informer, get=lambda name: obj(NAMESPACES, name, namespace))
+    found = SimpleNamespace(informer=informer, annotations=lambda name: namespace)
     made = Needs(
         cast("Deps", SimpleNamespace(namespaces=found, chaperons=SimpleNamespace(of=lambda key: []))),
         informer,

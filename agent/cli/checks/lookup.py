@@ -10,9 +10,9 @@ from agent.cli.checks.view import TargetView, View
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.store import Key, Object
 from agent.model.mentions import mentioned
+from agent.model.service import API_SERVER
 
 _SHOWN = 3
-_EVERYWHERE = ("default", "kubernetes")
 
 
 class Unfound(NamedTuple):
@@ -49,7 +49,7 @@ def services(view: View) -> Iterator[Finding]:
 
 
 def _unfound(view: View, targets: dict[str, TargetView]) -> Iterator[Unfound]:
-    known = (view.services or frozenset()) - {_EVERYWHERE}
+    known = (view.services or frozenset()) - {API_SERVER}
     for pod in view.proxies or ():
         target = targets.get(pod["spec"].get("nodeName") or "")
         if target is None or target.services is None or (target.manifest.get("spec") or {}).get("self"):

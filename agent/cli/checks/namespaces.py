@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from agent.api import names
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import Raw, View
-from agent.model.namespaces import command
+from agent.model.namespaces import command, elects_by_default
 from agent.model.namespaces import is_enabled as enabled_by
 
 _SHOWN = 3
@@ -36,8 +36,7 @@ def namespaces(view: View) -> Iterator[Finding]:
             )
     for namespace in view.namespaces:
         metadata = namespace["metadata"]
-        by_default = names.annotation(metadata.get("annotations"), names.ELECT_BY_DEFAULT) == "true"
-        if not by_default:
+        if not elects_by_default(metadata.get("annotations")):
             continue
         labels = metadata.get("labels") or {}
         if not is_enabled(namespace):

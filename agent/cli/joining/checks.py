@@ -7,20 +7,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NAMESPACES, SELF_ACCESS_REVIEWS, TARGETS, Kind
+from agent.api.kinds import CLUSTER_SUMMARIES, LEASES, NAMESPACES, TARGETS, Kind
 from agent.base.clock import SystemClock, parse
 from agent.cli.joining.arguments import missing_rights
 from agent.cli.joining.contexts import Side
 from agent.cli.options import Failed
 from agent.clusters.agenthealth import Lease
 from agent.kube.errors import Forbidden, NotFound
-
-Raw = dict[str, Any]
+from agent.kube.reviews import may_we
 
 OLDEST = (1, 30)
 """The oldest Kubernetes that the agent works with (ruling 15)."""
@@ -198,18 +197,11 @@ async def _rights(side: Side, rights: Sequence[Right]) -> None:
 
 async def may(side: Side, right: Right) -> bool:
     """Whether whoever types the command has a right."""
-    attributes: Raw = {
+    attributes = {
         "group": right.kind.group,
         "resource": right.kind.plural,
         "subresource": right.sub,
         "verb": right.verb,
         "namespace": (right.namespace or "") if right.kind.namespaced else "",
     }
-    review = {
-        "apiVersion": SELF_ACCESS_REVIEWS.api_version,
-        "kind": SELF_ACCESS_REVIEWS.name,
-        "metadata": {},
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await side.client.create(SELF_ACCESS_REVIEWS, review)
-    return bool(answer["status"]["allowed"])
+    return await may_we(side.client, attributes)

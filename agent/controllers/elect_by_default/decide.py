@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.api import names
+from agent.model.namespaces import elects_by_default
 
 _SWITCH = (None, "true", "false")
 
@@ -19,7 +20,7 @@ class LabelChange:
 def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelChange:
     """The annotation is the truth: a label that was made by hand, and that no annotation asks for, goes."""
     asked = names.annotation(annotations, names.ELECT_BY_DEFAULT)
-    want = "true" if asked == "true" else None
+    want = "true" if elects_by_default(annotations) else None
     wrong = labels.get(names.LABEL_ELECT_BY_DEFAULT) != want
     complaints = []
     if asked not in _SWITCH:

@@ -18,7 +18,9 @@ from agent.scheduling.pod_terms import selector
 
 log = logging.getLogger(__name__)
 
-_TAKEN = ("Bound", "Released", "Failed")
+_FREE = ("", "Pending", "Available")
+"""Phases of volumes that are nobody's yet."""
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 class HomeVolumes:
@@ -60,11 +62,7 @@ class HomeVolumes:
             log.warning("whether this cluster has volumes for claims is not known: %s", error)
             return []
         found = (Object(PERSISTENT_VOLUMES, bytes(item)) for item in items)
-        return [volume.decode() for volume in found if volume.phase not in _TAKEN]
-
-
-_FREE = ("", "Pending", "Available")
-_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+        return [volume.decode() for volume in found if volume.phase in _FREE]
 
 
 def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:

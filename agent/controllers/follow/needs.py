@@ -1,6 +1,6 @@
 """Which pods need which objects in which targets: an index over proxy pods, their claims and our chaperons. No I/O."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -91,14 +91,14 @@ class Needs:
 
     def asked_for(self, item: Item) -> bool:
         """Whether a pod that needs a service account, or their namespace, says so itself."""
-        if names.annotation(self._annotations(item.namespace), names.FOLLOW_ACCOUNT) == "true":
+        if names.annotation(self._deps.namespaces.annotations(item.namespace), names.FOLLOW_ACCOUNT) == "true":
             return True
         pods = (self._proxies.store.get(key) for key in self.pods(item))
         return any(pod and names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) == "true" for pod in pods)
 
     def is_in_use(self, item: Item) -> bool:
         """Whether pods in a target name a service account there, and neither they nor their namespace say no to it."""
-        if names.annotation(self._annotations(item.namespace), names.FOLLOW_ACCOUNT) == "false":
+        if names.annotation(self._deps.namespaces.annotations(item.namespace), names.FOLLOW_ACCOUNT) == "false":
             return False
         return any(self._uses(pod, item) for pod in self._proxies.store.by_index("namespace", item.namespace))
 
@@ -186,10 +186,6 @@ class Needs:
         kinds = self._kinds if accounts else self._kinds - {SERVICE_ACCOUNTS}
         own.get(SERVICE_ACCOUNTS, {}).pop("default", None)
         return _listed(own, kinds), _listed(added, kinds)
-
-    def _annotations(self, namespace: str) -> Mapping[str, str]:
-        found = self._deps.namespaces.get(namespace)
-        return found.annotations if found is not None else {}
 
     def _wants_account(self, pod: Object) -> bool:
         own = names.annotation(pod.annotations, names.FOLLOW_ACCOUNT) if _FOLLOW_ACCOUNT in pod.raw else None

@@ -142,11 +142,7 @@ class InventoryRoom(Controller[Key]):
         """Namespaces whose service accounts follow, and may: an account that may be made may be kept right."""
         if SERVICE_ACCOUNTS.plural not in follow:
             return frozenset()
-        return frozenset(name for name in view.namespaces if self._accounts_follow(name))
-
-    def _accounts_follow(self, namespace: str) -> bool:
-        found = self._deps.namespaces.get(namespace)
-        return found is not None and accounts_follow(found.annotations)
+        return frozenset(name for name in view.namespaces if accounts_follow(self._deps.namespaces.annotations(name)))
 
     async def _write(self, obj: Object, inventory: Inventory, follow: list[str]) -> None:
         manifest = obj.decode()

@@ -124,9 +124,7 @@ class SourceApiRoom(Controller[Item]):
         """The service account of a pod. Raises NotPermitted if its token may not go to targets."""
         account = str(proxy["spec"].get("serviceAccountName") or "default")
         name = proxy["metadata"]["namespace"]
-        namespace = self._deps.namespaces.get(name)
-        annotations = namespace.annotations if namespace is not None else {}
-        accounts = names.annotation(annotations, names.SOURCE_API_ACCOUNTS)
+        accounts = names.annotation(self._deps.namespaces.annotations(name), names.SOURCE_API_ACCOUNTS)
         if sourceapi.permits(accounts, account, otherwise=self._deps.settings.source_api_any_account):
             return account
         key = names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS

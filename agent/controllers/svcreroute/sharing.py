@@ -48,10 +48,9 @@ class Sharing:
 
         Not where the namespace says itself that it is not to be shared.
         """
-        namespace = self._deps.namespaces.get(service.namespace)
         if not is_shared_by_namespace(service.annotations):
             return False
-        if namespace is not None and refuses_to_share(namespace.annotations):
+        if refuses_to_share(self._deps.namespaces.annotations(service.namespace)):
             return False
         return bool(self._proxies.store.by_index("namespace", service.namespace))
 

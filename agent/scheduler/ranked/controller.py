@@ -107,7 +107,7 @@ class RankedScheduling:
     async def _any_delegate_of(self, pod: Object) -> bool:
         """Whether one is left where a chaperon is gone. One that does not answer keeps the pod from no other target."""
         known = self._deps.chaperons
-        left = [each for each in self._deps.targets if each.ready and known.departed(each, pod.uid) is not None]
+        left = [each for each in self._deps.targets if known.departed(each, pod.uid) is not None and each.ready]
         for target in left:
             if not await self._deps.live_reads.is_free(target, pod):
                 return True

@@ -1,25 +1,17 @@
 """A link that swallows what it is given, before or after any write of a pod's life, loses and repeats nothing."""
 
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
-import pytest_asyncio
 
 from agent.sandbox.blackhole import Lost
-from tests.e2e.faults.holes import STEPS, Hole, Step, both, swallowed
+from tests.e2e.faults.holes import STEPS, Hole, Step, swallowed
 from tests.e2e.fleet import Fleet
 
 FEW = 6
 pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 LOST: tuple[Lost, ...] = ("requests", "replies")
-
-
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def holes(fleet: Fleet) -> AsyncIterator[Mapping[str, Hole]]:
-    """On the ways of the source's agent to its own API server and to that of us."""
-    async with both(fleet) as found:
-        yield found
 
 
 @pytest.mark.parametrize(
