@@ -216,10 +216,8 @@ class Channel(asyncio.BufferedProtocol):
         """Decrypt, with what has just come in: a record at a time, for a BIO keeps the size it once had."""
         found: list[bytes] = []
         try:
-            for start in range(0, len(data), _TLS_RECORD_BYTES):
+            for start in range(0, max(1, len(data)), _TLS_RECORD_BYTES):
                 self._incoming.write(data[start : start + _TLS_RECORD_BYTES])
-                self._decrypt(found)
-            if not data:
                 self._decrypt(found)
         except ssl.SSLError as error:
             self._flush()

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import aiohttp
 
@@ -124,59 +124,37 @@ class Session:
         `at_once` does not wait behind the `limit` others that are under way. Raises Unreachable or a StatusError;
         TooLarge for a body of more than `longest` bytes.
         """
+        exchange = _Exchange(method, path, params, body, content_type, resource, accept, longest)
         limits = Limits(timeout or self.timeout, piecemeal)
         if self._slots.locked() and not at_once:
             expect(_QUEUE_SECONDS)
         for attempt in range(4):
             try:
                 async with contextlib.nullcontext() if at_once else self._slots:
-                    return await self._once(method, path, params, body, content_type, resource, limits, accept, longest)
+                    return await self._once(exchange, limits)
             except _Retry as retry:
                 if attempt == 3 or (retry.delay == 0 and attempt > 0):
                     raise retry.error from None
                 await asyncio.sleep(retry.delay)
         raise AssertionError("unreachable")
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        body: bytes | None,
-        content_type: str,
-        resource: str,
-        limits: Limits,
-        accept: str,
-        longest: int,
-    ) -> bytes:
+    async def _once(self, exchange: "_Exchange", limits: Limits) -> bytes:
         outcome = "unreachable"
         if self._http.closed:
             raise Unsent(CLOSED)
-        fence.check(method)
+        fence.check(exchange.method)
         begin_request()
         ticket = self.pace.begin()
         expect(limits.timeout)
         try:
-            headers = await self._headers(content_type if body is not None else None, accept)
+            method, path, params, body = exchange[:4]
+            headers = await self._headers(exchange.content_type if body is not None else None, exchange.accept)
+            sending = self._send(method, path, params, headers, limits.of_aiohttp, body)
             # Not aiohttp's own limit: at the same moment as a cancellation it takes that back.
             with cancelled_only_if_told():
-                async with (
-                    asyncio.timeout(limits.total),
-                    self._http.request(
-                        method,
-                        self.connection.server + path,
-                        params=params,
-                        # In one piece, aiohttp would hold up everything else for it.
-                        data=io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE else body,
-                        headers=headers,
-                        timeout=limits.of_aiohttp,
-                        proxy=self.connection.proxy,
-                        server_hostname=self.connection.server_name,
-                        allow_redirects=False,
-                    ) as response,
-                ):
+                async with asyncio.timeout(limits.total), sending as response:
                     outcome = str(response.status)
-                    payload = await read_answer(response, longest, self._large_answers)
+                    payload = await read_answer(response, exchange.longest, self._large_answers)
                     progressed()
                     self._note(response)
                     self._check(response, payload)
@@ -189,7 +167,29 @@ class Session:
             if outcome == "unreachable":
                 give_up_request()
             self.pace.end(ticket)
-            REQUESTS.labels(self.name, method, resource, outcome).inc()
+            REQUESTS.labels(self.name, exchange.method, exchange.resource, outcome).inc()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+        body: bytes | None = None,
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._http.request(
+            method,
+            self.connection.server + path,
+            params=params,
+            # In one piece, aiohttp would hold up everything else for it.
+            data=io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE else body,
+            headers=headers,
+            timeout=timeout,
+            proxy=self.connection.proxy,
+            server_hostname=self.connection.server_name,
+            allow_redirects=False,
+        )
 
     def _note(self, response: aiohttp.ClientResponse) -> None:
         self.date, self._dated = response.headers.get("Date", ""), time.time()
@@ -209,19 +209,10 @@ class Session:
             raise Unsent(CLOSED)
         headers = await self._headers(None, accept)
         try:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle)
+            sending = self._send("GET", path, params, headers, timeout)
             with cancelled_only_if_told():
-                async with (
-                    asyncio.timeout(responsiveness.OPENING_SECONDS) as opening,
-                    self._http.get(
-                        self.connection.server + path,
-                        params=params,
-                        headers=headers,
-                        timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle),
-                        proxy=self.connection.proxy,
-                        server_hostname=self.connection.server_name,
-                        allow_redirects=False,
-                    ) as response,
-                ):
+                async with asyncio.timeout(responsiveness.OPENING_SECONDS) as opening, sending as response:
                     if response.status != 200:
                         try:
                             self._check(response, await read_answer(response, ANSWER_LIMIT, self._large_answers))
@@ -269,3 +260,16 @@ class _Retry(Exception):
         super().__init__()
         self.error = error
         self.delay = delay
+
+
+class _Exchange(NamedTuple):
+    """What is asked; `longest` is how many bytes the answer's body may have."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    body: bytes | None
+    content_type: str
+    resource: str
+    accept: str
+    longest: int

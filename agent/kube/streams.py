@@ -106,15 +106,9 @@ async def ask(
     """
     outcome = "unreachable"
     try:
-        authorization = await session.connection.auth.header()
-        server = urlsplit(session.connection.server)
-        target = server.path.rstrip("/") + quote(path)
-        start = f"{method} {target}{'?' + urlencode(query) if query else ''} HTTP/1.1"
-        own = [("Host", server.netloc.rpartition("@")[2]), ("User-Agent", "flotilla")]
-        if authorization is not None:
-            own.append(("Authorization", authorization))
+        head = await _head(session, method, path, query, headers)
         async with asyncio.timeout(timeout):
-            await channel.write(heads.render(start, [*own, *headers]))
+            await channel.write(head)
             answer = await _answer(channel)
         outcome = str(answer.status)
         if answer.status == 401:
@@ -131,6 +125,17 @@ async def ask(
         raise
     finally:
         REQUESTS.labels(session.name, method, resource, outcome).inc()
+
+
+async def _head(session: Session, method: str, path: str, query: Query, headers: Iterable[tuple[str, str]]) -> bytes:
+    authorization = await session.connection.auth.header()
+    server = urlsplit(session.connection.server)
+    target = server.path.rstrip("/") + quote(path)
+    start = f"{method} {target}{'?' + urlencode(query) if query else ''} HTTP/1.1"
+    own = [("Host", server.netloc.rpartition("@")[2]), ("User-Agent", "flotilla")]
+    if authorization is not None:
+        own.append(("Authorization", authorization))
+    return heads.render(start, [*own, *headers])
 
 
 async def _answer(channel: Channel) -> Answer:
