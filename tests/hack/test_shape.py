@@ -1,0 +1,86 @@
+"""The shape of the code: how long files and functions are, and how many modules have no life of their own."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox.objects import REPOSITORY
+
+FILE_LINES = 300
+FUNCTION_LINES = 40
+SMALL_LINES = 60
+"""A module that is shorter, and that nothing but one other imports, tests included, is a part of that one."""
+SMALL_MODULES = 10
+ASKED = False
+pytestmark = pytest.mark.skipif(not ASKED, reason="not all of it holds yet")
+STARTED = ("__init__", "__main__")
+
+FILES = [file for root in ("agent", "webhook") for file in sorted((REPOSITORY / root).rglob("*.py"))]
+TREES = {file: ast.parse(file.read_text()) for file in FILES}
+MODULES = {
+    ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES
+}
+
+
+def name(file: Path) -> str:
+    return str(file.relative_to(REPOSITORY))
+
+
+def length(file: Path) -> int:
+    return len(file.read_text().splitlines())
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Modules of ours that a file imports, wherever it does."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= parts & MODULES.keys() or {node.module}
+    return found & MODULES.keys()
+
+
+@pytest.fixture(scope="module")
+def importers() -> dict[str, set[str]]:
+    """Who imports each module; tests and programs of hack count, too."""
+    others = [file for root in ("tests", "hack") for file in (REPOSITORY / root).rglob("*.py")]
+    found = defaultdict(set)
+    for file, tree in [*TREES.items(), *((file, ast.parse(file.read_text())) for file in others)]:
+        for module in imported(tree):
+            if MODULES[module] != file:
+                found[module].add(name(file))
+    return found
+
+
+def body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function, without its parameters and its docstring."""
+    described = ast.get_docstring(function) is not None and len(function.body) > 1
+    return (function.end_lineno or 0) - function.body[described].lineno + 1
+
+
+def test_no_file_is_long() -> None:
+    assert {name(file): length(file) for file in FILES if length(file) > FILE_LINES} == {}
+
+
+def test_no_function_is_long() -> None:
+    functions = (
+        (file, node)
+        for file, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    found = {f"{name(file)}:{node.lineno} {node.name}": body(node) for file, node in functions}
+    assert {function: lines for function, lines in found.items() if lines > FUNCTION_LINES} == {}
+
+
+def test_few_small_modules_have_a_single_importer(importers: dict[str, set[str]]) -> None:
+    found = {
+        module: next(iter(importers[module]))
+        for module, file in MODULES.items()
+        if file.stem not in STARTED and len(importers[module]) == 1 and length(file) < SMALL_LINES
+    }
+    assert len(found) <= SMALL_MODULES, "\n".join(f"{module} <- {importer}" for module, importer in found.items())
