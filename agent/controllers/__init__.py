@@ -1,5 +1,6 @@
 """The rooms of the agent, all of them, in one list. Rooms do not import each other: they meet on API objects."""
 
+from collections.abc import Callable
 from typing import Any
 
 from agent.base.clock import Clock
@@ -37,6 +38,43 @@ from agent.controllers.virtualnode.unplaced import UnplacedPodRoom
 from agent.runtime.controller import Controller
 from agent.settings import Settings
 
+ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
+    # Where others' pods run: what a target offers and makes.
+    SummaryRoom,
+    Chaperon,
+    SignsPlaceRoom,
+    # Where pods come from: which of them, the clusters they may go to, and what comes home.
+    ElectByDefaultRoom,
+    TargetRoom,
+    TargetSecretRoom,
+    TargetTokenRoom,
+    InventoryRoom,
+    VirtualNodeRoom,
+    ForeignPodRoom,
+    Feedback,
+    OrphansRoom,
+    AdoptionRoom,
+    SignsRoom,
+    LiveChanges,
+    DelegateEvents,
+    FollowRoom,
+    ReleaseRoom,
+    StandInRoom,
+    PermittedRoom,
+    RoleRoom,
+    RoleBindingRoom,
+    NetworkPolicyRoom,
+    OrphanFinalizersRoom,
+    # What leads to pods, in every cluster that they may run in.
+    NetworkDriverRoom,
+    ServiceRerouteRoom,
+    GlobalServices,
+    EndpointsRoom,
+    IngressRoom,
+    IngressSecretRoom,
+)
+"""Those of the leader, whatever its settings."""
+
 
 def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) -> list[Controller[Any]]:
     """Rooms that also replicas run that do not lead."""
@@ -45,41 +83,7 @@ def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) ->
 
 def build(deps: Deps) -> list[Controller[Any]]:
     """Every room of the leader that these settings ask for."""
-    rooms: list[Controller[Any]] = [
-        # Where others' pods run: what a target offers and makes.
-        SummaryRoom(deps),
-        Chaperon(deps),
-        SignsPlaceRoom(deps),
-        # Where pods come from: which of them, the clusters they may go to, and what comes home.
-        ElectByDefaultRoom(deps),
-        TargetRoom(deps),
-        TargetSecretRoom(deps),
-        TargetTokenRoom(deps),
-        InventoryRoom(deps),
-        VirtualNodeRoom(deps),
-        ForeignPodRoom(deps),
-        Feedback(deps),
-        OrphansRoom(deps),
-        AdoptionRoom(deps),
-        SignsRoom(deps),
-        LiveChanges(deps),
-        DelegateEvents(deps),
-        FollowRoom(deps),
-        ReleaseRoom(deps),
-        StandInRoom(deps),
-        PermittedRoom(deps),
-        RoleRoom(deps),
-        RoleBindingRoom(deps),
-        NetworkPolicyRoom(deps),
-        OrphanFinalizersRoom(deps),
-        # What leads to pods, in every cluster that they may run in.
-        NetworkDriverRoom(deps),
-        ServiceRerouteRoom(deps),
-        GlobalServices(deps),
-        EndpointsRoom(deps),
-        IngressRoom(deps),
-        IngressSecretRoom(deps),
-    ]
+    rooms = [room(deps) for room in ROOMS]
     if deps.settings.answer_daemon_sets:
         rooms.append(UnplacedPodRoom(deps))
     if deps.settings.source_api:
