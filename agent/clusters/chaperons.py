@@ -57,6 +57,10 @@ class Placed(NamedTuple):
     target: Target
     chaperon: Object
 
+    def is_of(self, pod: Object) -> bool:
+        """Whether it was made for this very proxy pod, and not for another one that has had its name."""
+        return self.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+
 
 class Chaperons:
     """An index over the chaperon stores of all targets.

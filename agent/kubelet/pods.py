@@ -122,7 +122,7 @@ class Pods:
     def _placed(self, proxy: Object, target: Target) -> Iterator[Delegate]:
         for placed in self._deps.chaperons.of(proxy.key):
             chaperon = placed.chaperon
-            if placed.target is target and chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid:
+            if placed.target is target and placed.is_of(proxy):
                 yield Delegate(target, chaperon.namespace, chaperon.name, chaperon.uid, proxy)
 
     async def _read(self, pod: Key) -> Object | None:

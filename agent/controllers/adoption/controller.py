@@ -54,10 +54,7 @@ class AdoptionRoom(Controller[Key]):
         return [
             each
             for each in found
-            if each.target.ready
-            and each.target.node_name == home
-            and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
-            and not each.chaperon.deleting
+            if each.target.ready and each.target.node_name == home and each.is_of(pod) and not each.chaperon.deleting
         ]
 
     def _target_changed(self, target: Target) -> None:

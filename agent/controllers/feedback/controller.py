@@ -11,7 +11,6 @@ from collections.abc import Awaitable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
 from agent.clusters.chaperons import Placed
@@ -110,8 +109,7 @@ class Feedback(Controller[Key]):
         target = self._deps.targets.by_node(podstate.home_node(proxy))
         if target is None or not target.ready or target.finalizer not in proxy.finalizers:
             return {}
-        shown = (each.chaperon for each in self._deps.chaperons.of(proxy.key) if each.target is target)
-        if any(each.labels.get(names.LABEL_PARENT_UID) == proxy.uid for each in shown):
+        if any(each.target is target and each.is_of(proxy) for each in self._deps.chaperons.of(proxy.key)):
             return {}
         if await self._deps.live_reads.is_free(target, proxy):
             return {}
@@ -172,7 +170,7 @@ class Feedback(Controller[Key]):
         return not all(
             (reserving or placed.target.finalizer == home)
             and not placed.chaperon.known.pod_missing_since
-            and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
+            and placed.is_of(proxy)
             for placed in self._deps.chaperons.of(proxy.key)
         )
 
@@ -183,7 +181,7 @@ class Feedback(Controller[Key]):
         home = self._home(proxy)
         delegates = tuple(_delegate(placed) for placed in self._deps.chaperons.of(key) if placed.target.ready)
         last = self._ended.get(key)
-        ours = last is not None and proxy is not None and _is_of(last, proxy) and last.target.finalizer == home
+        ours = last is not None and proxy is not None and last.is_of(proxy) and last.target.finalizer == home
         view = room.ProxyAndDelegates(
             proxy=proxy.decode() if proxy else None,
             delegates=delegates,
@@ -273,10 +271,6 @@ class Feedback(Controller[Key]):
 
 def _delegate(placed: Placed) -> room.TargetChaperon:
     return room.TargetChaperon(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
-
-
-def _is_of(placed: Placed, proxy: Object) -> bool:
-    return placed.chaperon.labels.get(names.LABEL_PARENT_UID) == proxy.uid
 
 
 def _strays(view: room.ProxyAndDelegates, uid: str) -> list[room.DeleteChaperon]:

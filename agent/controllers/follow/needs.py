@@ -152,7 +152,7 @@ class Needs:
         for each in placed:
             if each.chaperon.phase in ENDED:
                 continue
-            if pod is None or each.chaperon.labels.get(names.LABEL_PARENT_UID) != pod.uid:
+            if pod is None or not each.is_of(pod):
                 yield from self._of_chaperon(each)
             elif pod.phase not in ENDED:
                 nodes.add(each.target.node_name)

@@ -47,7 +47,7 @@ class LiveChanges(Controller[Key]):
         if proxy is None or proxy.deleting or not proxy.node_name:
             return None
         target = self._deps.targets.by_node(proxy.node_name)
-        placed = self._placed(key, proxy.uid, target)
+        placed = self._placed(proxy, target)
         if target is None or placed is None or not target.ready or not _understands(target):
             return None
         manifest = proxy.decode()
@@ -60,9 +60,9 @@ class LiveChanges(Controller[Key]):
             await self._write(target, placed, patch, manifest)
         return None
 
-    def _placed(self, key: Key, uid: str, target: Target | None) -> Placed | None:
-        for placed in self._deps.chaperons.of(key):
-            if placed.target is target and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == uid:
+    def _placed(self, proxy: Object, target: Target | None) -> Placed | None:
+        for placed in self._deps.chaperons.of(proxy.key):
+            if placed.target is target and placed.is_of(proxy):
                 return None if placed.chaperon.deleting else placed
         return None
 

@@ -60,8 +60,7 @@ class OrphanFinalizersRoom(Controller[Key]):
         """Whether a target may have a delegate of a pod, and the pod no other finalizer of a target."""
         if any(finalizer in known for finalizer in pod.finalizers):
             return False
-        placed = self._deps.chaperons.of(pod.key)
-        if any(each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid for each in placed):
+        if any(each.is_of(pod) for each in self._deps.chaperons.of(pod.key)):
             return True
         serving = (obj for store in self._targets for obj in store.store if obj.namespace in ("", pod.namespace))
         return any(known[names.finalizer(*obj.key)].free_in != 0 and not self._is_ready(obj) for obj in serving)

@@ -275,8 +275,7 @@ class TargetRoom(Controller[Key]):
         """What a pod has in a target: in mode `reserve` nothing starts without a claim that names it, and leave."""
         found: decide.Chaperon = "none"
         for placed in self._deps.chaperons.of(pod.key):
-            mine = placed.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
-            if placed.target.key != target or not mine:
+            if placed.target.key != target or not placed.is_of(pod):
                 continue
             claimed = podstate.claims_chaperon(pod, node, placed.chaperon.uid)
             if claimed or podstate.may_start(placed.chaperon.scheduler_name, placed.chaperon.annotations):

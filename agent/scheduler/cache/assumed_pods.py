@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agent.api import names
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.registry import Targets
 from agent.clusters.target import Target
@@ -272,7 +271,5 @@ class AssumedPods:
 
     def _placed(self, pod: Object, node: str) -> list[Object]:
         return [
-            each.chaperon
-            for each in self._chaperons.of(pod.key)
-            if each.target.node_name == node and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+            each.chaperon for each in self._chaperons.of(pod.key) if each.target.node_name == node and each.is_of(pod)
         ]
