@@ -16,7 +16,7 @@ from agent.clusters.target import Target
 from agent.kube.errors import Conflict, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
-from agent.model.podstate import held_by
+from agent.model import podstate
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.failed_targets import failed_targets_of, with_failed_target
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
@@ -76,17 +76,17 @@ class ProxyWriter:
         :param run: the start of its group, empty for none
         """
         annotations: dict[str, str | None] = {names.ANNOTATION_CLAIM: target.node_name}
-        if chaperon_uid != pod.known.claim_uid:
+        if chaperon_uid != podstate.claimed_chaperon(pod):
             annotations[names.ANNOTATION_CLAIM_UID] = chaperon_uid or None
-        if pod.known.claim == target.node_name and not chaperon_uid:
+        if podstate.claimed_node(pod) == target.node_name and not chaperon_uid:
             annotations[names.ANNOTATION_CLAIM_RENEWED] = secrets.token_hex(4)
-        elif pod.known.claim_renewed:
+        elif podstate.claim_as_written(pod)[1]:
             annotations[names.ANNOTATION_CLAIM_RENEWED] = None
         if run:
             annotations[names.ANNOTATION_GROUP_RUN] = run
         change = {
             "resourceVersion": pod.version,
-            "finalizers": held_by(pod.finalizers, target.finalizer),
+            "finalizers": podstate.held_by(pod.finalizers, target.finalizer),
             "annotations": annotations,
             **untracked(applied=pod.applied),
         }

@@ -72,9 +72,7 @@ def is_adopting(key: Key, target: Target | None, chaperons: Chaperons, pods: Ite
     if target is None or not target.ready:
         return bool(unheld)
     return any(
-        placed.target is target
-        and names.LABEL_PARENT_CLUSTER_UID not in placed.chaperon.labels
-        and placed.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
+        placed.target is target and names.LABEL_PARENT_CLUSTER_UID not in placed.chaperon.labels and placed.is_of(pod)
         for pod in unheld
         for placed in chaperons.of(pod.key)
     )

@@ -26,6 +26,9 @@ class _Claim(Protocol):
     @property
     def claim_uid(self) -> str: ...
 
+    @property
+    def claim_renewed(self) -> str: ...
+
 
 class ProxyPod(Protocol):
     """What is looked at of a proxy pod as a store has it."""
@@ -116,6 +119,11 @@ def claimed_node(pod: ProxyPod) -> str:
 def claimed_chaperon(pod: ProxyPod) -> str:
     """UID of the one chaperon that the claim names, empty where it names none."""
     return pod.known.claim_uid
+
+
+def claim_as_written(pod: ProxyPod) -> tuple[str, str]:
+    """The claim and its renewal: as long as both stay, nobody has written it again."""
+    return pod.known.claim, pod.known.claim_renewed
 
 
 def claim_mode(pod: ProxyPod) -> Literal["", "ranked", "reserve"]:

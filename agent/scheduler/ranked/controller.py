@@ -4,12 +4,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from agent.api import names
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import Unreachable, Unsent
 from agent.kube.store import Key, Object
+from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import taken_up_by
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
@@ -64,9 +64,9 @@ class RankedScheduling:
 
     async def step(self, pod: Object) -> Result:
         """The next step."""
-        if not pod.known.claim and await self._cleared(pod):
+        if not podstate.claimed_node(pod) and await self._cleared(pod):
             return _MOVING
-        target = self._deps.targets.by_node(pod.known.claim)
+        target = self._deps.targets.by_node(podstate.claimed_node(pod))
         placed = self._placed(pod, target)
         chaperon = placed.decode() if placed is not None else None
         if target is not None and target.ready and placed is not None and chaperon is not None:
@@ -94,11 +94,7 @@ class RankedScheduling:
 
         Admiralty makes candidates everywhere: with one of ours beside them, the pod would have two delegates.
         """
-        found = [
-            each
-            for each in self._deps.chaperons.of(pod.key)
-            if each.target.ready and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid
-        ]
+        found = [each for each in self._deps.chaperons.of(pod.key) if each.target.ready and each.is_of(pod)]
         for each in found:
             if not each.chaperon.deleting:
                 await chaperons.delete(each.target, each.chaperon.decode())
@@ -117,7 +113,7 @@ class RankedScheduling:
     def _placed(self, pod: Object, target: Target | None) -> Object | None:
         """The pod's chaperon in the target of its claim."""
         for each in self._deps.chaperons.of(pod.key):
-            if each.target is target and each.chaperon.labels.get(names.LABEL_PARENT_UID) == pod.uid:
+            if each.target is target and each.is_of(pod):
                 return each.chaperon
         return None
 
@@ -129,12 +125,12 @@ class RankedScheduling:
         except InvalidPod as error:
             await self._proxies.tell(proxy, f"{error}")
             return Done()
-        claim = pod.known.claim
+        claim = podstate.claimed_node(pod)
         view = steps.RankedPod(
             claim=claim,
             claim_known=target is not None,
             claim_ready=target is not None and target.ready,
-            claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+            claim_held=podstate.is_held(pod.finalizers),
             claim_unsent=self._is_unsent(pod),
             claim_state=target.record.message if target is not None else "",
             chaperon=chaperon,
@@ -198,7 +194,7 @@ class RankedScheduling:
                 return await self._go(pod, proxy, target)
 
     async def _go(self, pod: Object, proxy: dict[str, Any], target: Target) -> Result:
-        before = self._deps.targets.by_node(pod.known.claim)
+        before = self._deps.targets.by_node(podstate.claimed_node(pod))
         unsent = self._is_unsent(pod)
         if before not in (None, target) and not unsent and not await self._deps.live_reads.is_free(before, pod):
             return _MOVING
@@ -206,11 +202,11 @@ class RankedScheduling:
         if claimed is None or self._cache.is_leaving(claimed):
             return Done()
         self._proxies.stopwatch.lap(pod.uid, "queue")
-        anew = unsent or pod.known.claim != target.node_name
+        anew = unsent or podstate.claimed_node(pod) != target.node_name
         return await self._send(claimed, proxy, target, anew=anew)
 
     def _is_unsent(self, pod: Object) -> bool:
-        return bool(pod.known.claim) and self._unsent.get(pod.uid) == (pod.known.claim, pod.known.claim_renewed)
+        return bool(podstate.claimed_node(pod)) and self._unsent.get(pod.uid) == podstate.claim_as_written(pod)
 
     async def _send(self, claimed: Object, proxy: dict[str, Any], target: Target, *, anew: bool) -> Result:
         """Send the chaperon for a claim that was just written; `anew`: none can have left for this claim before."""
@@ -238,7 +234,7 @@ class RankedScheduling:
 
     def _note_unsent(self, claimed: Object, *, anew: bool) -> None:
         if anew:
-            self._unsent[claimed.uid] = (claimed.known.claim, claimed.known.claim_renewed)
+            self._unsent[claimed.uid] = podstate.claim_as_written(claimed)
 
     async def _silent(self, claimed: Object, proxy: dict[str, Any], target: Target, error: Unreachable) -> Result:
         """No answer, so that the chaperon may be there or come to be: the target itself is asked before another is."""

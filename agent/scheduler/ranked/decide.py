@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from agent.model.podstate import scheduling_of, taken_up_by
+from agent.model.podstate import claim_stands, scheduling_of, taken_up_by
 from agent.scheduler.failed_targets import LONGEST_RETRY, FailedTarget
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.snapshot import TargetInfo
@@ -105,7 +105,7 @@ def decide(view: RankedPod) -> Step:
 
 
 def _next(view: RankedPod) -> Step:
-    if not view.claim or (not view.claim_held and not view.claim_known):
+    if not claim_stands(view.claim, held=view.claim_held, connected=view.claim_known):
         return _claim(view)
     if not view.claim_known:
         return Wait("the pod is claimed by this target, which is not connected")

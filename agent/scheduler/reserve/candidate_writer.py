@@ -17,6 +17,7 @@ from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
+from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.runtime.controller import Controller
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
@@ -127,7 +128,7 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
                 await self.delete(target, key)
             return None
         pod = self._cache.proxies.store.get(key.pod)
-        wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or pod.node_name or pod.known.claim)
+        wanted = pod is not None and pod.uid == key.uid and not (pod.deleting or podstate.home_node(pod))
         wanted = wanted and not self._cache.closed(key.pod[0])
         if target is None or pod is None or not wanted or not target.ready or self._deps.sending.is_closed(target):
             self._limiter.cancel(key.ident)

@@ -9,6 +9,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
+from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import NEGATIVE, CandidateStatus, observe
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
@@ -71,7 +72,7 @@ class ReserveScheduling:
 
     async def admitted_step(self, pod: Object) -> Result:
         """As `step`, for a pod without a group, which waits until it may have candidates."""
-        closed, claim = self._cache.closed(pod.namespace), pod.known.claim
+        closed, claim = self._cache.closed(pod.namespace), podstate.claimed_node(pod)
         begun = closed or claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._undecided.admits(pod.uid, pod.key, pod.priority):
             return Done()
@@ -87,7 +88,7 @@ class ReserveScheduling:
 
     def _is_decided(self, pod: Object) -> bool:
         fresh = self._cache.proxies.store.get(pod.key)
-        if fresh is None or fresh.known.claim:
+        if fresh is None or podstate.claimed_node(fresh):
             return True
         seen = self._seen.get(pod.uid, {}).values()
         return not self._writer.creating(pod.uid) and all(s.going or s.state in NEGATIVE for s in seen)
@@ -118,17 +119,17 @@ class ReserveScheduling:
         :param fresh: whether it has to be that of this moment; else it may be as old as what the cache was told last
         :raises InvalidPod: if the pod's manifest is unusable
         """
-        claim = pod.known.claim
+        claim = podstate.claimed_node(pod)
         target = self._targets.by_node(claim)
         candidates = self._candidates(pod)
         settled = target is not None and target.ready and self._goes_well(pod, candidates)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
         view = room.ReservePod(
             claim=claim,
-            claim_uid=pod.known.claim_uid,
+            claim_uid=podstate.claimed_chaperon(pod),
             claim_known=target is not None,
             claim_ready=target is not None and target.ready,
-            claim_held=any(name.startswith(names.PREFIX) for name in pod.finalizers),
+            claim_held=podstate.is_held(pod.finalizers),
             claim_state=target.record.message if target is not None else "",
             candidates=candidates,
             order=_order(ranking, candidates),
@@ -141,7 +142,7 @@ class ReserveScheduling:
 
     def _goes_well(self, pod: Object, candidates: tuple[CandidateStatus, ...]) -> bool:
         """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
-        uid, now = pod.known.claim_uid, time.monotonic()
+        uid, now = podstate.claimed_chaperon(pod), time.monotonic()
         here = next((s for s in candidates if uid and s.uid == uid and s.state not in NEGATIVE), None)
         left = room.neglected_in(here, self._timeouts, now) if here is not None else None
         return here is not None and (left is None or left > 0)
@@ -205,7 +206,7 @@ class ReserveScheduling:
 
     async def _unclaim(self, pod: Object) -> Result:
         """Take the claim back where nothing is left in its target."""
-        target = self._targets.by_node(pod.known.claim)
+        target = self._targets.by_node(podstate.claimed_node(pod))
         if target is not None and not await self._deps.live_reads.is_free(target, pod):
             return _LEFT
         await self._proxies.unclaim(pod)
@@ -256,7 +257,7 @@ class ReserveScheduling:
         except NotFound:
             return False
         fresh = self._cache.proxies.absorb(raw)
-        return fresh.uid == pod.uid and fresh.known.claim_uid == uid
+        return fresh.uid == pod.uid and podstate.claimed_chaperon(fresh) == uid
 
     def _placed(self, pod: Object, uid: str, node: str = "") -> tuple[Target, Object] | None:
         found = [each for each in self._deps.chaperons.of(pod.key) if each.chaperon.uid == uid]

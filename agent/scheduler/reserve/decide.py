@@ -13,7 +13,7 @@ Everything is read from API objects. `CandidateStatus.since` is memory of the pr
 
 from dataclasses import dataclass
 
-from agent.model.podstate import NEGATIVE, CandidateStatus
+from agent.model.podstate import NEGATIVE, CandidateStatus, claim_stands
 from agent.scheduler.reserve.steps import (
     Allow,
     Bind,
@@ -111,7 +111,7 @@ def decide(view: ReservePod, now: float) -> list[Step]:
     """The steps, to be taken in this order; one that fails ends the pass. `now` is in seconds of a clock that is never
     set, the one of `CandidateStatus.since`.
     """
-    if view.claim and (view.claim_held or view.claim_known):
+    if claim_stands(view.claim, held=view.claim_held, connected=view.claim_known):
         return _claimed(view, now)
     return _unclaimed(view, now)
 

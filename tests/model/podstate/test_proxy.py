@@ -17,6 +17,7 @@ V010 = names.FINALIZER_V010
 class Known:
     claim: str = ""
     claim_uid: str = ""
+    claim_renewed: str = ""
 
 
 @dataclass
@@ -158,6 +159,12 @@ def test_a_claim_names_one_chaperon_in_mode_reserve_and_any_in_mode_ranked(
 )
 def test_a_claim_stands_until_its_target_is_no_more(claim: str, held: bool, connected: bool, stands: bool) -> None:
     assert podstate.claim_stands(claim, held=held, connected=connected) is stands
+
+
+def test_a_claim_that_is_renewed_is_written_again() -> None:
+    first, renewed = Pod(known=Known("eu")), Pod(known=Known("eu", claim_renewed="5f"))
+    assert podstate.claim_as_written(first) == ("eu", "")
+    assert podstate.claim_as_written(first) != podstate.claim_as_written(renewed)
 
 
 def test_annotations_tell_of_a_claim() -> None:
