@@ -38,7 +38,7 @@ class Left:
 
     async def cleared(self) -> bool:
         settings = SimpleNamespace(dwell=1.0, take_up=1.0)
-        deps: Any = SimpleNamespace(targets=self.targets, chaperons=self, asking=self, settings=settings)
+        deps: Any = SimpleNamespace(targets=self.targets, chaperons=self, live_reads=self, settings=settings)
         found: Any = SimpleNamespace(chaperons=None)
         return await RankedScheduling(deps, found, found, found, found, lambda key: None)._cleared(POD)
 
