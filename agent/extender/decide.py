@@ -44,8 +44,8 @@ class Chaperon:
 
 
 @dataclass(frozen=True)
-class View:
-    """One bind, and the world around it."""
+class BindAttempt:
+    """A bind that the scheduler asks for, with its pod and chaperon as they are now."""
 
     asked: BindingArgs
     pod: Pod | None
@@ -94,7 +94,7 @@ class Refuse:
 Step = Bind | Reserve | Wait | Refuse
 
 
-def decide(view: View) -> Step:
+def decide(view: BindAttempt) -> Step:
     """The next step of a hold."""
     mark = hold_mark(view.chaperon.annotations) if view.chaperon else None
     ours = view.reserved and mark is not None and mark.id == view.hold
@@ -145,7 +145,7 @@ def foreign(asked: BindingArgs, pod: Pod | None, chaperon: Chaperon | None) -> s
     return ""
 
 
-def _is_swept_away(view: View) -> bool:
+def _is_swept_away(view: BindAttempt) -> bool:
     """Whether the pod is about to go because its chaperon does.
 
     To say no before it is gone would have the scheduler write a condition and try again for nothing.
@@ -154,7 +154,7 @@ def _is_swept_away(view: View) -> bool:
     return pod is not None and pod.uid == view.asked.uid and not pod.node and not _still_there(view)
 
 
-def _still_there(view: View) -> bool:
+def _still_there(view: BindAttempt) -> bool:
     """Whether the chaperon of the pod is there to be written to."""
     chaperon, pod = view.chaperon, view.pod
     return chaperon is not None and not chaperon.deleting and (pod is None or pod.owner_uid == chaperon.uid)

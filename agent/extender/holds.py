@@ -18,7 +18,7 @@ from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
 from agent.clusters.cluster import Cluster
 from agent.clusters.field_owners import untracked
-from agent.extender.decide import Bind, Chaperon, Refuse, Reserve, View, Wait, decide
+from agent.extender.decide import Bind, BindAttempt, Chaperon, Refuse, Reserve, Wait, decide
 from agent.extender.gather import Candidates
 from agent.extender.wire import BindingArgs
 from agent.kube.errors import Conflict, KubeError, NotFound
@@ -120,7 +120,7 @@ class Holds:
         pod, chaperon = await self._candidates.find(hold.asked)
         while True:
             step = decide(
-                View(
+                BindAttempt(
                     hold.asked,
                     pod,
                     chaperon,

@@ -14,11 +14,11 @@ from agent.extender.decide import (
     NOT_ALLOWED,
     STOPPING,
     Bind,
+    BindAttempt,
     Chaperon,
     Pod,
     Refuse,
     Reserve,
-    View,
     Wait,
     decide,
 )
@@ -38,8 +38,8 @@ def chaperon(annotations: dict[str, str] | None = None, labels: dict[str, str] |
     return Chaperon(**known, labels=FLOTILLA if labels is None else labels, annotations=annotations or {})
 
 
-def view(pod: Pod | None = POD, found: Chaperon | None = None, **more: Any) -> View:
-    return View(ASKED, pod, found or chaperon(), "h", **more)
+def view(pod: Pod | None = POD, found: Chaperon | None = None, **more: Any) -> BindAttempt:
+    return BindAttempt(ASKED, pod, found or chaperon(), "h", **more)
 
 
 def rounds(asked: str | None, ended: str | None) -> dict[str, str]:
@@ -96,7 +96,7 @@ def test_what_is_not_ours_is_refused_with_the_reason(
 
 
 def test_a_chaperon_that_is_gone_is_said() -> None:
-    step = decide(View(ASKED, POD, None, "h"))
+    step = decide(BindAttempt(ASKED, POD, None, "h"))
     assert step == Refuse("PodChaperon default/web-1 does not exist any more", "refused")
 
 
@@ -114,7 +114,7 @@ def test_a_held_candidate_whose_chaperon_goes_is_let_go_with_its_pod_and_nothing
     found: Chaperon | None, without_pod: str
 ) -> None:
     """To say no earlier would have the scheduler write a condition, and try again."""
-    held = View(ASKED, POD, found, "h", reserved=True)
+    held = BindAttempt(ASKED, POD, found, "h", reserved=True)
     assert decide(held) == Wait()
     for over, outcome in (
         (dataclasses.replace(held, pod=None), without_pod),
@@ -212,8 +212,8 @@ CHAPERONS = st.none() | st.builds(
 FLAG = st.booleans()
 
 
-@given(st.builds(View, st.just(ASKED), PODS, CHAPERONS, st.just("h"), FLAG, FLAG, FLAG, FLAG))
-def test_nothing_is_bound_but_an_allowed_unbound_candidate_by_its_newest_hold(view: View) -> None:
+@given(st.builds(BindAttempt, st.just(ASKED), PODS, CHAPERONS, st.just("h"), FLAG, FLAG, FLAG, FLAG))
+def test_nothing_is_bound_but_an_allowed_unbound_candidate_by_its_newest_hold(view: BindAttempt) -> None:
     step = decide(view)
     if isinstance(step, Bind):
         assert view.newest
@@ -224,8 +224,8 @@ def test_nothing_is_bound_but_an_allowed_unbound_candidate_by_its_newest_hold(vi
         assert not view.reserved or view.chaperon.annotations[names.ANNOTATION_HOLD].startswith("h ")
 
 
-@given(st.builds(View, st.just(ASKED), PODS, CHAPERONS, st.just("h"), FLAG, FLAG, FLAG, FLAG))
-def test_a_hold_clears_only_its_own_mark_and_never_leave_that_was_given(view: View) -> None:
+@given(st.builds(BindAttempt, st.just(ASKED), PODS, CHAPERONS, st.just("h"), FLAG, FLAG, FLAG, FLAG))
+def test_a_hold_clears_only_its_own_mark_and_never_leave_that_was_given(view: BindAttempt) -> None:
     step = decide(view)
     if isinstance(step, Refuse) and (step.clear or step.end):
         assert step.clear
@@ -238,6 +238,6 @@ def test_a_hold_clears_only_its_own_mark_and_never_leave_that_was_given(view: Vi
         assert names.ANNOTATION_IS_ALLOWED not in view.chaperon.annotations
 
 
-@given(st.builds(View, st.just(ASKED), PODS, CHAPERONS, st.just("h"), FLAG, FLAG, st.just(True), FLAG))
-def test_time_that_is_up_ends_every_hold(view: View) -> None:
+@given(st.builds(BindAttempt, st.just(ASKED), PODS, CHAPERONS, st.just("h"), FLAG, FLAG, st.just(True), FLAG))
+def test_time_that_is_up_ends_every_hold(view: BindAttempt) -> None:
     assert not isinstance(decide(view), Wait)
