@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGET_KINDS
 from agent.kube.client import Client
+from agent.kube.eitherscope import EitherScope
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 
-_NAMESPACE = "namespace"
 _DEFAULT_ACCOUNT = "default"
 _REMEMBERED = 8
 """Namespaces for which it is remembered what targets say: reading it anew takes long where these are many."""
@@ -65,16 +65,15 @@ class Targets:
     """Two informers; run both."""
 
     def __init__(self, client: Client) -> None:
-        self.informers = (Informer(client, TARGETS), Informer(client, CLUSTER_TARGETS))
+        self._objects = EitherScope(client, lambda kind: Informer(client, kind), TARGET_KINDS)
+        self.informers = self._objects.informers
         self._told: dict[str, dict[str, _Told]] = {}
         """By namespace, that asked for last at the end, and title of the target."""
-        for informer in self.informers:
-            informer.store.index(_NAMESPACE, lambda target: (target.namespace,))
 
     @property
     def synced(self) -> bool:
         """Whether all targets were listed once."""
-        return all(informer.synced.is_set() for informer in self.informers)
+        return self._objects.synced
 
     def problem(self) -> str | None:
         """Which targets were never listed, and why; None when all were."""
@@ -117,9 +116,7 @@ class Targets:
         return told
 
     def _usable(self, namespace: str) -> Iterator[Object]:
-        targets, cluster_targets = (informer.store for informer in self.informers)
-        known = (*targets.by_index(_NAMESPACE, namespace), *cluster_targets.by_index(_NAMESPACE, ""))
-        return (target for target in known if not target.deleting)
+        return (target for target in self._objects.serving(namespace) if not target.deleting)
 
 
 def _read(target: Object, namespace: str) -> _Told:

@@ -1,6 +1,7 @@
 """The kinds we speak about, and where an API server serves them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 from agent.api.names import GROUP, VERSION
@@ -35,6 +36,17 @@ class Kind:
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class Kinds(NamedTuple):
+    """A kind in namespaces and its twin for the whole cluster."""
+
+    namespaced: Kind
+    cluster: Kind
+
+    def of(self, namespace: str | None) -> Kind:
+        """The kind of an object in this namespace, or in none."""
+        return self.namespaced if namespace else self.cluster
 
 
 def _segment(name: str) -> str:
@@ -121,5 +133,7 @@ TARGETS = Kind(GROUP, VERSION, "targets", "Target")
 CLUSTER_TARGETS = Kind(GROUP, VERSION, "clustertargets", "ClusterTarget", namespaced=False)
 SOURCES = Kind(GROUP, VERSION, "sources", "Source")
 CLUSTER_SOURCES = Kind(GROUP, VERSION, "clustersources", "ClusterSource", namespaced=False)
+TARGET_KINDS = Kinds(TARGETS, CLUSTER_TARGETS)
+SOURCE_KINDS = Kinds(SOURCES, CLUSTER_SOURCES)
 CLUSTER_SUMMARIES = Kind(GROUP, VERSION, "clustersummaries", "ClusterSummary", namespaced=False)
 CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")

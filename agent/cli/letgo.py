@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, DEPLOYMENTS, SECRETS, TARGETS, Kind
+from agent.api.kinds import DEPLOYMENTS, SECRETS, TARGET_KINDS, Kind
 from agent.cli.options import Failed
 from agent.controllers.target import gather
 from agent.kube.client import Client
@@ -30,7 +30,7 @@ async def let_go(client: Client, say: Callable[[str], None]) -> None:
                 f"Deployment {where} runs the agent, which puts the finalizer {names.FINALIZER_DRAIN} back at once:"
                 " `helm uninstall` takes it off as well; or scale the Deployment to 0 first"
             )
-    targets = [(kind, each) for kind in (TARGETS, CLUSTER_TARGETS) for each in await _list(client, kind)]
+    targets = [(kind, each) for kind in TARGET_KINDS for each in await _list(client, kind)]
     held = [(kind, each) for kind, each in targets if _is_held(each)]
     secrets = [(SECRETS, each) for each in await _secrets(client, [each for _, each in targets])]
     for kind, each in (*held, *secrets):

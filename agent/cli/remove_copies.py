@@ -10,7 +10,6 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import (
-    CLUSTER_TARGETS,
     CONFIGMAPS,
     INGRESSES,
     NAMESPACES,
@@ -22,7 +21,7 @@ from agent.api.kinds import (
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
     SERVICES,
-    TARGETS,
+    TARGET_KINDS,
     Kind,
 )
 from agent.cli.fleet.source_queries import wrong_cluster
@@ -59,7 +58,7 @@ async def withdraw(client: Client, say: Say, *, copies: bool) -> None:
     await _remove_copies(client)
     found = await client.list(NAMESPACES, fields="metadata.name=kube-system")
     uid = found[0]["metadata"]["uid"]
-    targets = [target for kind in (TARGETS, CLUSTER_TARGETS) for target in await _list(client, kind)]
+    targets = [target for kind in TARGET_KINDS for target in await _list(client, kind)]
     await asyncio.gather(*(_withdraw_from(client, target, uid, say) for target in targets))
 
 

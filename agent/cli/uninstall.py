@@ -15,7 +15,6 @@ from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_SUMMARIES,
-    CLUSTER_TARGETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     LEASES,
@@ -25,7 +24,7 @@ from agent.api.kinds import (
     PODS,
     ROLE_BINDINGS,
     SECRETS,
-    TARGETS,
+    TARGET_KINDS,
     Kind,
 )
 from agent.api.ownroles import CONFIGURATION, WEBHOOK_SECRET
@@ -179,7 +178,7 @@ class Uninstaller:
         self._say("removing what agents and webhooks made")
         await restore_services(self._client, self._say)
         await self._release_all(PODS, fields=PROXY_PODS)
-        for kind in (TARGETS, CLUSTER_TARGETS):
+        for kind in TARGET_KINDS:
             await self._release_all(kind)
         await self._release_all(SECRETS, labels=names.LABEL_TARGET_SECRET, label=names.LABEL_TARGET_SECRET)
         await self._release_all(NAMESPACES, labels=names.LABEL_ELECT_BY_DEFAULT, label=names.LABEL_ELECT_BY_DEFAULT)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import TARGET_KINDS
 from agent.base.absences import Absence
 from agent.base.clock import parse
 from agent.base.listeners import tell
@@ -57,7 +57,7 @@ class Brake:
         self, local: Cluster, proxies: Informer, targets: Targets, cluster_uid: str, lease: LeaderLease | None
     ) -> None:
         self._proxies = proxies
-        self._objects = {kind: local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = local.either(TARGET_KINDS)
         self._cluster_uid = cluster_uid
         self._lease = lease
         self._ended = Recent(_REMEMBERED)
@@ -140,7 +140,7 @@ class Brake:
         return self._proxies.store.get((namespace, name)) is None and uid not in self._ended
 
     def _released(self, target: Target) -> str:
-        obj = self._objects[TARGETS if target.key[0] else CLUSTER_TARGETS].store.get(target.key)
+        obj = self._objects.get(target.key)
         return (names.annotation(obj.annotations, names.DELETE_ORPHANS) or "") if obj is not None else ""
 
     def _tell(self, target: Target, old: Hold | None, new: Hold | None) -> None:

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from agent.api.kinds import Kind
+from agent.api.kinds import Kind, Kinds
 from agent.clusters.push import Push
 from agent.kube.budget import Budget
 from agent.kube.client import Client
 from agent.kube.config import Connection
+from agent.kube.eitherscope import EitherScope
 from agent.kube.informer import Informer
 from agent.kube.reading import Reduce
 from agent.kube.session import Session
@@ -40,6 +41,10 @@ class Cluster:
     ) -> Informer:
         """The shared informer of a kind."""
         return self.informers.get(kind, namespace, labels=labels, fields=fields, reduce=reduce)
+
+    def either(self, kinds: Kinds) -> EitherScope:
+        """The shared informers of a kind in namespaces and of its twin."""
+        return EitherScope(self.client, self.informer, kinds)
 
     async def close(self) -> None:
         """End all watches, then the session."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
+from agent.api.kinds import TARGET_KINDS, Kind
 from agent.clusters.blocked import BlockedCopies
 from agent.clusters.copier import Copier, Place, delete_child_of
 from agent.clusters.deps import Deps
@@ -57,11 +57,11 @@ class CopyRoom(Controller[Item]):
         self._copier = Copier[Item](deps, MERGED, label=self.label, serves=self.serves)
         self._blocked = BlockedCopies[Item](deps.recorder, BLOCKED)
         self._unshared: dict[Item, float] = {}
-        self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._targets = deps.local.either(TARGET_KINDS)
         self.watch(originals, self._items)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._turned)
-        for informer in self._targets:
+        for informer in self._targets.informers:
             self.watch(informer, lambda target: self._left(names.virtual_node(*target.key)) if target.deleting else ())
         deps.prerequisites.add(self)
         deps.targets.on_attach(self._attached)
@@ -95,8 +95,8 @@ class CopyRoom(Controller[Item]):
 
     def is_everywhere(self, original: Object) -> bool:
         """Whether every target that should have a copy is known to have it, connected or not."""
-        objects = (obj for informer in self._targets for obj in informer.store if not obj.deleting)
-        nodes = {names.virtual_node(*obj.key) for obj in objects if obj.namespace in ("", original.namespace)}
+        objects = self._targets.serving(original.namespace)
+        nodes = {names.virtual_node(*obj.key) for obj in objects if not obj.deleting}
         connected = self.deps.targets.serving(original.namespace)
         nodes |= {target.node_name for target in connected}
         nodes -= {target.node_name for target in connected if target.is_self}
@@ -218,7 +218,7 @@ class CopyRoom(Controller[Item]):
     async def _release(self, original: Object | None) -> float | None:
         """Take finalizers of targets that are no more from an original that is being deleted."""
         if original is not None and original.deleting:
-            known = {names.finalizer(*obj.key) for informer in self._targets for obj in informer.store}
+            known = {names.finalizer(*obj.key) for obj in self._targets}
             unknown = set(podstate.target_finalizers(original.finalizers)) - known
             if unknown:
                 await self._let_go(original, unknown)
@@ -244,8 +244,8 @@ class CopyRoom(Controller[Item]):
         return False
 
     def _is_leaving(self, target: Target) -> bool:
-        found = (informer.store.get(target.key) for informer in self._targets)
-        return any(obj is not None and obj.deleting for obj in found)
+        obj = self._targets.get(target.key)
+        return obj is not None and obj.deleting
 
     def _items(self, original: Object) -> Iterable[Item]:
         if original.deleting and podstate.is_held(original.finalizers):

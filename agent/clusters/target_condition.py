@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from agent.api.conditions import Status, find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
-from agent.kube.store import Key, Object
+from agent.kube.store import Object
 from agent.model.diff import same
 
 
@@ -23,11 +23,7 @@ class TargetCondition:
     def __init__(self, deps: Deps, condition: str) -> None:
         self._deps = deps
         self._condition = condition
-        self.objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
-
-    def of(self, key: Key) -> Object | None:
-        """The Target or ClusterTarget of a key."""
-        return self.objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        self.objects = deps.local.either(TARGET_KINDS)
 
     def status(self, obj: Object) -> str:
         """What the condition says now: True, False, or nothing where it is not there."""
@@ -45,7 +41,6 @@ class TargetCondition:
         )
         if not same(old, new):
             body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-            raw = await self._deps.local.client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
-            self.objects[obj.kind].absorb(raw)
+            await self.objects.patch(obj.key, body, sub="status")
         if words.status == "False" and before != "False":
             self._deps.recorder.event(manifest, "Warning", words.reason, words.message)

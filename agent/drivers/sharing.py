@@ -1,10 +1,10 @@
 """Where Services are shared, and what EndpointSlices they have there: from the stores alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, SERVICES, TARGETS
+from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Place
@@ -50,7 +50,7 @@ class Sharing:
         self.deps = deps
         self.services = deps.local.informer(SERVICES)
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
-        self.targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self.targets = deps.local.either(TARGET_KINDS)
         self._slices: dict[str, Informer] = {HERE: slices_in(deps, None)}
         self._copies: dict[str, Informer] = {}
         self._drivers: dict[Key, tuple[str, str]] = {}
@@ -160,17 +160,12 @@ class Sharing:
         """The Target or ClusterTarget behind a virtual node."""
         target = self.deps.targets.by_node(node)
         if target is not None:
-            found = (informer.store.get(target.key) for informer in self.targets)
-            return next((obj for obj in found if obj is not None), None)
-        return next((obj for obj in self.target_objects() if node and names.virtual_node(*obj.key) == node), None)
-
-    def target_objects(self) -> Iterable[Object]:
-        """All Targets and ClusterTargets."""
-        return (obj for informer in self.targets for obj in informer.store)
+            return self.targets.get(target.key)
+        return next((obj for obj in self.targets if node and names.virtual_node(*obj.key) == node), None)
 
     def serving(self, namespace: str) -> list[str]:
         """Virtual nodes of the targets that pods of a namespace may go to, connected or not."""
-        return [names.virtual_node(*obj.key) for obj in self.target_objects() if obj.namespace in ("", namespace)]
+        return [names.virtual_node(*obj.key) for obj in self.targets.serving(namespace)]
 
     def known(self, where: Callable[[Key], bool] = lambda key: True) -> set[Key]:
         """Services that are shared or have been, in any cluster."""

@@ -7,17 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import (
-    CLUSTER_SOURCES,
-    CLUSTER_TARGETS,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    SOURCES,
-    TARGETS,
-    Kind,
-)
+from agent.api.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SOURCE_KINDS, TARGET_KINDS, Kind
 from agent.api.roles import rules, token_renewal
 from agent.model.diff import merge_patch
 
@@ -43,12 +33,12 @@ class Names:
     @property
     def source_kind(self) -> Kind:
         """Source or ClusterSource."""
-        return CLUSTER_SOURCES if self.cluster_scoped else SOURCES
+        return SOURCE_KINDS.cluster if self.cluster_scoped else SOURCE_KINDS.namespaced
 
     @property
     def target_kind(self) -> Kind:
         """Target or ClusterTarget."""
-        return CLUSTER_TARGETS if self.cluster_scoped else TARGETS
+        return TARGET_KINDS.cluster if self.cluster_scoped else TARGET_KINDS.namespaced
 
     @property
     def source_place(self) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.api.kinds import CLUSTER_SOURCES, SOURCES
+from agent.api.kinds import SOURCE_KINDS
 from agent.clusters.deps import Deps
 from agent.controllers.chaperon.refusals import CONDITION
 from agent.kube.store import Key, Object
@@ -28,8 +28,8 @@ class Policies:
         self._changed = changed
         self._rules: dict[Key, Rule] = {}
         self._gone: dict[Key, float] = {}
-        self._informers = {kind: deps.local.informer(kind) for kind in (SOURCES, CLUSTER_SOURCES)}
-        for informer in self._informers.values():
+        self._sources = deps.local.either(SOURCE_KINDS)
+        for informer in self._sources.informers:
             informer.subscribe(self._source_changed)
 
     def of(self, chaperon: Mapping[str, Any]) -> tuple[Rule, ...] | None:
@@ -37,7 +37,7 @@ class Policies:
 
         What the policy of a Source has refused stays refused when that Source is deleted.
         """
-        if not all(informer.synced.is_set() for informer in self._informers.values()):
+        if not self._sources.synced:
             return None
         self._forget()
         namespace = chaperon["metadata"]["namespace"]
@@ -50,10 +50,8 @@ class Policies:
         return tuple(rules)
 
     def _is_there(self, title: str) -> bool:
-        kind, _, path = title.partition(" ")
-        namespace, _, name = path.rpartition("/")
-        sources = self._informers[SOURCES if kind == SOURCES.name else CLUSTER_SOURCES].store
-        return sources.get((namespace, name)) is not None
+        namespace, _, name = title.partition(" ")[2].rpartition("/")
+        return self._sources.get((namespace, name)) is not None
 
     def _source_changed(self, old: Object | None, new: Object | None) -> None:
         obj = new or old

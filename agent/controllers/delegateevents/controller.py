@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, EVENTS, TARGETS
+from agent.api.kinds import EVENTS, TARGET_KINDS
 from agent.base.backoff import Allowance
 from agent.base.metrics import REGISTRY
 from agent.base.recent import Recent
@@ -55,7 +55,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         self._informers: dict[Key, tuple[Informer, Callable[[], None]]] = {}
         self._told = Recent()
         self._allowances: dict[Key, Allowance] = {}
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self.watch(self._proxies, lambda pod: ())
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -84,8 +84,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         if allowance.take(time.monotonic()):
             return True
         EVENTS_DROPPED.labels("/".join(target.key).lstrip("/")).inc()
-        kind = TARGETS if target.namespace else CLUSTER_TARGETS
-        found = self._objects[kind].store.get(target.key)
+        found = self._objects.get(target.key)
         if found is not None:
             message = (
                 f"it has more warnings about delegates than {per_second:g} a second: what is more is not told on proxy"

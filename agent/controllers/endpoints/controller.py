@@ -54,7 +54,7 @@ class EndpointsRoom(Controller[At]):
         self.watch(self._sharing.nodes, lambda node: ())
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
-        for informer in self._sharing.targets:
+        for informer in self._sharing.targets.informers:
             self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
         deps.targets.on_attach(self._attached)

@@ -10,7 +10,7 @@ import time
 
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, SERVICES, TARGETS
+from agent.api.kinds import SERVICES, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.clusters.target import Target
@@ -38,17 +38,17 @@ class NetworkDriverRoom(Controller[Key]):
         self._drivers = all_drivers(Sharing(deps))
         self._groups: dict[Port, tuple[float, frozenset[str]]] = {}
         self._checked: dict[Key, tuple[float, object]] = {}
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._services = deps.local.informer(SERVICES)
         self.watch(self._services, lambda service: ())
-        for informer in self._objects.values():
+        for informer in self._objects.informers:
             self.watch(informer, lambda target: (target.key,))
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: Key) -> float | None:
         """Say which driver one target has."""
-        obj = self._objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        obj = self._objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
@@ -94,8 +94,7 @@ class NetworkDriverRoom(Controller[Key]):
         if same(old, new):
             return
         body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-        raw = await self._deps.local.client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
-        self._objects[obj.kind].absorb(raw)
+        await self._objects.patch(obj.key, body, sub="status")
 
     def _detached(self, target: Target) -> None:
         self._groups.pop(target.port, None)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, TARGETS
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import HELD, Blocked
 from agent.controllers.follow.copier import FollowCopier, Outcome, Place
@@ -53,7 +53,7 @@ class ClaimCopier(FollowCopier):
         self._needs = needs
         self._originals = originals
         self._copies_of = copies_of
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._orphaned = OrphanedClaims(deps, originals)
         self._home = HomeVolumes(deps.local.client)
 
@@ -212,8 +212,7 @@ class ClaimCopier(FollowCopier):
         return (copy is not None and copy.phase in HAS_VOLUME) or bool(set(self._needs.pods(item)) - set(but))
 
     def _claim(self, place: Place, original: Raw) -> Raw:
-        key = place.target.key
-        target = self._objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        target = self._objects.get(place.target.key)
         annotation = names.annotation(target.annotations, names.STORAGE_CLASSES) if target is not None else None
         try:
             classes = storage_classes(annotation)

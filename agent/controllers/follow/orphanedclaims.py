@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import TARGET_KINDS
 from agent.base.absences import last_of
 from agent.base.clock import parse, stamp
 from agent.base.recent import Recent
@@ -32,7 +32,7 @@ class OrphanedClaims:
     def __init__(self, deps: Deps, originals: Informer) -> None:
         self._deps = deps
         self._originals = originals
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._ended = Recent()
         originals.subscribe(self._changed)
 
@@ -73,8 +73,7 @@ class OrphanedClaims:
             " them go now, delete it there"
         )
         log.warning("%s", message)
-        key = place.target.key
-        target = self._objects[TARGETS if key[0] else CLUSTER_TARGETS].store.get(key)
+        target = self._objects.get(place.target.key)
         if target is not None:
             self._deps.recorder.event(target.decode(), "Warning", REASON, message)
 

@@ -5,7 +5,7 @@ Writes   the condition Following, where something does not follow, and until it 
 """
 
 from agent.api.conditions import Status, find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.follow.kinds import KINDS, copies_in
@@ -28,15 +28,14 @@ class PermittedRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
-        for informer in self._objects.values():
+        self._objects = deps.local.either(TARGET_KINDS)
+        for informer in self._objects.informers:
             self.watch(informer, lambda target: (target.key,))
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Say what does not follow to one target."""
-        kind = TARGETS if key[0] else CLUSTER_TARGETS
-        obj = self._objects[kind].store.get(key)
+        obj = self._objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
@@ -50,8 +49,7 @@ class PermittedRoom(Controller[Key]):
             new = set_condition(old, CONDITION, *_words(refused), now, generation)
             if not same(old, new):
                 body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-                raw = await self._deps.local.client.patch_raw(kind, obj.name, body, obj.namespace, sub="status")
-                self._objects[kind].absorb(raw)
+                await self._objects.patch(key, body, sub="status")
         return _RECHECK_SECONDS
 
     def _refused(self, target: Target) -> list[str] | None:

@@ -10,7 +10,7 @@ finalizer of v0.10 stands for all targets.
 import contextlib
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
+from agent.api.kinds import TARGET_KINDS, Kind
 from agent.clusters.copier import delete_child_of
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -35,10 +35,10 @@ class ReleaseRoom(Controller[Original]):
         self._client = deps.local.client
         self._held: set[Original] = set()
         self._originals = {kind: originals(deps, kind) for kind in ADMIRALTYS}
-        self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._targets = deps.local.either(TARGET_KINDS)
         for informer in self._originals.values():
             self.watch(informer, lambda obj: ((obj.kind, *obj.key),) if obj.deleting and _ours(obj) else ())
-        for informer in self._targets:
+        for informer in self._targets.informers:
             self.watch(informer, lambda target: tuple(self._held))
         deps.targets.on_change(self._target_changed)
 
@@ -66,8 +66,7 @@ class ReleaseRoom(Controller[Original]):
             return await self._may_have_copies(original)
         target = next((each for each in self._deps.targets if each.finalizer == finalizer), None)
         if target is None:
-            known = (obj.key for informer in self._targets for obj in informer.store)
-            return any(names.finalizer(*key) == finalizer for key in known)
+            return any(names.finalizer(*obj.key) == finalizer for obj in self._targets)
         return await self._has_copy(target, original)
 
     async def _has_copy(self, target: Target, original: Object) -> bool:
@@ -81,10 +80,10 @@ class ReleaseRoom(Controller[Original]):
 
     async def _may_have_copies(self, original: Object) -> bool:
         """The same of all targets."""
-        keys = [obj.key for informer in self._targets for obj in informer.store]
-        unknown = [key for key in keys if key[0] in ("", original.namespace) and self._deps.targets.get(key) is None]
+        known = self._targets.serving(original.namespace)
+        unknown = any(self._deps.targets.get(obj.key) is None for obj in known)
         targets = self._deps.targets.serving(original.namespace)
-        return any([await self._has_copy(target, original) for target in targets]) or bool(unknown)
+        return any([await self._has_copy(target, original) for target in targets]) or unknown
 
     def _target_changed(self, target: Target) -> None:
         for key in self._held:

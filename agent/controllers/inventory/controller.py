@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agent.api.conditions import set_condition
-from agent.api.kinds import CLUSTER_TARGETS, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, TARGET_KINDS, Kind
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
 from agent.clusters.rights import missing
@@ -93,9 +93,9 @@ class InventoryRoom(Controller[Key]):
         self._stops: dict[Key, list[Callable[[], None]]] = {}
         self._written_at: dict[Key, float] = {}
         self._following: dict[Key, Following] = {}
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._namespaces = deps.namespaces.informer
-        for informer in self._objects.values():
+        for informer in self._objects.informers:
             self.watch(informer, lambda target: (target.key,))
         self.watch(self._namespaces, lambda namespace: tuple(self._informers) if is_enabled(namespace.labels) else ())
         deps.targets.on_attach(self._attached)
@@ -104,7 +104,7 @@ class InventoryRoom(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Publish what one target has, once everything about it was read."""
-        obj = self._objects[CLUSTER_TARGETS if not key[0] else TARGETS].store.get(key)
+        obj = self._objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
@@ -160,8 +160,7 @@ class InventoryRoom(Controller[Key]):
         if same({field: old.get(field) for field in status}, status):
             return
         body = {"metadata": {"resourceVersion": obj.version}, "status": status}
-        raw = await self._deps.local.client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
-        self._objects[obj.kind].absorb(raw)
+        await self._objects.patch(obj.key, body, sub="status")
         self._written_at[obj.key] = time.monotonic()
 
     def _attached(self, target: Target) -> None:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import TARGET_KINDS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -34,9 +34,9 @@ class OrphanFinalizersRoom(Controller[Key]):
         self._release_after = deps.settings.release_after
         self._live: tuple[int, int, frozenset[Key]] = (0, -1, frozenset())
         self._pods = deps.proxies.informer
-        self._targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self._targets = deps.local.either(TARGET_KINDS)
         self._settled: frozenset[str] = frozenset()
-        for informer in self._targets:
+        for informer in self._targets.informers:
             self.watch(informer, self._held_by)
         self.watch(self._pods, self._suspicious)
         deps.targets.on_change(self._target_changed)
@@ -62,7 +62,7 @@ class OrphanFinalizersRoom(Controller[Key]):
             return False
         if any(each.is_of(pod) for each in self._deps.chaperons.of(pod.key)):
             return True
-        serving = (obj for store in self._targets for obj in store.store if obj.namespace in ("", pod.namespace))
+        serving = self._targets.serving(pod.namespace)
         return any(known[names.finalizer(*obj.key)].free_in != 0 and not self._is_ready(obj) for obj in serving)
 
     def _is_ready(self, target: Object) -> bool:
@@ -70,7 +70,7 @@ class OrphanFinalizersRoom(Controller[Key]):
         return connected is not None and connected.ready
 
     def _known(self) -> list[Known]:
-        return [Known(names.finalizer(*obj.key), self._free_in(obj)) for store in self._targets for obj in store.store]
+        return [Known(names.finalizer(*obj.key), self._free_in(obj)) for obj in self._targets]
 
     def _free_in(self, target: Object) -> float | None:
         deleted_at = target.head.metadata.deletion_timestamp
@@ -88,15 +88,15 @@ class OrphanFinalizersRoom(Controller[Key]):
         history, version, keys = self._live
         if int(pod.version) > version or history != self._pods.rollbacks:
             history = self._pods.rollbacks
-            lists = [await self._client.list_raw(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+            lists = [await self._client.list_raw(kind) for kind in TARGET_KINDS]
             version = min(int(version) for version, _ in lists)
             keys = frozenset(
                 Object(kind, bytes(item)).key
-                for kind, (_, items) in zip((TARGETS, CLUSTER_TARGETS), lists, strict=True)
+                for kind, (_, items) in zip(TARGET_KINDS, lists, strict=True)
                 for item in items
             )
             self._live = (history, version, keys)
-        stored = {obj.key for store in self._targets for obj in store.store}
+        stored = {obj.key for obj in self._targets}
         return frozenset(names.finalizer(*key) for key in keys - stored)
 
     async def _remove(self, pod: Object, unknown: set[str]) -> None:
@@ -112,7 +112,7 @@ class OrphanFinalizersRoom(Controller[Key]):
         return ()
 
     def _held_by(self, target: Object) -> list[Key]:
-        settled = (obj for store in self._targets for obj in store.store if not obj.deleting)
+        settled = (obj for obj in self._targets if not obj.deleting)
         self._settled = frozenset(names.finalizer(*obj.key) for obj in settled)
         if names.finalizer(*target.key) in self._settled:
             return []

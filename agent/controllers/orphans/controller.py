@@ -28,13 +28,13 @@ class OrphansRoom(Controller[Key]):
         self._targets = deps.targets
         self._brake = deps.brake
         self._status_condition = TargetCondition(deps, CONDITION)
-        for informer in self._status_condition.objects.values():
+        for informer in self._status_condition.objects.informers:
             self.watch(informer, lambda target: (target.key,))
         deps.brake.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Say what is held in one target."""
-        obj, target = self._status_condition.of(key), self._targets.get(key)
+        obj, target = self._status_condition.objects.get(key), self._targets.get(key)
         if obj is None or target is None or not target.ready:
             return None
         held = self._brake.held(target)

@@ -50,13 +50,13 @@ class SignsRoom(Controller[Key]):
         self._written: set[str] = set()
         self._twins: dict[str, tuple[float, Sign]] = {}
         """Signs of others with our UID that came after one of ours, by lease, and when."""
-        for informer in self._status_condition.objects.values():
+        for informer in self._status_condition.objects.informers:
             self.watch(informer, lambda target: ())
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Give a sign in one target."""
-        obj, target = self._status_condition.of(key), self._deps.targets.get(key)
+        obj, target = self._status_condition.objects.get(key), self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
         if not target.homes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from agent.api import conditions
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCE_KINDS, Kind
 from agent.api.names import ANNOTATION_SOURCE, LABEL_SOURCE
 from agent.clusters.deps import Deps
 from agent.controllers.source import decide
@@ -45,7 +45,7 @@ class SourceRoom(Controller[Key]):
         self._foreign: dict[Key, tuple[Key, Informer, Callable[[], None]]] = {}
         if not deps.settings.source_controller:
             return
-        for kind in (SOURCES, CLUSTER_SOURCES):
+        for kind in SOURCE_KINDS:
             self._informers[kind] = deps.local.informer(kind)
             self.watch(self._informers[kind], lambda source: [source.key])
         for kind in (SERVICE_ACCOUNTS, *BINDINGS):

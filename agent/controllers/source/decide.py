@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_SOURCES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCES, Kind
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCE_KINDS, Kind
 from agent.api.roles import FEATURES, OPTIONAL_FEATURES, feature_role
 from agent.model import source as model
 from agent.model.diff import merge_patch
@@ -65,7 +65,7 @@ Action = Create | Patch | Delete
 
 def kind_of(key: Key) -> Kind:
     """Source, or ClusterSource for a key without a namespace."""
-    return SOURCES if key[0] else CLUSTER_SOURCES
+    return SOURCE_KINDS.of(key[0])
 
 
 def decide(view: SourceAndBindings) -> list[Action]:

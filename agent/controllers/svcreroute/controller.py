@@ -62,7 +62,7 @@ class ServiceRerouteRoom(Controller[Key]):
         self.watch(self._coverage.nodes, lambda node: ())
         self.watch(self._services, self._service_changed)
         self.watch(self._coverage.slices, self._slice_changed)
-        for informer in self._coverage.targets:
+        for informer in self._coverage.targets.informers:
             self.watch(informer, lambda target: tuple(self._waiting_since))
             informer.subscribe(self._driver_changed)
         deps.targets.on_change(self._target_changed)

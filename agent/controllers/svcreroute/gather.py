@@ -5,7 +5,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import CLUSTER_TARGETS, ENDPOINT_SLICES, NODES, PODS, TARGETS
+from agent.api.kinds import ENDPOINT_SLICES, NODES, PODS, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
 from agent.kube.store import Key, Object
@@ -34,7 +34,7 @@ class Coverage:
         self.slices = deps.local.informer(ENDPOINT_SLICES, labels=f"{names.LABEL_GLOBAL}=true")
         self.slices.store.index(BY_SERVICE, service_of)
         self.nodes = deps.local.informer(NODES, labels=_VIRTUAL)
-        self.targets = [deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)]
+        self.targets = deps.local.either(TARGET_KINDS)
         self._by_name: set[Key] = set()
 
     def wait(self, service: Object) -> Wait:
@@ -83,8 +83,7 @@ class Coverage:
             return True
         if target.is_self:
             return False
-        found = (informer.store.get(target.key) for informer in self.targets)
-        obj = next((each for each in found if each is not None), None)
+        obj = self.targets.get(target.key)
         shared = _sharing(obj) if obj is not None else None
         return shared is None or shared["status"] != "True" or shared["reason"] == _BY_SLICES
 

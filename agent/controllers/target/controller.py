@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from agent.api import names
 from agent.api.conditions import find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, PODS, SECRETS, TARGETS
+from agent.api.kinds import PODS, SECRETS, TARGET_KINDS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
@@ -47,7 +47,7 @@ class TargetRoom(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._client = deps.local.client
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._pods = deps.proxies.informer
         self._references: dict[Key, Key] = {}
         self._secrets: dict[Key, tuple[Informer, Callable[[], None]]] = {}
@@ -57,7 +57,7 @@ class TargetRoom(Controller[Key]):
         self._leaving: dict[Key, tuple[str, str]] = {}
         self._leaving_since: dict[Key, float] = {}
         self._remains = Remains(deps)
-        for informer in self._objects.values():
+        for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         self.watch(self._pods, self._left_by)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
@@ -67,7 +67,7 @@ class TargetRoom(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Connect, or disconnect, and say how that went."""
-        obj = self._objects[gather.kind_of(key)].store.get(key)
+        obj = self._objects.get(key)
         if obj is None:
             await self._forget(key)
             return None
@@ -186,13 +186,11 @@ class TargetRoom(Controller[Key]):
         metadata = target["metadata"]
         finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER_DRAIN]
         body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
-        kind = gather.kind_of(key)
-        self._objects[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0]))
+        await self._objects.patch(key, body)
 
     async def _write(self, key: Key, target: Raw, status: Raw) -> None:
         body = {"metadata": {"resourceVersion": target["metadata"]["resourceVersion"]}, "status": status}
-        kind = gather.kind_of(key)
-        self._objects[kind].absorb(await self._client.patch_raw(kind, key[1], body, key[0], sub="status"))
+        await self._objects.patch(key, body, sub="status")
         self._written_at[key] = time.monotonic()
         self._recorded.written(key, status)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS, Kind
 from agent.kube import config
 from agent.kube import kubeconfig as documents
 from agent.kube.errors import InvalidConfig
@@ -43,11 +42,6 @@ class _Secret(msgspec.Struct):
 
 _KEYS_TOLD = 10
 _secret_decoder = msgspec.json.Decoder(_Secret)
-
-
-def kind_of(key: Key) -> Kind:
-    """Target, or ClusterTarget for a key without a namespace."""
-    return TARGETS if key[0] else CLUSTER_TARGETS
 
 
 def reference(target: Raw) -> Reference | None:

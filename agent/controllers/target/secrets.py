@@ -8,7 +8,7 @@ Writes   finalizer and label of Secrets: put when a Target that refers to one is
 import contextlib
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, NAMESPACES, SECRETS, TARGETS
+from agent.api.kinds import NAMESPACES, SECRETS, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.target import gather
@@ -29,10 +29,10 @@ class TargetSecretRoom(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._client = deps.local.client
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._held = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
         self._pods = deps.proxies.informer
-        for informer in self._objects.values():
+        for informer in self._objects.informers:
             self.watch(informer, _referred)
         self.watch(self._held, lambda secret: [secret.key])
         self.watch(self._pods, lambda pod: ())
@@ -40,7 +40,7 @@ class TargetSecretRoom(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Put our finalizer on a Secret, or take it off."""
-        users = [obj for informer in self._objects.values() for obj in informer.store if gather.secret_of(obj) == key]
+        users = [obj for obj in self._objects if gather.secret_of(obj) == key]
         held = self._held.store.get(key)
         if held is None:
             if any(self._in_use(user) for user in users):
@@ -55,7 +55,7 @@ class TargetSecretRoom(Controller[Key]):
         return None
 
     def _target_changed(self, target: Target) -> None:
-        obj = self._objects[gather.kind_of(target.key)].store.get(target.key)
+        obj = self._objects.get(target.key)
         for key in _referred(obj) if obj is not None else ():
             self.queue.add(key)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.conditions import find_condition, set_condition
-from agent.api.kinds import CLUSTER_TARGETS, SECRETS, SERVICE_ACCOUNTS, TARGETS
+from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS, TARGET_KINDS
 from agent.api.sourcepolicies import LONGEST_TOKEN_SECONDS
 from agent.clusters import metrics
 from agent.clusters.deps import Deps
@@ -48,17 +48,17 @@ class TargetTokenRoom(Controller[Key]):
         super().__init__()
         self._deps = deps
         self._client = deps.local.client
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         self._secrets = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
         self._renewed_at: dict[Key, float] = {}
-        for informer in self._objects.values():
+        for informer in self._objects.informers:
             self.watch(informer, lambda target: [target.key])
         self.watch(self._secrets, self._users)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Renew the token of one target if it is due; returns when that will be."""
-        obj = self._objects[gather.kind_of(key)].store.get(key)
+        obj = self._objects.get(key)
         target = self._deps.targets.get(key)
         if obj is None:
             self._renewed_at.pop(key, None)
@@ -111,12 +111,7 @@ class TargetTokenRoom(Controller[Key]):
         self._secrets.absorb(await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace))
 
     def _users(self, secret: Object) -> list[Key]:
-        return [
-            obj.key
-            for informer in self._objects.values()
-            for obj in informer.store
-            if gather.secret_of(obj) == secret.key
-        ]
+        return [obj.key for obj in self._objects if gather.secret_of(obj) == secret.key]
 
     async def _tell(self, obj: Object, problem: str) -> None:
         target = obj.decode()
@@ -125,8 +120,7 @@ class TargetTokenRoom(Controller[Key]):
         if same(old or [], new):
             return
         body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-        raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
-        self._objects[obj.kind].absorb(raw)
+        await self._objects.patch(obj.key, body, sub="status")
         if problem and (find_condition(old, CONDITION) or {}).get("status") != "False":
             self._deps.recorder.event(target, "Warning", "TokenRenewalFailed", problem)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_SUMMARIES, CLUSTER_TARGETS, NODES, PODS, TARGETS, Kind
+from agent.api.kinds import CLUSTER_SUMMARIES, NODES, PODS, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.virtualnode.decide import Create, TargetAndNode, check_pattern, decide, settles_in
@@ -67,11 +67,11 @@ class VirtualNodeRoom(Controller[Key]):
         self._several_huge_pages = False
         self._free: dict[Key, tuple[str, float]] = {}
         """What was told of room in a target, and when."""
-        self._targets = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._targets = deps.local.either(TARGET_KINDS)
         self.watch(self._nodes, target_of)
         self.watch(self._real, lambda node: ())
         self._real.subscribe(self._real_node_changed)
-        for informer in self._targets.values():
+        for informer in self._targets.informers:
             self.watch(informer, lambda target: [target.key])
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._changed)
@@ -80,7 +80,7 @@ class VirtualNodeRoom(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one node in line with its Target."""
-        target = self._targets[_kind(key)].store.get(key)
+        target = self._targets.get(key)
         node = self._nodes.store.get(("", names.virtual_node(*key)))
         if target is None:
             self._missing_since.pop(key, None)
@@ -189,7 +189,7 @@ class VirtualNodeRoom(Controller[Key]):
     async def _retire(self, key: Key, node: Object) -> float | None:
         """Delete the pods of a node whose Target is gone, then the node, then those that would come again."""
         try:
-            await self._client.get_raw(_kind(key), key[1], key[0])
+            await self._client.get_raw(TARGET_KINDS.of(key[0]), key[1], key[0])
         except NotFound:
             pass
         else:
@@ -225,9 +225,8 @@ class VirtualNodeRoom(Controller[Key]):
         several = self._real.store.count(_HUGE_PAGES, _SEVERAL) > 0
         if several != self._several_huge_pages:
             self._several_huge_pages = several
-            for informer in self._targets.values():
-                for target in informer.store:
-                    self.queue.add(target.key)
+            for target in self._targets:
+                self.queue.add(target.key)
 
     def _attached(self, target: Target) -> None:
         informer = target.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -269,7 +268,3 @@ def target_of(node: Object) -> Iterable[Key]:
         if not all(key):
             return []
     return [key] if names.virtual_node(*key) == node.name else []
-
-
-def _kind(key: Key) -> Kind:
-    return TARGETS if key[0] else CLUSTER_TARGETS

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from agent.api import names
-from agent.api.kinds import CLUSTER_TARGETS, TARGETS
+from agent.api.kinds import TARGET_KINDS
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.deps import Deps
 from agent.clusters.target import Record, State, Target
@@ -42,11 +42,11 @@ class TargetCache:
         self._cache: dict[Key, TargetInfo] = {}
         self._lists: dict[str, tuple[TargetInfo, ...]] = {}
         self._quotas: dict[Key, QuotaCache] = {}
-        self._objects = {kind: deps.local.informer(kind) for kind in (TARGETS, CLUSTER_TARGETS)}
+        self._objects = deps.local.either(TARGET_KINDS)
         scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
         self._extra = ExtraScores(deps.local, scores, deps.clock, self._interval, self._scored)
         nodes.subscribe(self._node_changed)
-        for informer in self._objects.values():
+        for informer in self._objects.informers:
             informer.subscribe(self._object_changed)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
@@ -79,12 +79,7 @@ class TargetCache:
 
     def _unconnected(self, namespace: str) -> list[Object]:
         """Targets that cannot be connected, or not yet."""
-        return [
-            obj
-            for informer in self._objects.values()
-            for obj in informer.store
-            if obj.namespace in ("", namespace) and self._targets.get(obj.key) is None
-        ]
+        return [obj for obj in self._objects.serving(namespace) if self._targets.get(obj.key) is None]
 
     def _place(self, target: Target) -> TargetInfo:
         place = self._cache.get(target.key)
@@ -94,7 +89,7 @@ class TargetCache:
 
     def _make(self, target: Target) -> TargetInfo:
         """What cannot be made up is a target that takes no pods: the others go on."""
-        obj = self._objects[TARGETS if target.namespace else CLUSTER_TARGETS].store.get(target.key)
+        obj = self._objects.get(target.key)
         quotas = self._quotas.get(target.key)
         try:
             return target_info_of(

@@ -1,0 +1,48 @@
+"""Objects of a kind in namespaces and of its twin for the whole cluster, such as Target and ClusterTarget."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agent.api.kinds import Kind, Kinds
+from agent.kube.client import Client
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+
+_NAMESPACE = "namespace"
+
+
+class EitherScope:
+    """One informer for each of the two kinds; a key without a namespace is that of the cluster's."""
+
+    def __init__(self, client: Client, informer: Callable[[Kind], Informer], kinds: Kinds) -> None:
+        self._client = client
+        self._kinds = kinds
+        self.informers = tuple(informer(kind) for kind in kinds)
+        for each in self.informers:
+            each.store.index(_NAMESPACE, lambda obj: (obj.namespace,))
+
+    @property
+    def synced(self) -> bool:
+        """Whether all of both kinds were listed once."""
+        return all(informer.synced.is_set() for informer in self.informers)
+
+    def __iter__(self) -> Iterator[Object]:
+        """All of them."""
+        return (obj for informer in self.informers for obj in informer.store)
+
+    def get(self, key: Key) -> Object | None:
+        """The object of a key."""
+        return self._of(key).store.get(key)
+
+    def serving(self, namespace: str) -> list[Object]:
+        """Those of a namespace, and those of the cluster."""
+        namespaced, cluster = (informer.store for informer in self.informers)
+        return [*namespaced.by_index(_NAMESPACE, namespace), *cluster.by_index(_NAMESPACE, "")]
+
+    async def patch(self, key: Key, body: dict[str, Any], *, sub: str | None = None) -> Object:
+        """Patch an object, and know at once what came of it. Raises KubeError."""
+        raw = await self._client.patch_raw(self._kinds.of(key[0]), key[1], body, key[0], sub=sub)
+        return self._of(key).absorb(raw)
+
+    def _of(self, key: Key) -> Informer:
+        return self.informers[0 if key[0] else 1]
