@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from agent.base.pair import Pair
-from webhook import certificates
+from agent.base import certificates
+from agent.base.certificates import Pair
 
 CA_CERTIFICATE = "ca.crt"
 CA_KEY = "ca.key"

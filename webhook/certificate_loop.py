@@ -9,14 +9,14 @@ from typing import Protocol
 from prometheus_client import Gauge
 
 from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Kind
+from agent.base import certificates
 from agent.base.backoff import Backoff
+from agent.base.certificates import Pair
 from agent.base.clock import Clock
 from agent.base.metrics import REGISTRY
-from agent.base.pair import Pair
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
-from webhook import certificates
 from webhook.external_certificate import NoCertificate
 from webhook.registration import NotRegistered, Registration
 from webhook.rotation import ForeignSecret

@@ -12,10 +12,10 @@ from typing import Any
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from agent.api.kinds import SECRETS
-from agent.base.pair import Pair
+from agent.base import certificates
+from agent.base.certificates import Pair
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from webhook import certificates
 from webhook.bundle import CERTIFICATE, KEY
 
 

@@ -6,7 +6,7 @@ import ssl
 
 from aiohttp import web
 
-from agent.base.pair import Pair
+from agent.base.certificates import Pair
 
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections, so that we never close one under a request."""

@@ -7,7 +7,6 @@ itself. An API server that verifies kubelets (`--kubelet-certificate-authority`)
 import asyncio
 import base64
 import datetime
-import ipaddress
 import logging
 import random
 import ssl
@@ -15,15 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import CERTIFICATE_REQUESTS
-from agent.base.pair import Pair, private_pem
-from agent.base.pair import self_signed as signed_by_itself
+from agent.base import certificates
+from agent.base.certificates import Pair, PrivateKey
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import NO_CERTIFICATE, SERVING, Served
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
@@ -34,6 +28,7 @@ log = logging.getLogger(__name__)
 
 Raw = dict[str, Any]
 
+GROUP = "system:nodes"
 USER = "system:node:admiralty"
 """As Admiralty names it: who has a signer or approver that knows it need not change anything."""
 USAGES = ("digital signature", "server auth")
@@ -68,10 +63,10 @@ class Certificate:
 
     async def run(self, tell: Callable[[Served], None]) -> None:
         """Ask, wait, use, renew until cancelled; `tell` is told how it goes."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = certificates.new_key()
         self._changed(self_signed(key, self._address))
         while True:
-            key = ec.generate_private_key(ec.SECP256R1())
+            key = certificates.new_key()
             pause = RETRY_SECONDS
             try:
                 outcome = await self._request(key, tell)
@@ -80,8 +75,8 @@ class Certificate:
                 pause = RETRY_SECONDS if isinstance(error, Forbidden) else 5.0
             if outcome.certificate:
                 try:
-                    pair = Pair(outcome.certificate, private_pem(key))
-                    pause = renew_in(x509.load_pem_x509_certificate(pair.certificate), _now())
+                    pair = Pair(outcome.certificate, certificates.private_pem(key))
+                    pause = renew_in(pair.certificate, _now())
                     context(pair, "")
                 except (ValueError, ssl.SSLError) as error:
                     outcome, pause = (
@@ -94,7 +89,7 @@ class Certificate:
             tell(self._served(outcome.problem))
             await asyncio.sleep(pause)
 
-    async def _request(self, key: ec.EllipticCurvePrivateKey, tell: Callable[[Served], None]) -> _Outcome:
+    async def _request(self, key: PrivateKey, tell: Callable[[Served], None]) -> _Outcome:
         """Create a request, approve it where we may, and wait for as long as it is there. Raises KubeError."""
         manifest = request(key, self._address, self._signer)
         made = await self._client.create(CERTIFICATE_REQUESTS, manifest)
@@ -184,12 +179,9 @@ def outcome_of(found: Object | None) -> _Outcome | None:
     return None
 
 
-def request(key: ec.EllipticCurvePrivateKey, address: str, signer: str) -> Raw:
+def request(key: PrivateKey, address: str, signer: str) -> Raw:
     """A CertificateSigningRequest for a server at this address."""
-    csr = (
-        x509.CertificateSigningRequestBuilder().subject_name(_subject()).add_extension(_names(address), critical=False)
-    )
-    pem = csr.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    pem = certificates.signing_request(key, USER, GROUP, [address])
     return {
         "apiVersion": CERTIFICATE_REQUESTS.api_version,
         "kind": CERTIFICATE_REQUESTS.name,
@@ -198,14 +190,14 @@ def request(key: ec.EllipticCurvePrivateKey, address: str, signer: str) -> Raw:
     }
 
 
-def self_signed(key: ec.EllipticCurvePrivateKey, address: str) -> Pair:
+def self_signed(key: PrivateKey, address: str) -> Pair:
     """A certificate of one's own."""
-    return signed_by_itself(key, _subject(), _names(address))
+    return certificates.self_signed(key, USER, GROUP, [address])
 
 
-def renew_in(certificate: x509.Certificate, now: datetime.datetime) -> float:
+def renew_in(certificate: bytes, now: datetime.datetime) -> float:
     """Seconds until a certificate should be renewed, at least one."""
-    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    start, end = certificates.validity(certificate)
     due = start + (end - start) * random.uniform(*_RENEW_BETWEEN)
     return max(1.0, (due - now).total_seconds())
 
@@ -228,19 +220,6 @@ def context(shown: Pair, client_authority: str) -> ssl.SSLContext:
         # The bundle may hold an intermediate CA alone: to trust it is what was asked for.
         made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return made
-
-
-def _subject() -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
-            x509.NameAttribute(NameOID.COMMON_NAME, USER),
-        ]
-    )
-
-
-def _names(address: str) -> x509.SubjectAlternativeName:
-    return x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
 
 
 def _explain(error: KubeError, signer: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from agent.api import names
 from agent.api.kinds import NODES
-from agent.base.pair import Pair
+from agent.base.certificates import Pair
 from agent.clusters.deps import Deps
 from agent.clusters.endpoints import NO_ADDRESS, NO_PORT, Served
 from agent.clusters.target import Target

@@ -8,11 +8,8 @@ import logging
 import ssl
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from agent.base.pair import self_signed
+from agent.base import certificates
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from agent.kube.reviews import may_get
@@ -20,6 +17,7 @@ from agent.kube.tokens import bearer, user_of
 from agent.runtime.health import metrics, serve
 
 _PATH = "/metrics"
+_NAME = "flotilla-metrics"
 _AT_ONCE = 4
 """Whoever reaches the port causes reviews: so many at a time."""
 
@@ -62,10 +60,8 @@ class GuardedMetrics:
 
 
 def _tls() -> ssl.SSLContext:
-    name = "flotilla-metrics"
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    names = x509.SubjectAlternativeName([x509.DNSName(name)])
+    shown = certificates.self_signed(certificates.new_key(), _NAME, "", [_NAME])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    self_signed(ec.generate_private_key(ec.SECP256R1()), subject, names).load(context)
+    shown.load(context)
     return context

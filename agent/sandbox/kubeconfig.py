@@ -3,7 +3,7 @@
 import base64
 import json
 
-from agent.sandbox.certificates import Pair
+from agent.base.certificates import Pair
 
 
 def render(cluster: str, server: str, authority: bytes, *, client: Pair | None = None, token: str = "") -> str:

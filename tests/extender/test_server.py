@@ -10,12 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from agent.base.certificates import Pair
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
 from agent.extender.server import Extender
 from agent.kube.config import load
 from agent.sandbox import Cluster as SandboxCluster
-from agent.sandbox.certificates import Authority, Pair
+from agent.sandbox.certificates import Authority
 from agent.settings import InvalidSetting, Settings
 from tests.extender.candidates import Asker, serving
 from tests.kube.kubeconfigs import kubeconfig

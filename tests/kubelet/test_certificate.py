@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from agent.api.kinds import CERTIFICATE_REQUESTS
+from agent.base.certificates import new_key, validity
 from agent.kube.store import Object
 from agent.kubelet.certificate import context, outcome_of, renew_in, request, self_signed
 
-KEY = ec.generate_private_key(ec.SECP256R1())
+KEY = new_key()
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "fd00::5"])
@@ -55,8 +55,8 @@ def test_a_request_that_somebody_removed_is_over() -> None:
 
 
 def test_a_certificate_is_renewed_well_before_it_ends() -> None:
-    certificate = x509.load_pem_x509_certificate(self_signed(KEY, "10.1.2.3").certificate)
-    start, life = certificate.not_valid_before_utc, datetime.timedelta(days=365).total_seconds()
+    certificate = self_signed(KEY, "10.1.2.3").certificate
+    start, life = validity(certificate).start, datetime.timedelta(days=365).total_seconds()
     for _ in range(100):
         assert 0.69 * life < renew_in(certificate, start) < 0.91 * life
     assert renew_in(certificate, start + datetime.timedelta(days=400)) == 1.0

@@ -8,7 +8,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from agent.sandbox.certificates import Authority, Pair, service_account_keys
+from agent.base.certificates import Pair
+from agent.sandbox.certificates import Authority, service_account_keys
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 

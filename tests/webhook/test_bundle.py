@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from agent.base import certificates
 from webhook import bundle as bundles
-from webhook import certificates
 from webhook.bundle import Bundle, Lifetimes
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)

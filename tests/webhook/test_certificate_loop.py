@@ -8,10 +8,10 @@ import aiohttp
 import pytest
 
 from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from agent.base import certificates
 from agent.kube.errors import NotFound
 from tests.waiting import until
 from tests.webhook.replica import CONFIGURATIONS, Place, Raw, elected
-from webhook import certificates
 from webhook.app import Webhook
 
 pytestmark = pytest.mark.cluster

@@ -17,11 +17,11 @@ from cryptography.x509.oid import NameOID
 
 from agent.api.kinds import MUTATING_WEBHOOKS, SECRETS
 from agent.api.ownroles import WEBHOOK_SECRET
-from agent.base.pair import Pair
+from agent.base import certificates
+from agent.base.certificates import Pair
 from agent.kube.errors import NotFound
 from tests.waiting import until
 from tests.webhook.replica import Place, elected
-from webhook import certificates
 from webhook.app import Webhook
 from webhook.configurations import by_url, mutating
 from webhook.settings import parse

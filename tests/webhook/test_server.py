@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from agent.base import certificates
+from agent.base.certificates import Pair
 from agent.base.metrics import REGISTRY
-from agent.base.pair import Pair
 from agent.kube.client import Client
 from agent.kube.config import Connection
 from agent.kube.session import Session
@@ -20,7 +21,6 @@ from agent.model import _yaml
 from tests.waiting import until
 from tests.webhook.reviews import patch_of, pod, review
 from tests.webhook.test_targets import target
-from webhook import certificates
 from webhook.handlers import application
 from webhook.server import Server, Tls
 from webhook.targets import Targets

@@ -4,9 +4,8 @@ import base64
 import binascii
 import contextlib
 
-from cryptography import x509
-
 from agent.api.kinds import SECRETS
+from agent.base import certificates
 from agent.base.clock import Clock
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import not_granted
@@ -68,7 +67,7 @@ def read_credentials(secret: str, kubeconfig: bytes, context: str = "") -> Crede
 
 def _certificate(secret: str, encoded: str) -> Credentials | None:
     try:
-        found = x509.load_pem_x509_certificate(base64.b64decode(encoded))
+        found = certificates.validity(base64.b64decode(encoded))
     except (ValueError, binascii.Error):
         return None
-    return Credentials(secret, found.not_valid_before_utc, found.not_valid_after_utc, "client certificate")
+    return Credentials(secret, found.start, found.end, "client certificate")

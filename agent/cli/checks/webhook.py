@@ -5,11 +5,10 @@ import binascii
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from cryptography import x509
-
 from agent.api import names
 from agent.api.names import GROUP
 from agent.api.ownroles import CONFIGURATION
+from agent.base import certificates
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.namespaces import is_enabled
 from agent.cli.checks.view import Raw, Trial, View, WebhookView
@@ -110,12 +109,14 @@ def _endpoints(configuration: Raw, given: WebhookView) -> Iterator[Finding]:
 def _bundle_problem(encoded: str, now: datetime) -> str:
     """Some certificate of a bundle has to be valid: earlier CAs stay in it for a while."""
     try:
-        found = x509.load_pem_x509_certificates(base64.b64decode(encoded, validate=True))
+        found = [certificates.validity(each) for each in certificates.split(base64.b64decode(encoded, validate=True))]
     except (ValueError, binascii.Error):
         return "is not a PEM certificate"
-    if all(each.not_valid_after_utc < now for each in found):
-        return f"has expired on {max(each.not_valid_after_utc for each in found):%Y-%m-%d}"
-    if all(each.not_valid_before_utc > now for each in found):
+    if not found:
+        return "is not a PEM certificate"
+    if all(each.end < now for each in found):
+        return f"has expired on {max(each.end for each in found):%Y-%m-%d}"
+    if all(each.start > now for each in found):
         return "is not valid yet: a clock is wrong"
     return ""
 
@@ -124,12 +125,12 @@ def _certificate(given: WebhookView, now: datetime) -> Iterator[Finding]:
     if given.certificate is None:
         return
     try:
-        found = x509.load_pem_x509_certificate(given.certificate)
+        found = certificates.validity(given.certificate)
     except ValueError:
         yield fail("webhook certificate", "it is not a PEM certificate", "delete its Secret: the webhook makes another")
         return
-    left = found.not_valid_after_utc - now
-    life = found.not_valid_after_utc - found.not_valid_before_utc
+    left = found.end - now
+    life = found.end - found.start
     if left <= timedelta(0):
         yield fail("webhook certificate", f"it expired {age(-left.total_seconds())} ago", _SEE_LOG)
     elif left < life * LAST_SHARE:

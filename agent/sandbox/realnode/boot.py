@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.base.certificates import Pair
 from agent.sandbox import network, process
-from agent.sandbox.certificates import Authority, Pair
+from agent.sandbox.certificates import Authority
 from agent.sandbox.components import CONTAINERD, KUBE_PROXY, KUBELET, NODE
 from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan, Plan

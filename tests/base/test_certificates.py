@@ -5,8 +5,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from agent.base.pair import Pair
-from webhook import certificates
+from agent.base import certificates
+from agent.base.certificates import Pair
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)

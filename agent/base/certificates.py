@@ -1,8 +1,12 @@
-"""X.509 for the webhook: its own CA, the certificate it serves, and the questions asked of both. No I/O."""
+"""X.509: keys, CAs, certificates that they sign, requests for others to sign, and what there is to read in them."""
 
 import ipaddress
+import os
+import ssl
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -10,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from agent.base.pair import Pair, private_pem
+PrivateKey = ec.EllipticCurvePrivateKey
 
 BACKDATE = timedelta(minutes=5)
 """Certificates are valid this long before they are made: the API server's clock may be behind ours."""
@@ -18,12 +22,60 @@ BACKDATE = timedelta(minutes=5)
 RENEW_BELOW = 1 / 3
 """Renewal is due when less than this share of the life remains."""
 
+_SELF_SIGNED_LIFE = timedelta(days=365)
 _PEM_END = b"-----END CERTIFICATE-----"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate chain and its key as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"Pair({self.certificate!r}, key hidden)"
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Have a context show it. Raises ssl.SSLError."""
+        # OpenSSL reads files only. This one is in memory: the key touches no disk, and the root may be read-only.
+        descriptor = os.memfd_create("certificate")
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(self.certificate + b"\n" + self.key)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+
+
+class Validity(NamedTuple):
+    """When a certificate is valid."""
+
+    start: datetime
+    end: datetime
+
+
+def new_key() -> PrivateKey:
+    """A key of our own."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def private_pem(key: PrivateKey) -> bytes:
+    """A key as unencrypted PEM, in the format of Kubernetes' own, which Go and OpenSSL take for every use."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def public_pem(key: PrivateKey) -> bytes:
+    """Its public half."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form)
 
 
 def authority(name: str, now: datetime, lifetime: timedelta) -> Pair:
     """A new CA. Its subject differs from every earlier one's, so that no verifier confuses old and new."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = new_key()
     subject = _subject(f"{name}-ca@{int(now.timestamp())}")
     builder = (
         _builder(subject, subject, key.public_key(), now, now + lifetime)
@@ -41,20 +93,33 @@ def issue(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) ->
     """
     if not names:
         raise ValueError("a serving certificate needs at least one DNS name or IP address")
-    issuer, issuer_key = _load(ca.certificate), _load_key(ca.key)
-    key = ec.generate_private_key(ec.SECP256R1())
-    until = min(now + lifetime, issuer.not_valid_after_utc)
-    alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+    # A common name holds 64 characters at most; verifiers read only the alternative names.
+    builder, key = _issued(ca, _subject(names[0][:64]), ExtendedKeyUsageOID.SERVER_AUTH, now, lifetime)
+    return _signed(builder.add_extension(_alternatives(names), critical=False), ca, key)
+
+
+def issue_client(ca: Pair, user: str, group: str, now: datetime, lifetime: timedelta) -> Pair:
+    """A client's certificate: its common name is the user, its organisation the group, if there is one."""
+    builder, key = _issued(ca, _subject(user, group), ExtendedKeyUsageOID.CLIENT_AUTH, now, lifetime)
+    return _signed(builder, ca, key)
+
+
+def self_signed(key: PrivateKey, name: str, group: str, hosts: Sequence[str]) -> Pair:
+    """A server's certificate of its own, valid for a year."""
+    now = datetime.now(UTC)
     builder = (
-        # A common name holds 64 characters at most; verifiers read only the alternative names.
-        _builder(_subject(names[0][:64]), issuer.subject, key.public_key(), now, until)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        _builder(_subject(name, group), _subject(name, group), key.public_key(), now, now + _SELF_SIGNED_LIFE)
+        .add_extension(_alternatives(hosts), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
-        .add_extension(alternatives, critical=False)
     )
-    return _pair(builder.sign(issuer_key, hashes.SHA256()), key)
+    return _pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def signing_request(key: PrivateKey, name: str, group: str, hosts: Sequence[str]) -> bytes:
+    """A request (PEM) that somebody else signs a certificate for a server."""
+    request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name, group))
+    signed = request.add_extension(_alternatives(hosts), critical=False).sign(key, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM)
 
 
 def names_of(certificate: bytes) -> frozenset[str]:
@@ -70,6 +135,12 @@ def names_of(certificate: bytes) -> frozenset[str]:
 def made_at(certificate: bytes) -> datetime:
     """When `authority` or `issue` made a certificate."""
     return _load(certificate).not_valid_before_utc + BACKDATE
+
+
+def validity(certificate: bytes) -> Validity:
+    """From when until when a certificate is valid. Raises ValueError when it is not PEM."""
+    found = _load(certificate)
+    return Validity(found.not_valid_before_utc, found.not_valid_after_utc)
 
 
 def expiry(certificate: bytes) -> datetime:
@@ -115,15 +186,36 @@ def _load(certificate: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(certificate)
 
 
-def _load_key(key: bytes) -> ec.EllipticCurvePrivateKey:
+def _load_key(key: bytes) -> PrivateKey:
     loaded = serialization.load_pem_private_key(key, password=None)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
         raise ValueError("the private key is not an elliptic curve key")
     return loaded
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+def _pair(certificate: x509.Certificate, key: PrivateKey) -> Pair:
     return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
+
+
+def _issued(
+    ca: Pair, subject: x509.Name, usage: x509.ObjectIdentifier, now: datetime, lifetime: timedelta
+) -> tuple[x509.CertificateBuilder, PrivateKey]:
+    """What every certificate of a CA has, and its key; it never outlives its CA."""
+    issuer, issuer_key = _load(ca.certificate), _load_key(ca.key)
+    key = new_key()
+    until = min(now + lifetime, issuer.not_valid_after_utc)
+    builder = (
+        _builder(subject, issuer.subject, key.public_key(), now, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+    )
+    return builder, key
+
+
+def _signed(builder: x509.CertificateBuilder, ca: Pair, key: PrivateKey) -> Pair:
+    return _pair(builder.sign(_load_key(ca.key), hashes.SHA256()), key)
 
 
 def _builder(
@@ -141,8 +233,13 @@ def _builder(
     )
 
 
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+def _subject(name: str, group: str = "") -> x509.Name:
+    organisation = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
+    return x509.Name([*organisation, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _alternatives(hosts: Sequence[str]) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([_general_name(host) for host in hosts])
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
