@@ -1,13 +1,14 @@
 """What a cluster serves, and all that it has of some namespaces."""
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import NODES, Kind
+from agent.api.kinds import NAMESPACES, NODES, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 
@@ -55,6 +56,23 @@ class Contents:
             except NotFound:
                 continue
             found.append({"apiVersion": kind.api_version, "kind": kind.name, **read})
+        return found
+
+    async def foreign(self, objects: Iterable[Raw], home: str, ours: Collection[str]) -> list[str]:
+        """Those of a manifest's objects that are there, of no namespace or not of one of ours: somebody else's."""
+        by_name = {(kind.group, kind.name): kind for kind in await self.kinds()}
+        found = []
+        for obj in objects:
+            kind = by_name.get((obj["apiVersion"].rpartition("/")[0], obj["kind"]))
+            name = obj["metadata"].get("name")
+            if kind is None or kind.plural == NAMESPACES.plural or not name:
+                continue
+            namespace = (obj["metadata"].get("namespace") or home) if kind.namespaced else None
+            if namespace in ours:
+                continue
+            with contextlib.suppress(NotFound):
+                await self.client.get(kind, name, namespace)
+                found.append(f"{kind.name} {namespace + '/' if namespace else ''}{name}")
         return found
 
     async def volumes(self, namespaces: Collection[str]) -> list[Raw]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,8 @@ class Ground:
         return [self.plain.client, self.source.client, *(each.client for each in self.targets)]
 
     @contextlib.asynccontextmanager
-    async def namespaces(self, wanted: Iterable[str]) -> AsyncIterator[None]:
-        """Namespaces in all clusters; those of the source elect by default. What was there before stays."""
+    async def namespaces(self, wanted: Iterable[str]) -> AsyncIterator[Mapping[Client, frozenset[str]]]:
+        """Namespaces in all clusters; those of the source elect by default. What was there before stays; it is told."""
         wanted = list(wanted)
         before = {client: await _existing(client, wanted) for client in self.clients}
         try:
@@ -86,7 +86,7 @@ class Ground:
                 electing = _ELECTING if client is self.source.client else {}
                 await asyncio.gather(*(_namespace(client, each, electing) for each in wanted))
             await asyncio.gather(*(self._elects(each) for each in wanted))
-            yield
+            yield before
         finally:
             for namespace in before[self.source.client]:
                 await self.source.client.patch(NAMESPACES, namespace, {"metadata": _NOT_ELECTING})

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from agent.kube.errors import KubeError
 from hack.benchmarks.errors import BenchError
+from hack.corpora.errors import CorpusError
 from hack.corpora.files import File
 from hack.corpora.ground import Ground
 from hack.corpora.trial import PATIENCE_SECONDS, Result, trial
@@ -46,5 +47,5 @@ async def _tried(ground: Ground, file: File, patience: float) -> Result:
     """What cannot be tried is not alike."""
     try:
         return await trial(ground, file, patience)
-    except (BenchError, KubeError) as error:
+    except (BenchError, CorpusError, KubeError) as error:
         return Result(file, [f"could not be compared: {error}"])

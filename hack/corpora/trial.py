@@ -13,6 +13,7 @@ from agent.kube.client import Client
 from agent.kube.errors import KubeError
 from hack.corpora.compare import differences, uneven
 from hack.corpora.contents import Contents
+from hack.corpora.errors import CorpusError
 from hack.corpora.files import File
 from hack.corpora.ground import Ground, Place
 from hack.corpora.views import View, left, view
@@ -42,8 +43,19 @@ class Result:
 
 
 async def trial(ground: Ground, file: File, patience: float = PATIENCE_SECONDS) -> Result:
-    """Apply, compare, apply again, compare, delete, compare what is left. Raises BenchError, KubeError."""
-    async with ground.namespaces(file.namespaces):
+    """Apply, compare, apply again, compare, delete, compare what is left.
+
+    :raises CorpusError: if something of the manifest is there already, which would be changed and deleted
+    :raises BenchError, KubeError: if it cannot be done
+    """
+    async with ground.namespaces(file.namespaces) as before:
+        for place in (ground.plain, ground.source):
+            ours = {*file.namespaces} - before[place.client]
+            if there := await place.contents.foreign(file.objects, file.home, ours):
+                raise CorpusError(
+                    f"{place.client.name} has {', '.join(there)}, which is left alone: delete it there, or take another"
+                    " sandbox"
+                )
         return await _Trial(ground, file, patience).run()
 
 

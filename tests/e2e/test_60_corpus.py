@@ -1,6 +1,7 @@
 """Promise 60: manifests as people write them come out alike, plain and where they are elected by default."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -12,6 +13,7 @@ from hack.corpora.ground import Ground, ground_of
 from hack.corpora.run import run
 from hack.corpora.trial import Result
 from tests.e2e.fleet import Fleet
+from tests.e2e.test_14_missing_things import PRIORITY_CLASSES
 
 SIDE_BY_SIDE = 10
 COVER_MOST = (
@@ -50,6 +52,21 @@ async def compared(ground: Ground, files: list[File]) -> None:
 async def test_the_ten_that_cover_most_come_out_alike(ground: Ground) -> None:
     files = {file.name: file for file in read(OWN)}
     await compared(ground, [files[name] for name in COVER_MOST])
+
+
+async def test_what_is_there_already_is_neither_changed_nor_deleted(ground: Ground, tmp_path: Path) -> None:
+    name = "corpus-theirs"
+    made = await ground.source.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 7})
+    try:
+        (tmp_path / "class.yaml").write_text(
+            f"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nvalue: 8\n"
+        )
+        (result,) = await run(ground, read(tmp_path), told, side_by_side=1)
+        (why,) = result.unlike
+        assert why.startswith(f"could not be compared: cd has PriorityClass {name}, which is left alone")
+        assert await ground.source.client.get(PRIORITY_CLASSES, name) == made
+    finally:
+        await ground.source.client.delete(PRIORITY_CLASSES, name)
 
 
 @pytest.mark.seldom
