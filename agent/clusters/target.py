@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, LEASES, Kind
+from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, Kind
 from agent.base.clock import Clock
-from agent.clusters.agenthealth import OWN, AgentRecord, AgentState, Pulse, conclude, flaw_of, readable_leases
+from agent.clusters.agent_monitor import AgentMonitor
+from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.latency_monitor import LatencyMonitor
@@ -17,7 +18,7 @@ from agent.clusters.record import Record, State, classify, unread
 from agent.clusters.refusal_backoff import RefusalBackoff
 from agent.clusters.trust import Trust
 from agent.kube.config import Connection
-from agent.kube.errors import Forbidden, KubeError, NotFound
+from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
 from agent.kube.reading import Reduce
 from agent.kube.store import Key, Object
@@ -26,18 +27,14 @@ from agent.model.podranges import ANYWHERE, PodRanges
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.model.source import Flaw
 
 __all__ = ["Probing", "Record", "State", "Target", "parent_of"]
 
 log = logging.getLogger(__name__)
 
 SUMMARY_FIELDS = f"metadata.name={names.SUMMARY_NAME}"
-_LEASE_FIELDS = f"metadata.name={names.LEASE_CONTROLLERS}"
 PROBE = {"fieldSelector": "metadata.name=flotilla-probe", "resourceVersion": "0"}
 """Parameters of a probe, which lists no PodChaperon. API servers answer from their cache, where they ignore `limit`."""
-_UNDECIDED_SECONDS = 3.0
-"""Pause between readings of the agent's lease while it is not known to be alive; a live one changes every 2 s."""
 _SLOW_SECONDS = 1.0
 """Pause between probes of a slow target: with few pods sent there, little else tells that it is prompt again."""
 
@@ -92,15 +89,12 @@ class Target:
         self.trust = Trust(self.chaperons, self._believe)
         self.ignored = ""
         """What it tells that cannot be used and is left out, in words."""
-        self.agent: AgentRecord | None = OWN if is_self else None
-        """None until it is known for the first time: until then what was said of it last stays."""
-        self.homes: tuple[str, ...] = ()
-        """Namespaces there that have a lease of an agent."""
-        self._connected = asyncio.Event()
-        self._pulse = Pulse(probing.agent_interval / 3)
-        self._pulse_record = self.agent
-        self._flaw: Flaw | None = None
         self.summaries = self.informer(CLUSTER_SUMMARIES, fields=SUMMARY_FIELDS)
+        self._agent = AgentMonitor(
+            "/".join(key).lstrip("/"), self.port, self.summaries, probing.agent_interval, is_self=is_self
+        )
+        self._agent.changed = lambda: self.changed(self)
+        self.watch_agent = self._agent.run
         self.end = self.summaries.subscribe(self._summary_changed)
         """Take no more notice of what the cluster tells: the informers of this very cluster live on."""
 
@@ -122,8 +116,17 @@ class Target:
     @property
     def summary(self) -> Object | None:
         """What the target tells of its nodes; None while that is not known, or cannot be used."""
-        usable = self.identified and self._flaw is None
-        return self.summaries.store.get(("", names.SUMMARY_NAME)) if usable else None
+        return self._agent.summary if self.identified else None
+
+    @property
+    def agent(self) -> AgentRecord | None:
+        """Its agent; None until it is known for the first time: until then what was said of it last stays."""
+        return self._agent.record
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """Namespaces there that have a lease of an agent."""
+        return self._agent.homes
 
     def serves(self, namespace: str) -> bool:
         """Whether pods of a namespace may go there."""
@@ -191,51 +194,10 @@ class Target:
             self.unreadable = unreadable
             self.changed(self)
 
-    async def watch_agent(self) -> None:
-        """Read the lease of the target's agent from time to time until cancelled, while the target is ready.
-
-        A change of the agent's state is told to `changed`.
-        """
-        if self.is_self:
-            return
-        while True:
-            await self._connected.wait()
-            await self._read_lease()
-            alive = self._pulse_record is not None and self._pulse_record.usable
-            pause = self._probing.agent_interval
-            await asyncio.sleep(pause if alive else min(pause, _UNDECIDED_SECONDS))
-
-    async def _read_lease(self) -> None:
-        try:
-            _, items = await self.cluster.client.list_raw(LEASES, fields=_LEASE_FIELDS)
-            leases = readable_leases(items)
-        except (Forbidden, NotFound) as error:
-            message = f"the lease {names.LEASE_CONTROLLERS} of the target's agent cannot be read: {error}"
-            self._pulse_record = AgentRecord(AgentState.UNKNOWN, message)
-        except KubeError as error:
-            # The probe says what there is to say.
-            log.debug("lease of the agent of target %s: %s", self.title, error)
-            return
-        else:
-            self.homes = tuple(lease.metadata.namespace for lease in leases)
-            self._pulse_record = self._pulse.read(leases, asyncio.get_running_loop().time()) or self._pulse_record
-        self._judge_agent()
-
     def _summary_changed(self, old: Object | None, new: Object | None) -> None:
-        self._flaw = flaw_of(new) if new is not None else None
         if self.identity.hear(new) and self.record.state is not State.CONNECTING:
             self.probe_now()
-        self._judge_agent()
-
-    def _judge_agent(self) -> None:
-        old = self.agent
-        summary = self.summaries.store.get(("", names.SUMMARY_NAME))
-        self.agent = conclude(self._pulse_record, summary, self._flaw)
-        if self.agent is not None and self.agent != old:
-            level = logging.INFO if self.agent.usable else logging.WARNING
-            log.log(level, "agent of target %s: %s", "/".join(self.key).lstrip("/"), self.agent.message)
-        if self.agent != old:
-            self.changed(self)
+        self._agent.summary_changed(new)
 
     def _pause(self) -> float:
         if self.record.state is State.CONNECTING or (self.ready and self.record.failures):
@@ -321,10 +283,7 @@ class Target:
 
     def _become(self, record: Record) -> None:
         old, self.record = self.record, record
-        if self.ready:
-            self._connected.set()
-        else:
-            self._connected.clear()
+        self._agent.connect(self.ready)
         if (old.state, old.message) != (record.state, record.message):
             log.info("target %s: %s: %s", "/".join(self.key).lstrip("/"), record.state.value, record.message)
             self.changed(self)

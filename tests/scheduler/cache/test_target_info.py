@@ -63,7 +63,7 @@ async def test_a_lost_target_says_since_when(target: Target) -> None:
 
 @pytest.mark.parametrize("state", [AgentState.SILENT, AgentState.TOO_OLD])
 async def test_a_target_whose_agent_does_not_work_says_why(target: Target, state: AgentState) -> None:
-    target.agent = AgentRecord(state, "see that its agent runs")
+    target._agent.record = AgentRecord(state, "see that its agent runs")
     target_info = target_info_of(target, NODE, None)
     assert (target_info.ready, target_info.state) == (False, "see that its agent runs")
 
@@ -72,7 +72,7 @@ async def test_a_target_whose_agent_does_not_work_says_why(target: Target, state
 async def test_a_target_of_whose_agent_nothing_bad_is_known_takes_pods(
     target: Target, agent: AgentRecord | None
 ) -> None:
-    target.agent = agent
+    target._agent.record = agent
     assert target_info_of(target, NODE, None).ready
 
 
@@ -118,7 +118,7 @@ async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
             target.identify()
         bad = targets.get(("default", "bad"))
         assert bad is not None
-        monkeypatch.setattr(bad, "summaries", None)
+        monkeypatch.setattr(bad, "_agent", None)
         found = {target_info.title: target_info.state for target_info in places.serving("default")}
         assert found.keys() == {"good", "bad"}
         assert found["bad"] == NOT_UNDERSTOOD
