@@ -4,6 +4,10 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
 
 _BEFORE_VERBS = ("--kubeconfig", "--context", "-n", "--namespace")
 
@@ -26,6 +30,14 @@ def _run() -> None:
         import typer
     except ImportError:
         sys.exit("flotilla: the command line needs more packages: pip install 'flotilla[cli]'")
+    app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True)
+    app.callback()(lambda: None)
+    _add_verbs(app)
+    app(behind_the_verb(sys.argv[1:]))
+
+
+def _add_verbs(app: "typer.Typer") -> None:
+    """In the order in which the help lists them."""
     from agent.cli import (
         demo,
         doctor,
@@ -34,38 +46,34 @@ def _run() -> None:
         export,
         join,
         leave,
+        listing,
         orphans,
-        pods,
         sandbox,
-        targets,
         top,
         uninstall,
         upgrade,
         version,
     )
 
-    app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True)
-    app.callback()(lambda: None)
-    app.command()(demo.demo)
     for verb in (
+        demo.demo,
         join.join,
         leave.leave,
         export.export,
-        targets.targets,
-        pods.pods,
+        listing.targets,
+        listing.pods,
         top.top,
         doctor.doctor,
         drain.drain,
         drain.undrain,
         orphans.orphans,
         version.version,
+        uninstall.uninstall,
+        upgrade.upgrade,
     ):
         app.command()(verb)
-    app.command()(uninstall.uninstall)
-    app.command()(upgrade.upgrade)
     app.add_typer(explain.app, name="explain")
     app.add_typer(sandbox.app, name="sandbox")
-    app(behind_the_verb(sys.argv[1:]))
 
 
 def behind_the_verb(words: Sequence[str]) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 
 from agent.api import names
 from agent.api.kinds import Kind
+from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import HELD, NOT_OURS, Blocked, not_copied, reporting_refusals
-from agent.clusters.reverts import Reverts
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.informer import Informer
@@ -17,8 +17,41 @@ from agent.kube.store import Key, Object
 from agent.model import copies
 from agent.model.copies import Content
 
-Raw = dict[str, Any]
+REVERT_SECONDS = (1.0, 300.0)
+"""First and longest pause between two reverts of a copy whose original stays."""
+
 Item = TypeVar("Item", bound=Hashable)
+
+
+class Reverts(Generic[Item]):
+    """By item, as long as its original stays as it is. A moment is one of the event loop's clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._due: dict[Item, tuple[float, Backoff]] = {}
+
+    def wait(self, item: Item, agreed: tuple[str, str] | None, original: str, now: float) -> float:
+        """In how many seconds a copy may be put right: 0 for now, as where its original has changed.
+
+        :param agreed: versions of original and copy that were the same
+        :param original: version that the original has
+        """
+        if agreed is None or agreed[0] != original:
+            self.forget(item)
+            return 0.0
+        due, backoff = self._due.get(item, (0.0, Backoff(*REVERT_SECONDS)))
+        if now < due:
+            return due - now
+        if now > due + REVERT_SECONDS[1]:
+            backoff.reset()
+        self._due[item] = (now + backoff.next(), backoff)
+        return 0.0
+
+    def forget(self, item: Item) -> None:
+        """There is no copy any more, or a new one."""
+        self._due.pop(item, None)
+
+
+Raw = dict[str, Any]
 
 
 class Vanished(Conflict):

@@ -7,7 +7,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CONFIGMAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
-from agent.controllers.follow import FollowRoom, accounts
+from agent.controllers.follow import FollowRoom, copier
 from tests.controllers.pair import Pair
 from tests.controllers.test_follow import STILL_SECONDS, told, volume
 from tests.controllers.test_follow_targets import restricted
@@ -70,7 +70,7 @@ async def test_what_served_as_well_and_is_gone_is_made_anew(pair: Pair) -> None:
 async def test_pods_keep_the_account_they_found_when_their_namespace_ceases_to_elect(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounts, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(copier, "_LOOK_SECONDS", 0.2)
     await electing(pair)
     async with pair.at_work(FollowRoom):
         await pod(pair, "builder")

@@ -6,10 +6,10 @@ import pytest
 
 from agent.api.kinds import CONFIGMAPS
 from agent.kube.client import Client
+from agent.kube.contents import Vanished
 from agent.kube.errors import NotFound
 from agent.kube.informer import Informer
 from agent.kube.store import Object, Store
-from agent.kube.vanished import Vanished
 from tests.kube.objects import obj
 from tests.kube.relay import Relay
 from tests.kube.watching import running

@@ -18,9 +18,8 @@ from agent.clusters.deps import Deps
 from agent.clusters.refusals import Blocked
 from agent.clusters.target import Target
 from agent.controllers.follow import decide as steps
-from agent.controllers.follow.accounts import AccountCopier
 from agent.controllers.follow.claims import HAS_VOLUME, ClaimCopier
-from agent.controllers.follow.copier import FollowCopier, Outcome, Place
+from agent.controllers.follow.copier import AccountCopier, FollowCopier, Outcome, Place
 from agent.controllers.follow.kinds import KINDS, copies_in, originals
 from agent.controllers.follow.needs import Item, Needs
 from agent.kube.errors import Conflict, Forbidden, KubeError

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from agent.api import names
-from agent.api.kinds import Kind
+from agent.api.kinds import SERVICE_ACCOUNTS, Kind
 from agent.clusters import copier
+from agent.clusters.blocked import UNTOLD
 from agent.clusters.copier import Vanished
 from agent.clusters.deps import Deps
 from agent.clusters.refusals import PASSING, Blocked
-from agent.controllers.follow.needs import Item
-from agent.kube.errors import NotFound, StatusError
+from agent.controllers.follow.needs import Item, Needs
+from agent.kube.errors import Forbidden, NotFound, StatusError
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model import copies
@@ -109,3 +110,48 @@ class FollowCopier(copier.Copier[Item]):
     def _wanted(self, kind: Kind, original: Raw) -> Raw:
         name = self._deps.settings.cluster_name
         return copies.copy_of(kind, original, cluster_name=name, cluster_uid=self._deps.cluster_uid)
+
+
+_LOOK_SECONDS = 10.0
+"""Pause between looks whether the last pod that uses an account has gone."""
+
+
+class AccountCopier(FollowCopier):
+    """As for any other kind, but that an account of that name that is not ours serves as well, unless the copy was asked
+    for by name.
+
+    In a namespace that elects by default accounts follow without being asked for. Where the target's administrator has
+    made the account, or lets nothing of that kind in, all is as it was: pods that find their account there run.
+    """
+
+    def __init__(self, deps: Deps, needs: Needs) -> None:
+        super().__init__(deps)
+        self._needs = needs
+
+    def is_due(self, item: Item) -> bool:
+        """Whether somebody is to be told that an item cannot be looked at in its target."""
+        return item.kind != SERVICE_ACCOUNTS or self._needs.asked_for(item)
+
+    async def create(self, place: Place, *, look_first: bool = False) -> Outcome:
+        """Create the account where there is none."""
+        try:
+            return await super().create(place, look_first=look_first)
+        except Blocked as error:
+            if self._needs.asked_for(place.item) or await self._is_there(place) is False:
+                raise
+            # What serves as well may go, as another source's copy does with its pods: it is looked at again.
+            raise Blocked(UNTOLD) from error
+
+    async def kept(self, place: Place, copy: Object) -> float:
+        """A namespace that merely ceases to ask leaves the pods that are there what they have found there."""
+        in_use = place.originals.store.get(place.item.key) is not None and self._needs.is_in_use(place.item)
+        return await super().kept(place, copy) or (_LOOK_SECONDS if in_use else 0.0)
+
+    async def _is_there(self, place: Place) -> bool | None:
+        """By a right that Sources of ours have and Admiralty's do not; None where it cannot be known."""
+        item, port = place.item, place.target.port
+        try:
+            _, found = await port.list_raw(item.kind, item.namespace, fields=f"metadata.name={item.name}")
+        except Forbidden:
+            return None
+        return bool(found)
