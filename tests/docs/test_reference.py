@@ -18,7 +18,7 @@ NO_KEYS = {
     "CLIENT_CA_CONFIGMAP", "LEASE_CONTROLLERS", "LEASE_CANDIDATES", "LEASE_SOURCES", "NODE_LEASE_NAMESPACE",
     "SLICE_MANAGER", "INJECTED_FOLLOW", "RESTART", "STAND_IN_DRIVER", "PRIORITY_CLASS_REQUIRED",
 }  # fmt: skip
-"""Constants of agent/api/names.py that are no keys of annotations, labels, finalizers or taints."""
+"""Constants of agent/api/names that are no keys of annotations, labels, finalizers or taints."""
 
 _CONSTANT = re.compile(
     r'^(?:CONDITION|[A-Z_]*(?:READY|RESPONSIVE|READABLE|REACHABLE|SERVING|ACCEPTS_PODS|PODS_CREATED)) = "([\w/]+)"$',

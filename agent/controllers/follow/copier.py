@@ -117,8 +117,7 @@ _LOOK_SECONDS = 10.0
 
 
 class AccountCopier(FollowCopier):
-    """As for any other kind, but that an account of that name that is not ours serves as well, unless the copy was asked
-    for by name.
+    """As for any other kind, but an account that is not ours serves as well, unless the copy was asked for.
 
     In a namespace that elects by default accounts follow without being asked for. Where the target's administrator has
     made the account, or lets nothing of that kind in, all is as it was: pods that find their account there run.

@@ -9,7 +9,7 @@ from tests.docs.source import modules
 
 HOME = "agent/model/podstate/"
 REFUSALS = "agent/controllers/chaperon/refusals.py"
-KEYS = {"agent/api/names.py", "agent/kube/typed.py"}
+KEYS = {"agent/api/names/__init__.py", "agent/kube/typed.py"}
 """Where annotations get their names, and stores decode them."""
 
 
@@ -17,13 +17,13 @@ KEYS = {"agent/api/names.py", "agent/kube/typed.py"}
     ("pattern", "elsewhere"),
     [
         (r"startswith\(names\.PREFIX\)", {"agent/model/service.py"}),
-        (r"\bFINALIZER_V010\b", {"agent/api/names.py"}),
+        (r"\bFINALIZER_V010\b", {"agent/api/names/__init__.py"}),
         (r"\bspec\.schedulerName!?=\{names\.SCHEDULER_PROXY\}", set()),
         (r"node_name or [\w.]*\bclaim\b", set()),
         (r"\bknown\.claim(_uid|_renewed)?\b", set()),
         (r"\bANNOTATION_CLAIM(_UID|_RENEWED)?\b", {*KEYS, "agent/scheduler/proxy_writer.py"}),
-        (r"\bANNOTATION_RESERVE_ROUND\b", {"agent/api/names.py", "agent/scheduler/reserve/controller.py"}),
-        (r"\bANNOTATION_RESERVE_ENDED\b", {"agent/api/names.py", "agent/extender/holds.py"}),
+        (r"\bANNOTATION_RESERVE_ROUND\b", {"agent/api/names/__init__.py", "agent/scheduler/reserve/controller.py"}),
+        (r"\bANNOTATION_RESERVE_ENDED\b", {"agent/api/names/__init__.py", "agent/extender/holds.py"}),
         (r"\bANNOTATION_IS_ALLOWED in\b", set()),
         (r"\"Refused\"", {REFUSALS}),
         (
