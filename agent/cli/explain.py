@@ -8,7 +8,8 @@ import typer
 from agent.api import names
 from agent.base.clock import SystemClock
 from agent.cli.explaining import facts, rendering
-from agent.cli.explaining.explanation import Explanation, explanation_of
+from agent.cli.explaining.explanation import explanation_of
+from agent.cli.explaining.lines import Explanation
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, connection, finish, opened
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object

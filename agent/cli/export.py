@@ -2,8 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -33,18 +34,38 @@ from agent.model import token
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="yaml or json.")]
 
 
+Create = Annotated[
+    bool, typer.Option("--create", help="Make what is missing: the Source, and the right to renew its token.")
+]
+Server = Annotated[
+    str, typer.Option("--server", help="[CONTEXT=]ADDRESS of the API server as pods of the source reach it.")
+]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was typed, beside the cluster and the format."""
+
+    source: str
+    name: str
+    create: bool
+    namespace: str
+    cluster_scoped: bool
+    way: Callable[[str], Way]
+    """By the context."""
+    allow: Sequence[str]
+    token_duration: str
+    timeout: float
+
+
 def export(
     source: Annotated[str, typer.Argument(help="Name of a Source, or of its service account.")],
     name: Annotated[str, typer.Option("--as", help="Name of the Secret; by default the context's.")] = "",
-    create: Annotated[
-        bool, typer.Option("--create", help="Make what is missing: the Source, and the right to renew its token.")
-    ] = False,
+    create: Create = False,
     with_target: Annotated[bool, typer.Option("--with-target", help="Print the Target, too.")] = False,
     namespace: Namespace = "",
     cluster_scoped: ClusterScoped = False,
-    server: Annotated[
-        str, typer.Option(help="[CONTEXT=]ADDRESS of the API server as pods of the source reach it.")
-    ] = "",
+    server: Server = "",
     ca_file: Annotated[str, typer.Option(help="[CONTEXT=]FILE with the CA of that server.")] = "",
     proxy_url: Annotated[str, typer.Option(help="[CONTEXT=]ADDRESS of a proxy on the way to it.")] = "",
     allow: Allow = [],  # noqa: B006
@@ -60,33 +81,39 @@ def export(
     With --cluster-scoped, -n is the namespace of service account and Secret.
     """
 
-    async def run() -> list[Raw]:
-        document = documents_of(kubeconfig, "")[0]
-        async with side(document, context) as target:
-            way = way_of(target.context, server, ca_file, proxy_url, loopback=allow_loopback)
-            with usage():
-                called = arguments.names("--as", [name] if name else [], [target.context])[target.context]
-                seconds = arguments.seconds_of(token_duration)
-                features = arguments.features(allow)
-                if features and not create:
-                    raise arguments.WrongUsage("--allow is for a Source that --create makes: give both")
-            place = namespace or target.namespace
-            names = Names(source, called, cluster_scoped, place, place)
-            entry = address(target.entry, target.context, way)
-            with telling(target.title):
-                names, uid = await _account(target, names, features or (), create=create, seconds=timeout)
-                text = await credentials.request_token(target.client, names.target_namespace, names.source, seconds)
-                note = await _ends(target, names, text)
-            if note:
-                print(f"Note: {note}", file=sys.stderr)
-            found = kubeconfigs.with_token(called, entry, names.target_namespace, text)
-            return [manifests.secret(called, place, found, uid), manifests.target(names, uid)]
-
-    objects = [manifests.without_none(each) for each in finish(run())][: 2 if with_target else 1]
+    way = partial(way_of, server=server, authority=ca_file, proxy=proxy_url, loopback=allow_loopback)
+    asked = _Asked(source, name, create, namespace, cluster_scoped, way, allow, token_duration, timeout)
+    objects = [manifests.without_none(each) for each in finish(_made(asked, kubeconfig, context))][
+        : 2 if with_target else 1
+    ]
     if output is Output.JSON:
         print(as_json(objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}))
     else:
         print("\n---\n".join(as_yaml(each) for each in objects))
+
+
+async def _made(asked: _Asked, kubeconfig: str, context: str) -> list[Raw]:
+    document = documents_of(kubeconfig, "")[0]
+    async with side(document, context) as target:
+        way = asked.way(target.context)
+        with usage():
+            name = asked.name
+            called = arguments.names("--as", [name] if name else [], [target.context])[target.context]
+            seconds = arguments.seconds_of(asked.token_duration)
+            features = arguments.features(asked.allow)
+            if features and not asked.create:
+                raise arguments.WrongUsage("--allow is for a Source that --create makes: give both")
+        place = asked.namespace or target.namespace
+        names = Names(asked.source, called, asked.cluster_scoped, place, place)
+        entry = address(target.entry, target.context, way)
+        with telling(target.title):
+            names, uid = await _account(target, names, features or (), create=asked.create, seconds=asked.timeout)
+            text = await credentials.request_token(target.client, names.target_namespace, names.source, seconds)
+            note = await _ends(target, names, text)
+        if note:
+            print(f"Note: {note}", file=sys.stderr)
+        found = kubeconfigs.with_token(called, entry, names.target_namespace, text)
+        return [manifests.secret(called, place, found, uid), manifests.target(names, uid)]
 
 
 def way_of(context: str, server: str, authority: str, proxy: str, *, loopback: bool) -> Way:

@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
-
-import typer
 
 from agent.cli.joining import arguments
 from agent.cli.joining.contexts import Way
@@ -12,23 +9,29 @@ from agent.cli.joining.fleet import Order, for_all, opened_pairs
 from agent.cli.joining.joiner import DEFAULT_TOKEN, Terms
 from agent.cli.joining.objects import Report
 from agent.cli.joining.options import (
-    TARGET_CONTEXT,
     Allow,
     AllowLoopback,
+    Authorities,
     Both,
     ClusterScoped,
+    NewToken,
+    NoWait,
+    Proxies,
+    Servers,
     SourceName,
+    TargetContexts,
     TargetKubeconfig,
     TargetNames,
     Timeout,
     TokenDuration,
+    WithoutAgent,
     documents_of,
     order_of,
     usage,
 )
 from agent.cli.joining.pairs import Joining
 from agent.cli.joining.results import show
-from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, contexts, finish
+from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, finish
 from agent.kube import kubeconfig as kubeconfigs
 from agent.sandbox.progress import default
 
@@ -36,27 +39,21 @@ AGAIN = "Running the same command again goes on from there; `flotilla leave` wit
 
 
 def join(
-    target_context: Annotated[
-        list[str], typer.Option(TARGET_CONTEXT, help="Context of a target; may be repeated.", autocompletion=contexts)
-    ],
+    target_context: TargetContexts,
     namespace: Namespace = "",
     cluster_scoped: ClusterScoped = False,
     both: Both = False,
-    server: Annotated[
-        list[str], typer.Option(help="[CONTEXT=]ADDRESS of an API server as pods of the other cluster reach it.")
-    ] = [],  # noqa: B006
-    ca_file: Annotated[list[str], typer.Option(help="[CONTEXT=]FILE with the CA of that server.")] = [],  # noqa: B006
-    proxy_url: Annotated[list[str], typer.Option(help="[CONTEXT=]ADDRESS of a proxy on the way to it.")] = [],  # noqa: B006
+    server: Servers = [],  # noqa: B006
+    ca_file: Authorities = [],  # noqa: B006
+    proxy_url: Proxies = [],  # noqa: B006
     allow: Allow = [],  # noqa: B006
     allow_loopback: AllowLoopback = False,
     source_name: SourceName = "",
     target_name: TargetNames = [],  # noqa: B006
     token_duration: TokenDuration = DEFAULT_TOKEN,
-    new_token: Annotated[bool, typer.Option("--new-token", help="Make a new token, though the old one works.")] = False,
-    without_agent: Annotated[
-        bool, typer.Option("--without-agent", help="Go on where no agent of Flotilla runs.")
-    ] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the targets are Ready.")] = False,
+    new_token: NewToken = False,
+    without_agent: WithoutAgent = False,
+    no_wait: NoWait = False,
     timeout: Timeout = 60.0,
     target_kubeconfig: TargetKubeconfig = "",
     kubeconfig: Kubeconfig = "",

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -44,16 +45,9 @@ def orphans(
     """
     now = SystemClock().now()
 
-    async def look(client: Client) -> list[SourceLine]:
-        kinds = {"claims": PERSISTENT_VOLUME_CLAIMS.name, "chaperons": CHAPERONS.name}
-        found = source_lines(await read_owned(client), await read_signs(client), await own_uid(client), now, **kinds)
-        if uids:
-            return [chosen(found, uid) for uid in dict.fromkeys(uids)]
-        return [line for line in found if every or line.state in (State.SILENT, State.NO_SIGN)]
-
     async def run() -> list[SourceLine]:
         async with source(kubeconfig, context, everywhere=True) as found:
-            lines = await look(found.client)
+            lines = await _look(found.client, uids, now, every=every)
             if delete:
                 check(lines, uids)
                 for line in lines:
@@ -68,6 +62,14 @@ def orphans(
         notes = [NEVER_SEEN] if any(line.state is State.NO_SIGN for line in lines) else []
         shown = table(lines, now, wide=output is Output.WIDE)
         show.show(show.Found("sources", lines, notes), output, shown, empty="no orphans: every source is alive")
+
+
+async def _look(client: Client, uids: Sequence[str], now: datetime, *, every: bool) -> list[SourceLine]:
+    kinds = {"claims": PERSISTENT_VOLUME_CLAIMS.name, "chaperons": CHAPERONS.name}
+    found = source_lines(await read_owned(client), await read_signs(client), await own_uid(client), now, **kinds)
+    if uids:
+        return [chosen(found, uid) for uid in dict.fromkeys(uids)]
+    return [line for line in found if every or line.state in (State.SILENT, State.NO_SIGN)]
 
 
 def chosen(lines: Sequence[SourceLine], uid: str) -> SourceLine:

@@ -5,8 +5,9 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -39,13 +40,19 @@ class Network(StrEnum):
     LOOPBACK = "loopback"
 
 
+Nodes = Annotated[
+    str, typer.Option("--nodes", help="Nodes of each cluster: kwok:N (fake), real:1 (root), or both, real:1+kwok:N.")
+]
+CandidateScheduler = Annotated[
+    bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
+]
+
+
 @app.command()
 def up(
     directory: Directory = Path(".sandbox"),
     clusters: Annotated[str, typer.Option(help="Names of the clusters.")] = "cd,us,eu",
-    nodes: Annotated[
-        str, typer.Option(help="Nodes of each cluster: kwok:N (fake), real:1 (root), or both, real:1+kwok:N.")
-    ] = "kwok:5",
+    nodes: Nodes = "kwok:5",
     agents: Annotated[bool, typer.Option(help="Run our agent and webhook in each cluster.")] = True,
     join: Annotated[bool, typer.Option("--join", help="Make the first cluster the source of all others.")] = False,
     self_target: Annotated[bool, typer.Option("--self", help="With --join: the source is a target, too.")] = False,
@@ -54,40 +61,45 @@ def up(
     pods_per_node: Annotated[int, typer.Option(min=1, help="Pods that fit on a node.")] = 110,
     node_cpu: Annotated[str, typer.Option(help="CPU of a fake node.")] = "32",
     node_memory: Annotated[str, typer.Option(help="Memory of a fake node.")] = "256Gi",
-    candidate_scheduler: Annotated[
-        bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
-    ] = False,
+    candidate_scheduler: CandidateScheduler = False,
     kubernetes: Annotated[list[str], typer.Option(help="CLUSTER=1.30: a control plane of another version.")] = [],  # noqa: B006
     network: Annotated[Network, typer.Option(help="Network namespaces (root) or loopback addresses.")] = Network.AUTO,
 ) -> None:
     """Start the clusters; in a sandbox that is up, start again what died."""
 
-    async def run() -> None:
-        sandbox = Sandbox(
-            directory,
-            clusters,
-            nodes,
-            agents=agents,
-            agent_flags=agent_flag,
-            regions=region_of,
-            node_cpu=node_cpu,
-            node_memory=node_memory,
-            pods_per_node=pods_per_node,
-            candidate_scheduler=candidate_scheduler,
-            kubernetes=kubernetes,
-            network=network.value,
-            progress=default(),
-        )
-        existed = (sandbox.directory / "sandbox.json").exists()
-        started = await sandbox.up()
-        if join:
-            await sandbox.join(self_target=self_target)
-        if existed:
-            print("already up; " + (f"started again: {', '.join(started)}" if started else "everything runs"))
-        for cluster in sandbox.clusters:
-            print(f"{cluster.name}: export KUBECONFIG={cluster.kubeconfig}")
+    made = partial(
+        Sandbox,
+        directory,
+        clusters,
+        nodes,
+        agents=agents,
+        agent_flags=agent_flag,
+        regions=region_of,
+        node_cpu=node_cpu,
+        node_memory=node_memory,
+        pods_per_node=pods_per_node,
+        candidate_scheduler=candidate_scheduler,
+        kubernetes=kubernetes,
+        network=network.value,
+        progress=default(),
+    )
+    _run(_up(made, join=join, self_target=self_target))
 
-    _run(run())
+
+async def _up(made: Callable[[], Sandbox], *, join: bool, self_target: bool) -> None:
+    sandbox = made()
+    existed = (sandbox.directory / "sandbox.json").exists()
+    started = await sandbox.up()
+    if join:
+        await sandbox.join(self_target=self_target)
+    if existed:
+        print("already up; " + (f"started again: {', '.join(started)}" if started else "everything runs"))
+    _print_kubeconfigs(sandbox)
+
+
+def _print_kubeconfigs(sandbox: Sandbox) -> None:
+    for cluster in sandbox.clusters:
+        print(f"{cluster.name}: export KUBECONFIG={cluster.kubeconfig}")
 
 
 @app.command()

@@ -73,15 +73,20 @@ def chaperon(
                 **relabel(labels, regexp),
                 **owner_labels.labels(metadata, cluster_name=cluster_name, cluster_uid=cluster_uid),
             },
-            "annotations": {
-                **baseline.annotations(proxy),
-                **owner_labels.annotations(metadata),
-                **baseline.note(proxy, source),
-                **_creator(metadata),
-                **priorityclass.demand(annotations),
-            },
+            "annotations": _annotations(proxy, source),
         },
         "spec": spec,
+    }
+
+
+def _annotations(proxy: dict[str, Any], source: dict[str, Any]) -> dict[str, str]:
+    metadata = proxy["metadata"]
+    return {
+        **baseline.annotations(proxy),
+        **owner_labels.annotations(metadata),
+        **baseline.note(proxy, source),
+        **_creator(metadata),
+        **priorityclass.demand(metadata.get("annotations") or {}),
     }
 
 

@@ -53,13 +53,6 @@ def mirrors(
         names.LABEL_ORIGIN: origin,
         **({_HEADLESS: headless} if headless is not None else {}),
     }
-    owner = {
-        "apiVersion": SERVICES.api_version,
-        "kind": SERVICES.name,
-        "name": shelf.service,
-        "uid": shelf.uid,
-        "controller": True,
-    }
     return [
         {
             "apiVersion": ENDPOINT_SLICES.api_version,
@@ -68,7 +61,7 @@ def mirrors(
                 "name": names.mirror(slice["metadata"]["name"], origin, part),
                 "namespace": shelf.namespace,
                 "labels": labels,
-                "ownerReferences": [owner],
+                "ownerReferences": [_owner(shelf)],
             },
             "addressType": slice["addressType"],
             "ports": slice.get("ports") or [],
@@ -76,6 +69,11 @@ def mirrors(
         }
         for part, start in enumerate(range(0, len(endpoints), ENDPOINTS_LIMIT))
     ]
+
+
+def _owner(shelf: Shelf) -> Raw:
+    head = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name}
+    return {**head, "name": shelf.service, "uid": shelf.uid, "controller": True}
 
 
 def outside(slice: Mapping[str, Any], ranges: PodRanges) -> list[str]:

@@ -96,12 +96,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
     else:
         source = pod
         annotations[names.ANNOTATION_MANIFEST] = manifest.of(pod)
-    _check_regexp(annotations)
-    _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
-    _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
-    _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
-    for suffix in _SWITCHES:
-        _check_choice(annotations, suffix, ("true", "false"))
+    _check_choices(annotations)
     _check_group(annotations, metadata)
     if not annotations[names.ANNOTATION_MANIFEST].startswith("{"):
         # The agent reads it often, and YAML takes a hundred times as long.
@@ -118,6 +113,15 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
         },
         "spec": _proxy_spec(spec, _constraints(annotations, source)),
     }
+
+
+def _check_choices(annotations: dict[str, str]) -> None:
+    _check_regexp(annotations)
+    _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
+    _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
+    _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
+    for suffix in _SWITCHES:
+        _check_choice(annotations, suffix, ("true", "false"))
 
 
 def _without_state(pod: dict[str, Any]) -> dict[str, Any]:

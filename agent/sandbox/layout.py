@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
@@ -62,7 +63,12 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
     if not separate:
         return dataclasses.replace(plan, clusters=_on_loopback(name, request))
     subnet = network.choose_subnet(name, await network.used_networks())
-    clusters = tuple(
+    clusters = _in_namespaces(name, request, subnet)
+    return dataclasses.replace(plan, clusters=clusters, subnet=str(subnet), bridge=network.bridge_name(name))
+
+
+def _in_namespaces(name: str, request: Request, subnet: IPv4Network) -> tuple[ClusterPlan, ...]:
+    return tuple(
         ClusterPlan(
             name=cluster,
             index=index,
@@ -75,7 +81,6 @@ async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan
         )
         for index, cluster in enumerate(request.names)
     )
-    return dataclasses.replace(plan, clusters=clusters, subnet=str(subnet), bridge=network.bridge_name(name))
 
 
 def _on_loopback(name: str, request: Request) -> tuple[ClusterPlan, ...]:

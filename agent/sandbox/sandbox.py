@@ -71,8 +71,7 @@ class Sandbox:
         self.directory = Path(directory).resolve()
         names = parse_names(clusters)
         kind, count, fakes = parse_nodes(nodes)
-        if replicas not in (1, 2) or (replicas == 2 and candidate_scheduler):
-            raise SandboxError(f"{replicas} agents in each cluster: 1 or 2, with a candidate scheduler only 1")
+        _check_replicas(replicas, candidate_scheduler=candidate_scheduler)
         self._request = Request(
             names=names,
             regions=parse_regions(regions, names),
@@ -294,3 +293,8 @@ def _remove_if_empty(directory: Path) -> None:
         os.rmdir(directory)
     except OSError:
         return
+
+
+def _check_replicas(replicas: int, *, candidate_scheduler: bool) -> None:
+    if replicas not in (1, 2) or (replicas == 2 and candidate_scheduler):
+        raise SandboxError(f"{replicas} agents in each cluster: 1 or 2, with a candidate scheduler only 1")

@@ -13,8 +13,9 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
 from agent.cli.explain import remedy
 from agent.cli.explaining import rendering
-from agent.cli.explaining.explanation import Explanation, explanation_of
+from agent.cli.explaining.explanation import explanation_of
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
+from agent.cli.explaining.lines import Explanation
 from agent.cli.explaining.volumes import settled
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object

@@ -1,7 +1,6 @@
 """What the facts come to, with the agent's own code: the ranking, the next step, and what the pod waits for. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +8,7 @@ from agent.api import names
 from agent.api.conditions import find_condition
 from agent.base.clock import parse
 from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_of
+from agent.cli.explaining.lines import Bound, Explanation, Line, Tried
 from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
@@ -23,66 +23,6 @@ from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo
 from agent.scheduling.usage import Usages
 from agent.settings import Settings
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A target that could not take the pod."""
-
-    target: str
-    reason: str
-    at: str
-    """RFC 3339, of the last time."""
-    count: int
-
-
-@dataclass(frozen=True)
-class Line:
-    """One target."""
-
-    target: str
-    verdict: str
-    """Why the pod may not go there, empty when it may."""
-    reason: str
-    """The same in one word."""
-    scores: Mapping[str, float]
-    total: float | None
-    candidate: str
-    """What has become of the pod's candidate there, empty without one."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """Where a pod is bound to."""
-
-    target: str
-    node: str
-    """Its virtual node."""
-    delegate: str = ""
-    delegate_node: str = ""
-    delegate_phase: str = ""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """All there is to say of one proxy pod."""
-
-    namespace: str
-    name: str
-    mode: str
-    phase: str
-    group: str = ""
-    claim: str = ""
-    told: str = ""
-    """What its condition PodScheduled says."""
-    waits_for: str = ""
-    bound: Bound | None = None
-    targets: tuple[Line, ...] = ()
-    """In the order in which they are tried, or would be now, then those that it may not go to."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """How often each of their scores counts in the total."""
-    attempts: tuple[Tried, ...] = ()
-    notes: tuple[str, ...] = field(default=())
 
 
 def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanation:

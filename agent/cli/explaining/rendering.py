@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agent.cli.explaining.explanation import Bound, Explanation
+from agent.cli.explaining.lines import Bound, Explanation
 from agent.cli.output import Table, as_table
 
 

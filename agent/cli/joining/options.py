@@ -9,11 +9,14 @@ import typer
 from agent.api.roles import OPTIONAL_FEATURES
 from agent.cli.joining import arguments
 from agent.cli.joining.fleet import Order
-from agent.cli.options import duration
+from agent.cli.options import contexts, duration
 from agent.kube import kubeconfig
 from agent.kube.kubeconfig import Entry
 
 TARGET_CONTEXT = "--target-context"
+TargetContexts = Annotated[
+    list[str], typer.Option(TARGET_CONTEXT, help="Context of a target; may be repeated.", autocompletion=contexts)
+]
 TargetNames = Annotated[
     list[str], typer.Option("--target-name", help="Name of the Target; by default its context's. Once per target.")
 ]
@@ -38,6 +41,15 @@ Allow = Annotated[
         help=f"What the source may use beside pods and what they name, of {', '.join(OPTIONAL_FEATURES)}.",
     ),
 ]
+Servers = Annotated[
+    list[str],
+    typer.Option("--server", help="[CONTEXT=]ADDRESS of an API server as pods of the other cluster reach it."),
+]
+Authorities = Annotated[list[str], typer.Option("--ca-file", help="[CONTEXT=]FILE with the CA of that server.")]
+Proxies = Annotated[list[str], typer.Option("--proxy-url", help="[CONTEXT=]ADDRESS of a proxy on the way to it.")]
+WithoutAgent = Annotated[bool, typer.Option("--without-agent", help="Go on where no agent of Flotilla runs.")]
+NewToken = Annotated[bool, typer.Option("--new-token", help="Make a new token, though the old one works.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the targets are Ready.")]
 Timeout = Annotated[float, duration("--timeout", least="1s", help="How long each wait may take.")]
 
 
@@ -72,5 +84,5 @@ def order_of(
         raise arguments.WrongUsage(
             f"source and target would both be named {mine}: tell them apart by --source-name or --target-name"
         )
-    contexts = {name: each for each, name in named.items()}
-    return Order(source, mine, contexts, namespace, cluster_scoped, both)
+    by_name = {name: each for each, name in named.items()}
+    return Order(source, mine, by_name, namespace, cluster_scoped, both)
