@@ -33,9 +33,9 @@ class Proxies(Informer):
         self._count += 1
         metadata: dict[str, Any] = {"name": name, "namespace": "ns", "resourceVersion": str(self._count)}
         if labels is None:
-            self._remove(("ns", name), self._count)
+            self._contents.remove(("ns", name), self._count)
         else:
-            self._put(Object(PODS, encode({"metadata": {**metadata, "labels": labels}})), self._count)
+            self._contents.put(Object(PODS, encode({"metadata": {**metadata, "labels": labels}})), self._count)
 
 
 @given(STEPS)
