@@ -1,12 +1,15 @@
 """The port to a cluster whose API server we reach ourselves: what is asked of it is a request there."""
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
 
 from agent.api.kinds import Kind
-from agent.kube import discovery, streams
+from agent.kube import streams
 from agent.kube.channel import Channel
 from agent.kube.client import Client
-from agent.kube.errors import StatusError
+from agent.kube.errors import UNDECODABLE, StatusError, Unreadable
 from agent.kube.reviews import may_we
 from agent.kube.streams import Answer, Query
 from agent.runtime.informers import Informers
@@ -43,15 +46,15 @@ class Push:
 
     async def groups(self) -> frozenset[str]:
         """The API groups that are served."""
-        return await discovery.groups(self._client)
+        return await _groups(self._client)
 
     async def git_version(self) -> str:
         """The version of Kubernetes."""
-        return await discovery.git_version(self._client)
+        return await _git_version(self._client)
 
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
         """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""
-        await discovery.try_list(self._client, kind, namespace)
+        await _try_list(self._client, kind, namespace)
 
     async def may(self, attributes: Mapping[str, str]) -> bool:
         """Whether we may do there what the resource attributes say."""
@@ -80,3 +83,42 @@ class Push:
         return await streams.ask(
             self._client.session, channel, method, path, query, headers, resource=resource, timeout=timeout
         )
+
+
+T = TypeVar("T")
+
+
+class _Group(msgspec.Struct):
+    name: str
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+async def _groups(client: Client) -> frozenset[str]:
+    """The API groups that are served."""
+    answer = await client.session.request("GET", "/apis", resource="apis")
+    return frozenset(group.name for group in _read(answer, _Groups).groups)
+
+
+async def _git_version(client: Client) -> str:
+    """The server's version, as `v1.36.3`."""
+    return _read(await client.session.request("GET", "/version", resource="version"), _Version).git_version
+
+
+async def _try_list(client: Client, kind: Kind, namespace: str | None) -> None:
+    """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""
+    path = kind.path(namespace)
+    await client.session.request("GET", path, params={"limit": "1"}, resource=kind.plural)
+
+
+def _read(answer: bytes, form: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=form)
+    except UNDECODABLE as error:
+        raise Unreadable("what answers is no Kubernetes API server: check the server's address") from error
