@@ -13,7 +13,7 @@ from typing import Any
 from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters.deps import Deps
-from agent.controllers.chaperon import decide as room
+from agent.controllers.chaperon import actions, decide
 from agent.controllers.chaperon.delegate_memory import Ended, Failures, is_controlled
 from agent.controllers.chaperon.once import Once, made
 from agent.controllers.chaperon.policies import Policies
@@ -88,7 +88,7 @@ class Chaperon(Controller[Key]):
         owner, found = chaperon.decode(), pod.decode() if pod else None
         missing, rules = self._deps.settings.pod_missing, self._policies.of(owner)
         gone = last.decode() if last is not None else None
-        view = room.ChaperonAndPod(
+        view = decide.ChaperonAndPod(
             owner,
             found,
             missing,
@@ -99,7 +99,7 @@ class Chaperon(Controller[Key]):
             unmade=self._once.is_unmade(chaperon),
             unborn=self._once.is_unborn(chaperon),
         )
-        return await self._take(key, view, versions, room.decide(view, self._deps.clock.now()))
+        return await self._take(key, view, versions, decide.decide(view, self._deps.clock.now()))
 
     def _policy_changed(self, namespace: str) -> None:
         for chaperon in self._chaperons.store:
@@ -122,52 +122,52 @@ class Chaperon(Controller[Key]):
         return self._placed.setdefault(key, time.monotonic()) + _START_SECONDS - time.monotonic()
 
     async def _take(
-        self, key: Key, view: room.ChaperonAndPod, versions: tuple[str, str] | None, actions: list[room.Action]
+        self, key: Key, view: decide.ChaperonAndPod, versions: tuple[str, str] | None, found: list[actions.Action]
     ) -> float | None:
         self._agreed.pop(key, None)
-        match actions:
+        match found:
             case []:
                 written = versions[0] if versions is not None else ""
-            case [room.PutStatus(status)]:
+            case [actions.PutStatus(status)]:
                 written = await self._tell(view, status)
             case _:
-                pauses = [await self._apply(view, action) for action in actions]
+                pauses = [await self._apply(view, action) for action in found]
                 return min((pause for pause in pauses if pause is not None), default=None)
         if written and versions is not None:
             self._agreed[key] = (written, versions[1])
         return None
 
-    async def _apply(self, view: room.ChaperonAndPod, action: room.Action) -> float | None:
+    async def _apply(self, view: decide.ChaperonAndPod, action: actions.Action) -> float | None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         match action:
-            case room.CreatePod(once):
+            case actions.CreatePod(once):
                 return await self._create(view, once=once)
-            case room.PatchChaperon(patch, if_missing):
+            case actions.PatchChaperon(patch, if_missing):
                 if if_missing and await self._is_there(view):
                     return _AGAIN_SECONDS
                 self._chaperons.absorb(await self._client.patch_raw(CHAPERONS, name, patch, namespace))
-            case room.PutStatus(status):
+            case actions.PutStatus(status):
                 await self._tell(view, status)
-            case room.PatchPod(patch, sub):
+            case actions.PatchPod(patch, sub):
                 await self._follow(view, patch, sub)
-            case room.Foreign(message):
+            case actions.Foreign(message):
                 self._deps.recorder.event(view.chaperon, "Warning", "ErrResourceExists", message)
                 return await self._refused(view, message)
-            case room.Refuse(message, by):
+            case actions.Refuse(message, by):
                 self._deps.recorder.event(view.chaperon, "Warning", "FailedCreate", message)
                 return await self._refused(view, message, by)
-            case room.RefuseChange(message):
+            case actions.RefuseChange(message):
                 self._deps.recorder.event(view.pod or view.chaperon, "Warning", "FailedUpdate", message)
-            case room.LeaveOut(message):
+            case actions.LeaveOut(message):
                 self._deps.recorder.event(view.pod or view.chaperon, "Warning", "AnnotationsLeftOut", message)
-            case room.NoScheduler(message, status):
+            case actions.NoScheduler(message, status):
                 self._deps.recorder.event(view.pod or view.chaperon, "Warning", "NoScheduler", message)
                 await self._tell(view, status)
-            case room.LookAgain(seconds):
+            case actions.LookAgain(seconds):
                 return seconds
         return None
 
-    async def _tell(self, view: room.ChaperonAndPod, status: dict[str, Any]) -> str:
+    async def _tell(self, view: decide.ChaperonAndPod, status: dict[str, Any]) -> str:
         """Replace the status; returns the version that the chaperon has by it, empty when it is not there.
 
         For a custom resource a PUT costs the API server a quarter less than a patch.
@@ -183,7 +183,7 @@ class Chaperon(Controller[Key]):
             return ""
         return self._chaperons.absorb(raw).version
 
-    async def _follow(self, view: room.ChaperonAndPod, patch: dict[str, Any], sub: str | None) -> None:
+    async def _follow(self, view: decide.ChaperonAndPod, patch: dict[str, Any], sub: str | None) -> None:
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         try:
             raw = await self._client.patch_raw(PODS, name, patch, namespace, sub=sub, style="strategic")
@@ -194,7 +194,7 @@ class Chaperon(Controller[Key]):
             return
         self._pods.absorb(raw)
 
-    async def _is_there(self, view: room.ChaperonAndPod) -> bool:
+    async def _is_there(self, view: decide.ChaperonAndPod) -> bool:
         """Whether the API server has the pod, and not another's of that name; it is in the store then."""
         metadata = view.chaperon["metadata"]
         try:
@@ -207,7 +207,7 @@ class Chaperon(Controller[Key]):
         self._pods.absorb(raw)
         return True
 
-    async def _create(self, view: room.ChaperonAndPod, *, once: bool) -> float | None:
+    async def _create(self, view: decide.ChaperonAndPod, *, once: bool) -> float | None:
         key = (view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"])
         try:
             raw, lacks = await made(self._client, self._once if once else None, view.chaperon)
@@ -229,7 +229,7 @@ class Chaperon(Controller[Key]):
         self._failures.forget(key)
         return None
 
-    async def _failing(self, key: Key, view: room.ChaperonAndPod, error: KubeError) -> float:
+    async def _failing(self, key: Key, view: decide.ChaperonAndPod, error: KubeError) -> float:
         """It may be well in a moment, as where a webhook is restarted: then its source is told nothing."""
         pause = self._failures.pause(key)
         if pause is None:
@@ -240,7 +240,7 @@ class Chaperon(Controller[Key]):
             await self._tell(view, refused(f"{_CANNOT_CREATE}: {error}", passing=True))
         return pause
 
-    async def _in_the_way(self, view: room.ChaperonAndPod) -> float | None:
+    async def _in_the_way(self, view: decide.ChaperonAndPod) -> float | None:
         """Our own pod that the watch has not shown yet, or a foreign one that it never will."""
         namespace, name = view.chaperon["metadata"]["namespace"], view.chaperon["metadata"]["name"]
         try:
@@ -250,11 +250,11 @@ class Chaperon(Controller[Key]):
         self._pods.absorb(raw)
         again: float | None = None
         fresh = replace(view, pod=Object(PODS, raw).decode(), silence=0.0)
-        for action in room.decide(fresh, self._deps.clock.now()):
+        for action in decide.decide(fresh, self._deps.clock.now()):
             again = await self._apply(fresh, action)
         return again
 
-    async def _refused(self, view: room.ChaperonAndPod, message: str, by: str = "") -> float:
+    async def _refused(self, view: decide.ChaperonAndPod, message: str, by: str = "") -> float:
         await self._once.withdraw(view.chaperon)
         status = refused(message, by)
         if (view.chaperon.get("status") or {}).get("conditions") != status["conditions"]:

@@ -16,7 +16,7 @@ from agent.clusters import chaperons
 from agent.clusters.chaperons import Placed
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.controllers.feedback import decide as room
+from agent.controllers.feedback import decide
 from agent.controllers.feedback.stray_chaperons import Stray, StrayChaperons
 from agent.kube.errors import Conflict, Invalid, NotFound
 from agent.kube.store import Key, Object
@@ -87,8 +87,8 @@ class Feedback(Controller[Key]):
         doubtful = await self._doubtful(proxy)
         view, targets = self._gather(key, proxy, frozenset(doubtful))
         self._agreed.pop(key, None)
-        for action in room.decide(view):
-            if isinstance(action, room.DeleteChaperon) and not _ends(view):
+        for action in decide.decide(view):
+            if isinstance(action, decide.DeleteChaperon) and not _ends(view):
                 reserving = proxy is not None and podstate.claim_mode(proxy) == "reserve"
                 self._strays.queue.add_after(Stray(key, action.delegate.uid), _LOSER_SECONDS if reserving else 0.0)
                 continue
@@ -176,13 +176,13 @@ class Feedback(Controller[Key]):
 
     def _gather(
         self, key: Key, proxy: Object | None, doubtful: frozenset[str] = frozenset()
-    ) -> tuple[room.ProxyAndDelegates, dict[str, Target]]:
+    ) -> tuple[decide.ProxyAndDelegates, dict[str, Target]]:
         targets = {target.finalizer: target for target in self._deps.targets}
         home = self._home(proxy)
         delegates = tuple(_delegate(placed) for placed in self._deps.chaperons.of(key) if placed.target.ready)
         last = self._ended.get(key)
         ours = last is not None and proxy is not None and last.is_of(proxy) and last.target.finalizer == home
-        view = room.ProxyAndDelegates(
+        view = decide.ProxyAndDelegates(
             proxy=proxy.decode() if proxy else None,
             delegates=delegates,
             home=home,
@@ -201,22 +201,22 @@ class Feedback(Controller[Key]):
         return podstate.home_finalizer(proxy, target.finalizer if target is not None else None)
 
     async def _apply(
-        self, key: Key, view: room.ProxyAndDelegates, targets: dict[str, Target], action: room.Action
+        self, key: Key, view: decide.ProxyAndDelegates, targets: dict[str, Target], action: decide.Action
     ) -> str:
         """Carry out an action; returns the version that the proxy pod has by it, empty where it is not known."""
         match action:
-            case room.DeleteChaperon(delegate):
+            case decide.DeleteChaperon(delegate):
                 if not await self._is_at_home_too(view, targets, delegate):
                     await chaperons.delete(targets[delegate.finalizer], delegate.chaperon, as_it_was=delegate.lost)
-            case room.PatchProxy(patch, status, last):
+            case decide.PatchProxy(patch, status, last):
                 return await self._written(key, self._deps.proxies.bring_home(key, patch, status=status), last=last)
-            case room.ReleaseProxy(finalizers, status) if view.proxy is not None:
+            case decide.ReleaseProxy(finalizers, status) if view.proxy is not None:
                 metadata = view.proxy["metadata"]
                 uid, version = metadata["uid"], metadata["resourceVersion"]
                 return await self._written(key, self._deps.proxies.release(key, uid, version, finalizers, status))
-            case room.EndProxy() if view.proxy is not None:
+            case decide.EndProxy() if view.proxy is not None:
                 await self._delete_proxy(key, view.proxy)
-            case room.DeleteProxy(sure) if view.proxy is not None:
+            case decide.DeleteProxy(sure) if view.proxy is not None:
                 if sure or await self._has_gone(targets[view.home], view.proxy):
                     log.info("the delegate is gone, or is being deleted there: deleting its proxy pod")
                     await self._delete_proxy(key, view.proxy)
@@ -225,7 +225,7 @@ class Feedback(Controller[Key]):
         return ""
 
     async def _is_at_home_too(
-        self, view: room.ProxyAndDelegates, targets: dict[str, Target], delegate: room.TargetChaperon
+        self, view: decide.ProxyAndDelegates, targets: dict[str, Target], delegate: decide.TargetChaperon
     ) -> bool:
         """Whether what looks like a stray is the delegate at home, shown first by another Target of that cluster."""
         home = targets.get(view.home)
@@ -269,15 +269,17 @@ class Feedback(Controller[Key]):
             return
 
 
-def _delegate(placed: Placed) -> room.TargetChaperon:
-    return room.TargetChaperon(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
+def _delegate(placed: Placed) -> decide.TargetChaperon:
+    return decide.TargetChaperon(placed.target.finalizer, placed.chaperon.decode(), placed.target.ranges)
 
 
-def _strays(view: room.ProxyAndDelegates, uid: str) -> list[room.DeleteChaperon]:
+def _strays(view: decide.ProxyAndDelegates, uid: str) -> list[decide.DeleteChaperon]:
     """That chaperon's deletion, if its proxy pod lives elsewhere or is not there."""
-    found = [each for each in room.decide(view) if isinstance(each, room.DeleteChaperon) and each.delegate.uid == uid]
+    found = [
+        each for each in decide.decide(view) if isinstance(each, decide.DeleteChaperon) and each.delegate.uid == uid
+    ]
     return [] if _ends(view) else found
 
 
-def _ends(view: room.ProxyAndDelegates) -> bool:
+def _ends(view: decide.ProxyAndDelegates) -> bool:
     return view.proxy is not None and "deletionTimestamp" in view.proxy["metadata"]

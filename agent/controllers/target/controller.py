@@ -251,35 +251,11 @@ class TargetRoom(Controller[Key]):
             ready=ready,
             age=(self._deps.clock.now() - deleted_at).total_seconds(),
             release_after=self._deps.settings.release_after,
-            pods=tuple(self._pod(pod, obj.key, node, doubtful) for pod in pods.values()),
+            pods=tuple(self._remains.pod(pod, obj.key, node, doubtful) for pod in pods.values()),
             chaperons=left,
             unsure=unsure,
             elsewhere=connected is not None and connected.record.state is State.WRONG_CLUSTER,
         )
-
-    def _pod(self, pod: Object, target: Key, node: str, doubtful: frozenset[str]) -> decide.Pod:
-        return decide.Pod(
-            key=pod.key,
-            uid=pod.uid,
-            version=pod.version,
-            finalizers=tuple(pod.finalizers),
-            here=pod.node_name == node,
-            claimed=podstate.claimed_node(pod) == node,
-            chaperon="doubtful" if pod.uid in doubtful else self._chaperon(pod, target, node),
-            deleting=pod.deleting,
-        )
-
-    def _chaperon(self, pod: Object, target: Key, node: str) -> decide.Chaperon:
-        """What a pod has in a target: in mode `reserve` nothing starts without a claim that names it, and leave."""
-        found: decide.Chaperon = "none"
-        for placed in self._deps.chaperons.of(pod.key):
-            if placed.target.key != target or not placed.is_of(pod):
-                continue
-            claimed = podstate.claims_chaperon(pod, node, placed.chaperon.uid)
-            if claimed or podstate.may_start(placed.chaperon.scheduler_name, placed.chaperon.annotations):
-                return "placed"
-            found = "candidate"
-        return found
 
     async def _apply(self, action: decide.DeletePod | decide.FreePod) -> None:
         namespace, name = action.pod.key

@@ -6,7 +6,9 @@ from agent.api import names
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
+from agent.controllers.target import decide
 from agent.kube.store import Key, Object
+from agent.model import podstate
 
 
 class Remains:
@@ -42,6 +44,31 @@ class Remains:
             if target.chaperons.store.get(each.key) is None:
                 await self._deps.live_reads.take(target, each)
         return bool(found) or self._deps.sending.any_to(target.key)
+
+    def pod(self, pod: Object, target: Key, node: str, doubtful: frozenset[str]) -> decide.Pod:
+        """A pod of such a target, for its decision."""
+        return decide.Pod(
+            key=pod.key,
+            uid=pod.uid,
+            version=pod.version,
+            finalizers=tuple(pod.finalizers),
+            here=pod.node_name == node,
+            claimed=podstate.claimed_node(pod) == node,
+            chaperon="doubtful" if pod.uid in doubtful else self._chaperon(pod, target, node),
+            deleting=pod.deleting,
+        )
+
+    def _chaperon(self, pod: Object, target: Key, node: str) -> decide.Chaperon:
+        """What a pod has in a target: in mode `reserve` nothing starts without a claim that names it, and leave."""
+        found: decide.Chaperon = "none"
+        for placed in self._deps.chaperons.of(pod.key):
+            if placed.target.key != target or not placed.is_of(pod):
+                continue
+            claimed = podstate.claims_chaperon(pod, node, placed.chaperon.uid)
+            if claimed or podstate.may_start(placed.chaperon.scheduler_name, placed.chaperon.annotations):
+                return "placed"
+            found = "candidate"
+        return found
 
     def _is_served(self, target: Target, chaperon: Object) -> bool:
         """Whether another Target stands for the same cluster and goes on to take care of a chaperon."""

@@ -210,12 +210,6 @@ def target_info_of(
 ) -> TargetInfo:
     """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
     ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
-    since = target.record.since.strftime("%H:%M")
-    state = f"{target.record.message} (since {since})"
-    if target.ready and node is None:
-        state = "its virtual node does not exist yet"
-    elif target.ready and target.agent is not None:
-        state = target.agent.message
     spec: dict[str, Any] = {}
     if node is not None:
         spec = node.decode().get("spec") or {}
@@ -227,7 +221,7 @@ def target_info_of(
         node_name=target.node_name,
         namespace=target.namespace,
         ready=ready,
-        state="" if ready else state,
+        state="" if ready else _why_not_ready(target, node),
         labels=node.labels if node is not None else {},
         taints=tuple(spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
@@ -240,6 +234,14 @@ def target_info_of(
         extra=extra or {},
         slow=target.slow,
     )
+
+
+def _why_not_ready(target: Health, node: Object | None) -> str:
+    if target.ready and node is None:
+        return "its virtual node does not exist yet"
+    if target.ready and target.agent is not None:
+        return target.agent.message
+    return f"{target.record.message} (since {target.record.since.strftime('%H:%M')})"
 
 
 def wishes(obj: Object | None) -> tuple[Amounts, int]:

@@ -15,7 +15,7 @@ from agent.model.errors import InvalidPod
 from agent.model.podstate import ENDED
 from agent.model.status import restarts_always
 from agent.scheduler.cache.scheduler_cache import NEW, SchedulerCache
-from agent.scheduler.groups import decide as room
+from agent.scheduler.groups import decide
 from agent.scheduler.groups.members import Group, Member
 from agent.scheduler.groups.turns import Contender, GroupMemory, Timeouts
 from agent.scheduler.limits import RequestLimits
@@ -73,9 +73,9 @@ class GroupScheduling:
             return RequeueAfter(NEW.total_seconds())
         group, flaws = self._gather(key, pods)
         rivals = [contender for other, contender in self._contenders.items() if other != key]
-        decision = room.decide(group, rivals, time.monotonic(), self._timeouts)
+        decision = decide.decide(group, rivals, time.monotonic(), self._timeouts)
         self._memories[key] = decision.memory
-        self._note(key, room.contender(Group(group.key, group.members, decision.memory)))
+        self._note(key, decide.contender(Group(group.key, group.members, decision.memory)))
         for pod in pods:
             if pod.uid in flaws:
                 await self._proxies.tell(pod.decode(), flaws[pod.uid])

@@ -16,8 +16,7 @@ from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.limits import RequestLimits
 from agent.scheduler.proxy_writer import ProxyWriter
-from agent.scheduler.reserve import decide as room
-from agent.scheduler.reserve import steps
+from agent.scheduler.reserve import decide, steps
 from agent.scheduler.reserve.candidate_writer import CandidateWriter, CreateCandidate, DeleteChaperon, parent_uid
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest, soonest_after
 from agent.scheduling.explain import explain
@@ -58,7 +57,7 @@ class ReserveScheduling:
         self._undecided = limits.undecided
         self._changes = limits.changes
         settings = deps.settings
-        self._timeouts = room.Timeouts(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
+        self._timeouts = decide.Timeouts(settings.reserve_patience, settings.dwell, take_up=settings.take_up)
         self._seen: dict[str, dict[str, CandidateStatus]] = {}
         self._rankings: dict[str, _Ranked] = {}
 
@@ -76,10 +75,10 @@ class ReserveScheduling:
         begun = closed or claim or self._deps.chaperons.of(pod.key)
         if not begun and not self._undecided.admits(pod.uid, pod.key, pod.priority):
             return Done()
-        permit = room.PERMITTED
+        permit = decide.PERMITTED
         if closed:
             # It stays with the target that it is claimed by.
-            permit = room.Permit(only=claim) if claim else room.denied(closed)
+            permit = decide.Permit(only=claim) if claim else decide.denied(closed)
         try:
             return await self.step(pod, permit)
         finally:
@@ -93,15 +92,15 @@ class ReserveScheduling:
         seen = self._seen.get(pod.uid, {}).values()
         return not self._writer.creating(pod.uid) and all(s.going or s.state in NEGATIVE for s in seen)
 
-    async def step(self, pod: Object, permit: room.Permit = room.PERMITTED) -> Result:
+    async def step(self, pod: Object, permit: decide.Permit = decide.PERMITTED) -> Result:
         """All steps that can be taken now."""
         before = self._rankings.get(pod.uid)
         try:
             view, ranking = self.view(pod, permit, order=False)
-            found = room.decide(view, time.monotonic())
+            found = decide.decide(view, time.monotonic())
             if before is not None and self._rankings.get(pod.uid) is before and any(_counts(s, permit) for s in found):
                 view, ranking = self.view(pod, permit, fresh=True)
-                found = room.decide(view, time.monotonic())
+                found = decide.decide(view, time.monotonic())
         except InvalidPod as error:
             await self._proxies.tell(pod.decode(), f"{error}")
             return Done()
@@ -111,8 +110,8 @@ class ReserveScheduling:
             self._cache.leave_turns(pod, self._writer.creating(pod.uid))
 
     def view(
-        self, pod: Object, permit: room.Permit = room.PERMITTED, *, order: bool = True, fresh: bool = False
-    ) -> tuple[room.ReservePod, Ranking]:
+        self, pod: Object, permit: decide.Permit = decide.PERMITTED, *, order: bool = True, fresh: bool = False
+    ) -> tuple[decide.ReservePod, Ranking]:
         """What the decision is made from.
 
         :param order: whether the order of the targets is wanted also where it decides nothing
@@ -124,7 +123,7 @@ class ReserveScheduling:
         candidates = self._candidates(pod)
         settled = target is not None and target.ready and self._goes_well(pod, candidates)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
-        view = room.ReservePod(
+        view = decide.ReservePod(
             claim=claim,
             claim_uid=podstate.claimed_chaperon(pod),
             claim_known=target is not None,
@@ -144,7 +143,7 @@ class ReserveScheduling:
         """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
         uid, now = podstate.claimed_chaperon(pod), time.monotonic()
         here = next((s for s in candidates if uid and s.uid == uid and s.state not in NEGATIVE), None)
-        left = room.neglected_in(here, self._timeouts, now) if here is not None else None
+        left = decide.neglected_in(here, self._timeouts, now) if here is not None else None
         return here is not None and (left is None or left > 0)
 
     def _ranking(self, pod: Object, *, fresh: bool) -> Ranking:
@@ -170,7 +169,7 @@ class ReserveScheduling:
         self._seen[pod.uid] = found
         return tuple(found.values())
 
-    async def _take(self, pod: Object, view: room.ReservePod, ranking: Ranking, found: list[steps.Step]) -> Result:
+    async def _take(self, pod: Object, view: decide.ReservePod, ranking: Ranking, found: list[steps.Step]) -> Result:
         result: Result = WaitForChange()
         for step in found:
             match step:
@@ -264,14 +263,14 @@ class ReserveScheduling:
         found.sort(key=lambda each: (not each.target.ready, each.target.node_name != node))
         return (found[0].target, found[0].chaperon) if found else None
 
-    async def _tell(self, pod: Object, view: room.ReservePod, ranking: Ranking, message: str) -> float | None:
-        refusals = self._writer.reasons(pod.uid) | room.reasons(view, time.monotonic())
+    async def _tell(self, pod: Object, view: decide.ReservePod, ranking: Ranking, message: str) -> float | None:
+        refusals = self._writer.reasons(pod.uid) | decide.reasons(view, time.monotonic())
         claim = {view.claim: message} if view.claim else {}
         text = view.permit.message or explain(ranking, refusals, claim)
         return await self._proxies.tell_rejections(pod.decode(), text, ranking, throttled=not view.permit.message)
 
 
-def _counts(step: steps.Step, permit: room.Permit) -> bool:
+def _counts(step: steps.Step, permit: decide.Permit) -> bool:
     """Whether a step is one for which the order of the targets has to be that of this moment."""
     match step:
         case steps.Claim() | steps.Create():
