@@ -71,9 +71,10 @@ def decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeou
     if run:
         why = f"group {group.name} has lost {loss} and starts again as a whole"
         going = restarts.to_delete(group, run)
-        return replace(_decision(group, denied(why), replace(_rest(group.memory), lost=run)), to_delete=going, why=why)
+        memory = replace(_rest(group.memory), lost=run, loss=loss)
+        return replace(_decision(group, denied(why), memory), to_delete=going, why=why)
     drain_until = restarts.drain_until(group, now, limits) if _begun(group) is None else None
-    group = replace(group, memory=replace(group.memory, lost="", drain_until=drain_until))
+    group = replace(group, memory=replace(group.memory, lost="", loss="", drain_until=drain_until))
     decision = _decide(group, rivals, now, limits)
     name = restarts.name(group, _core(group))
     return replace(decision, permits={uid: replace(permit, run=name) for uid, permit in decision.permits.items()})

@@ -25,8 +25,10 @@ def lost(group: Group) -> tuple[str, str]:
         ours = [member for member in group.members if member.run == run]
         losses = [member.name for member in ours if _is_lost(member)]
         left = sum(member.live for member in ours)
-        if run == group.memory.lost or (losses and left < group.asked - group.done):
-            return run, min(losses, default="a member")
+        if run == group.memory.lost:
+            return run, group.memory.loss
+        if losses and left < group.asked - group.done:
+            return run, min(losses)
     return "", ""
 
 

@@ -35,6 +35,8 @@ class GroupMemory:
     """Why the last turn ended without a start."""
     lost: str = ""
     """The run that is being taken back."""
+    loss: str = ""
+    """The member that this run had lost: it may be gone before all others are."""
     drain_until: float | None = None
     """Until when pods of an earlier run are waited for: None when there are none, -inf when that time is over."""
 
