@@ -1,13 +1,12 @@
 """Where Services are shared, and what EndpointSlices they have there: from the stores alone."""
 
-from collections.abc import Callable
-
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Place
+from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.service import is_shared, is_shared_by_namespace
@@ -53,16 +52,19 @@ class Sharing:
         self.targets = deps.local.either(TARGET_KINDS)
         self._slices: dict[str, Informer] = {HERE: slices_in(deps, None)}
         self._copies: dict[str, Informer] = {}
+        self._spread = Spread()
         self._drivers: dict[Key, tuple[str, str]] = {}
 
     def attach(self, target: Target) -> tuple[Informer, Informer]:
         """Begin to read a target: its copies and slices."""
         node = target.node_name
         self._copies[node], self._slices[node] = copies_in(self.deps, target), slices_in(self.deps, target)
+        self._spread.attach(node, self._copies[node])
         return self._copies[node], self._slices[node]
 
     def detach(self, target: Target) -> None:
         """A target is no more."""
+        self._spread.detach(target.node_name)
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
 
@@ -92,16 +94,28 @@ class Sharing:
     def may_be_exported(self, service: Key) -> bool:
         """Whether its namespace is enabled, or pods of it are in a target still, or another cluster has it already."""
         in_use = self.deps.namespaces.is_in_use(service[0])
-        return in_use or any(informer.store.get(service) for informer in self._copies.values())
+        return in_use or self._spread.has(service)
 
     def nodes_of(self, service: Key) -> list[str]:
         """Clusters that share a Service, each once: two Targets that lead to one cluster find the same copy there."""
-        found: dict[str, str] = {}
-        for node in (HERE, *sorted(self._copies)):
-            place = self.place(node, service)
-            if place is not None:
-                found.setdefault(place.uid, node)
-        return list(found.values())
+        here = self.place(HERE, service)
+        there = self._spread.firsts(service)
+        if here is None:
+            return there
+        # A Target may lead to this very cluster.
+        same = self._spread.first(service, here.uid)
+        return [HERE, *(node for node in there if node != same)]
+
+    def stands_for(self, place: Place) -> bool:
+        """Whether a place is the one of its cluster, where several Targets lead to that."""
+        if place.node == HERE:
+            return True
+        here = self.place(HERE, place.service)
+        return self._spread.first(place.service, place.uid) == place.node and (here is None or here.uid != place.uid)
+
+    def copied_to(self, node: str) -> list[Key]:
+        """Services that have a copy in a target."""
+        return list(self._copies[node].store.keys()) if node in self._copies else []
 
     def is_synced(self, node: str) -> bool:
         """Whether the stores of a cluster may be believed."""
@@ -154,7 +168,7 @@ class Sharing:
     def concerns(self, service: Object) -> bool:
         """Whether a Service is shared, or has been: then it has our label still, or copies."""
         marked = names.LABEL_GLOBAL in service.labels or is_shared(service.annotations)
-        return marked or any(informer.store.get(service.key) for informer in self._copies.values())
+        return marked or self._spread.has(service.key)
 
     def target_object(self, node: str) -> Object | None:
         """The Target or ClusterTarget behind a virtual node."""
@@ -167,9 +181,7 @@ class Sharing:
         """Virtual nodes of the targets that pods of a namespace may go to, connected or not."""
         return [names.virtual_node(*obj.key) for obj in self.targets.serving(namespace)]
 
-    def known(self, where: Callable[[Key], bool] = lambda key: True) -> set[Key]:
-        """Services that are shared or have been, in any cluster."""
-        found = {obj.key for obj in self.services.store if self.is_shared(obj.key)}
-        for informer in self._copies.values():
-            found |= informer.store.keys()
-        return {key for key in found if where(key)}
+    def known(self, namespace: str) -> set[Key]:
+        """Services that are shared or have been, of a namespace or (empty) of all, in any cluster."""
+        found = {obj.key for obj in self.services.store if self.is_shared(obj.key)}.union(self._spread.services())
+        return {key for key in found if namespace in ("", key[0])}

@@ -1,23 +1,33 @@
-"""Which changes of a target have the endpoints of all Services looked at."""
+"""Which changes of a target have the endpoints of which Services looked at."""
 
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent.clusters.target import State
-from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.endpoints.controller import At, EndpointsRoom
+from agent.kube.store import Key
 
 
 class Counted(EndpointsRoom):
-    """Counts how often all Services are looked at."""
+    """Notes which Services are looked at, and where."""
 
     def __init__(self, targets: Any) -> None:
         self._deps: Any = SimpleNamespace(targets=targets)
         self._known: Any = WeakKeyDictionary()
-        self.looks = 0
+        self.synced = False
+        self._sharing: Any = SimpleNamespace(is_synced=lambda node: self.synced)
+        self.looks: list[str] = []
 
     def _all(self, namespace: str) -> None:
-        self.looks += 1
+        self.looks.append("all")
+
+    def _everywhere(self, service: Key, *, but: str | None = None) -> Iterable[At]:
+        return (("eu", *service), ("us", *service))
+
+    def _of(self, node: str, keys: Callable[[Key], Iterable[At]]) -> None:
+        self.looks.append("its own, " + " and ".join(key[0] for key in keys(("team", "web"))))
 
 
 class Some:
@@ -27,29 +37,32 @@ class Some:
         self.__dict__ |= fields
 
 
-def test_all_services_are_looked_at_only_for_what_changes_their_endpoints() -> None:
-    target: Any = Some(key=("", "eu"), namespace="", ready=False, ranges=(), record=Some(state=State.CONNECTING))
+def test_services_are_looked_at_only_where_something_changes_their_endpoints() -> None:
+    record = Some(state=State.CONNECTING)
+    target: Any = Some(key=("", "eu"), node_name="eu", namespace="", ready=False, ranges=(), record=record)
     targets = {target.key: target}
     room = Counted(targets)
 
-    def looked() -> bool:
-        before = room.looks
+    def looked() -> list[str]:
+        room.looks.clear()
         room._target_changed(target)
-        return room.looks > before
+        return list(room.looks)
 
-    assert looked()
+    assert looked() == ["all"]
     target.agent = "stale"
-    assert not looked()
+    assert looked() == []
     target.ready, target.record = True, Some(state=State.READY)
-    assert looked()
+    assert looked() == ["its own, eu"], "it can be written to"
+    room.synced = True
+    assert looked() == ["all"], "what it does not have is not there"
     target.slow = True
-    assert not looked()
+    assert looked() == []
     target.ready, target.record = False, Some(state=State.FAILING)
-    assert looked()
+    assert looked() == ["its own, eu"]
     target.record = Some(state=State.UNREACHABLE)
-    assert looked()
+    assert looked() == ["its own, eu and us"], "its endpoints stop counting elsewhere"
     target.ranges = ("10.0.0.0/8",)
-    assert looked()
+    assert looked() == ["its own, eu and us"]
     targets.clear()
-    assert looked()
-    assert not looked()
+    assert looked() == ["all"]
+    assert looked() == []

@@ -8,7 +8,7 @@ no answer at all for `endpoints_grace` seconds they are not ready any more, as t
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
 from agent.api.kinds import SERVICES
@@ -47,7 +47,7 @@ class EndpointsRoom(Controller[At]):
         self._busy_until: dict[At, float] = {}
         self._unshared: dict[Key, float] = {}
         self._told: set[At] = set()
-        self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
         """What matters here of targets."""
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
@@ -72,7 +72,7 @@ class EndpointsRoom(Controller[At]):
             return None
         if not self._sharing.is_synced(node):
             return UNREAD_SECONDS
-        if node not in self._sharing.nodes_of(service):
+        if not self._sharing.stands_for(place):
             return None
         now = asyncio.get_running_loop().time()
         if not self._sharing.is_shared(service):
@@ -148,16 +148,28 @@ class EndpointsRoom(Controller[At]):
             self._all(obj.namespace)
 
     def _target_changed(self, target: Target) -> None:
-        """Every shared Service in every cluster is looked at: not for what its agent, its pace or a message says."""
-        there, away = self._deps.targets.get(target.key) is target, target.record.state is State.UNREACHABLE
-        now = (there, target.ready, away, target.ranges)
-        if self._known.get(target) != now:
-            self._known[target] = now
+        """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at
+        in every cluster; whether its own endpoints count, those that it has; whether it can be written to, it alone.
+        """
+        node, there = target.node_name, self._deps.targets.get(target.key) is target
+        source = (target.record.state is State.UNREACHABLE, target.ranges)
+        now = ((there, self._sharing.is_synced(node)), source, target.ready)
+        before, self._known[target] = self._known.get(target, (None, None, None)), now
+        if before[0] != now[0]:
             self._all(target.namespace)
+        elif before[1] != now[1]:
+            self._of(node, self._everywhere)
+        elif before[2] != now[2]:
+            self._of(node, lambda service: ((node, *service),))
 
     def _all(self, namespace: str) -> None:
-        for service in self._sharing.known(lambda key: namespace in ("", key[0])):
+        for service in self._sharing.known(namespace):
             for key in self._everywhere(service):
+                self.queue.add(key)
+
+    def _of(self, node: str, keys: Callable[[Key], Iterable[At]]) -> None:
+        for service in self._sharing.copied_to(node):
+            for key in keys(service):
                 self.queue.add(key)
 
     def _attached(self, target: Target) -> None:

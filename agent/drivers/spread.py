@@ -1,0 +1,71 @@
+"""Which targets have a copy of which Service: an index over our copies in all of them."""
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+
+
+class Spread:
+    """Targets are named by their virtual node. Several Targets may lead to one cluster, and show the same copy."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Key, dict[str, str]] = {}
+        """By Service: the UID of the copy in each target."""
+        self._same: dict[tuple[Key, str], list[str]] = {}
+        """By Service and UID of a copy: who shows it, sorted."""
+        self._stops: dict[str, Callable[[], None]] = {}
+
+    def attach(self, node: str, copies: Informer) -> None:
+        """Take account of a target's copies from now on."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            if old is not None and (new is None or new.uid != old.uid):
+                self._drop(node, old.key)
+            if new is not None:
+                self._add(node, new.key, new.uid)
+
+        self.detach(node)
+        self._stops[node] = copies.subscribe(changed)
+
+    def detach(self, node: str) -> None:
+        """A target is no more."""
+        stop = self._stops.pop(node, None)
+        if stop is not None:
+            stop()
+            for service in [key for key, nodes in self._nodes.items() if node in nodes]:
+                self._drop(node, service)
+
+    def services(self) -> Iterable[Key]:
+        """Those that have a copy anywhere."""
+        return self._nodes.keys()
+
+    def has(self, service: Key) -> bool:
+        """Whether a Service has a copy anywhere."""
+        return service in self._nodes
+
+    def first(self, service: Key, uid: str) -> str:
+        """Of the targets that show the same copy, the one that stands for all; empty if none shows it."""
+        return next(iter(self._same.get((service, uid), ())), "")
+
+    def firsts(self, service: Key) -> list[str]:
+        """Targets that have a copy, one for each cluster."""
+        return sorted({self.first(service, uid) for uid in self._nodes.get(service, {}).values()})
+
+    def _add(self, node: str, service: Key, uid: str) -> None:
+        nodes = self._nodes.setdefault(service, {})
+        if nodes.get(node) != uid:
+            nodes[node] = uid
+            insort(self._same.setdefault((service, uid), []), node)
+
+    def _drop(self, node: str, service: Key) -> None:
+        nodes = self._nodes.get(service, {})
+        uid = nodes.pop(node, None)
+        if not nodes:
+            self._nodes.pop(service, None)
+        if uid is not None:
+            same = self._same[service, uid]
+            same.remove(node)
+            if not same:
+                del self._same[service, uid]
