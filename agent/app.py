@@ -27,6 +27,7 @@ from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.lease import LeaderLease, LeaseTimes
 from agent.runtime.supervisor import Supervisor
+from agent.runtime.together import together
 from agent.runtime.vitals import STAND_DOWNS, Judgement, Vitals
 from agent.runtime.watchdog import roster
 from agent.scheduler.controller import ProxyScheduler
@@ -58,12 +59,9 @@ async def run(settings: Settings) -> None:
     health.live("agent", app.alive)
     async with Session(connection, name="local", timeout=settings.request_timeout) as session:
         lease = app.lease(Client(session))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(health.serve())
-            if settings.metrics_address:
-                group.create_task(GuardedMetrics(settings.metrics_address, Client(session)).serve())
-            group.create_task(lease.run(app.lead))
-            group.create_task(app.stand_by())
+        metrics = settings.metrics_address
+        serving = (GuardedMetrics(metrics, Client(session)).serve(),) if metrics else ()
+        await together(health.serve(), *serving, lease.run(app.lead), app.stand_by())
 
 
 class App:

@@ -21,7 +21,15 @@ from agent.settings import Settings
 
 @dataclass(frozen=True)
 class Deps:
-    """Given to every room by the composition root."""
+    """Given to every room by the composition root.
+
+    Rooms meet on API objects: what one has found out, another reads from their stores. Two things here are not so, and
+    stay. By `prerequisites` the scheduler waits until what a pod needs is in a target, and target's room until it is
+    gone again: the wait is one of moments inside one decision, in which a condition to be written, watched and cleared
+    for each pod and target would be two writes and a delay. `endpoints` are ports and certificates of this process,
+    which the kubelet API has opened and virtual nodes announce: after a restart they are others, so that an object
+    that kept them would lie. Neither holds anything that a restart must find again.
+    """
 
     settings: Settings
     clock: Clock

@@ -1,4 +1,7 @@
-"""Where the kubelet API of each virtual node is served, as the servers tell and virtual nodes announce."""
+"""Where the kubelet API of each virtual node is served, as the servers tell and virtual nodes announce.
+
+Not an API object, as what rooms meet on otherwise: `Deps` says why.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """What pods need beside themselves in a target: there before the pod, gone after the last one that needs it.
 
 The seam between those who send pods or let go of targets and the rooms that bring and take away: they register here.
+Not an API object, as what rooms meet on otherwise: `Deps` says why.
 """
 
 from collections.abc import Callable, Mapping

@@ -15,6 +15,7 @@ from agent.kube.config import Connection
 from agent.kube.store import Key
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.runtime.supervisor import Supervisor
+from agent.runtime.together import together
 
 Listener = Callable[[Target], None]
 
@@ -138,11 +139,7 @@ class Targets:
 
     async def close(self) -> None:
         """Disconnect from all; also end what a `disconnect` that was cancelled has left."""
-        async with asyncio.TaskGroup() as group:
-            for key in list(self._targets):
-                group.create_task(self.disconnect(key))
-            for cluster in list(self._closing):
-                group.create_task(self._close(cluster))
+        await together(*map(self.disconnect, list(self._targets)), *map(self._close, list(self._closing)))
 
     async def _watch_pace(self) -> None:
         while True:

@@ -1,6 +1,5 @@
 """`python -m agent.extender`: the bind extender as a process of its own, with rights of its own."""
 
-import asyncio
 import contextlib
 import sys
 
@@ -12,6 +11,7 @@ from agent.runtime.entry import run_process
 from agent.runtime.guardedmetrics import GuardedMetrics
 from agent.runtime.health import Health
 from agent.runtime.supervisor import Supervisor
+from agent.runtime.together import together
 from agent.settings import InvalidSetting, Settings, parse
 
 _PROGRAM = "python -m agent.extender"
@@ -36,10 +36,8 @@ async def run(settings: Settings) -> None:
         extender = Extender(local, SystemClock(), settings)
         await extender.start()
         supervisor.spawn("extender", extender.run)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(health.serve())
-            if settings.metrics_address:
-                group.create_task(GuardedMetrics(settings.metrics_address, local.client).serve())
+        metrics = settings.metrics_address
+        await together(health.serve(), *((GuardedMetrics(metrics, local.client).serve(),) if metrics else ()))
 
 
 def main() -> int:

@@ -33,6 +33,7 @@ from agent.kubelet.server import Page, Server, bind
 from agent.kubelet.streaming import Streaming
 from agent.kubelet.usage import Usage
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -98,11 +99,8 @@ class KubeletRoom(Controller[str]):
         for target in self._deps.targets:
             self.queue.add(target.node_name)
         try:
-            async with asyncio.TaskGroup() as group:
-                if self._address:
-                    group.create_task(self._server.run())
-                    group.create_task(self._certify())
-                group.create_task(super().run())
+            serving = (self._server.run(), self._certify()) if self._address else ()
+            await together(*serving, super().run())
         finally:
             stop()
             for server in self._listening.values():

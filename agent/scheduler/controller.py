@@ -7,12 +7,12 @@ Writes   claim and attempts on the proxy pod, its binding and PodScheduled condi
 Absent target: gets no new pods; a pod claimed by it waits, because its chaperon may be there.
 """
 
-import asyncio
 from typing import Any
 
 from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 from agent.scheduler.cache.scheduler_cache import NEW, SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling
@@ -57,9 +57,7 @@ class ProxyScheduler(Controller[Key]):
 
     async def run(self) -> None:
         """Schedule, and write candidates, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(super().run())
-            group.create_task(self._candidates.run())
+        await together(super().run(), self._candidates.run())
 
     def order(self, key: Key) -> Any:
         """Priority first, then pods that did not wait in vain before."""

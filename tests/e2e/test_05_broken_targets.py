@@ -57,7 +57,7 @@ async def test_each_broken_target_says_what_is_wrong_and_the_others_get_the_pods
     await break_targets(fleet, namespace)
     for name, (reason, remedy) in BROKEN.items():
         await says(fleet, namespace, name, reason, remedy)
-    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 30), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 30), namespace)
     await fleet.running(namespace, "web", 30)
     fleet.census.check(namespace, at_most=30)
     assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}

@@ -5,7 +5,6 @@ Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and p
 Absent target: keeps the last known status; a terminating proxy pod waits for it.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from agent.model.homecoming import Homecoming
 from agent.model.podranges import PodRanges
 from agent.model.podstate import ENDED
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,7 @@ class Feedback(Controller[Key]):
 
     async def run(self) -> None:
         """Reconcile, and delete strays, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(super().run())
-            group.create_task(self._strays.run())
+        await together(super().run(), self._strays.run())
 
     def order(self, key: Key) -> Any:
         """Pods that there are come first: a target may name as many others as it likes."""

@@ -97,7 +97,7 @@ async def test_pods_of_a_target_whose_podchaperons_were_deleted_with_their_kind_
     fleet: Fleet, namespace: str
 ) -> None:
     await fleet.all_gone()
-    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", FEW), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", FEW), namespace)
     await fleet.running(namespace, "web", FEW)
     assert "us" in {cluster for cluster, _ in (await fleet.delegates(namespace)).values()}
     async with missing(fleet.clients["us"], CHAPERONS):

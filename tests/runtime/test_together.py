@@ -1,0 +1,50 @@
+"""Tasks: made in agent.runtime, and where else is said here, with the reason."""
+
+import ast
+import asyncio
+
+import pytest
+
+from agent.runtime.together import together
+from agent.sandbox.objects import REPOSITORY
+
+MAKERS = {"create_task", "ensure_future", "TaskGroup"}
+ELSEWHERE = {
+    "agent/kube/splice.py": "a pair of channels is watched for which ends first, and runtime is above kube",
+    "agent/kubelet/server.py": "one for each connection, in a group that ends with the server",
+    "agent/kubelet/streaming.py": "what a client waits for is cancelled when it goes",
+    "agent/cli/draining/drainer.py": "a command, not a process that stays",
+    "agent/cli/joining/pairs.py": "a command, not a process that stays",
+}
+"""By module, why it makes tasks of its own. The sandbox, which runs on nobody's cluster, may."""
+
+
+def test_nobody_else_makes_tasks() -> None:
+    found = {
+        str(path.relative_to(REPOSITORY))
+        for folder in ("agent", "webhook")
+        for path in (REPOSITORY / folder).rglob("*.py")
+        if not {"runtime", "sandbox"} & set(path.relative_to(REPOSITORY).parent.parts)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAKERS
+    }
+    assert found == ELSEWHERE.keys()
+
+
+async def test_if_one_fails_the_others_end() -> None:
+    ended = asyncio.Event()
+
+    async def lasts() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    with pytest.raises(ExceptionGroup) as failure:
+        await together(lasts(), fails())
+    assert failure.group_contains(ValueError, match="no")
+    assert ended.is_set()
