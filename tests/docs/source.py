@@ -36,7 +36,7 @@ def texts() -> str:
     return "\n".join(found)
 
 
-def verdicts() -> set[str]:
+def rejections() -> set[str]:
     """Reasons for which a target is refused for a pod."""
     return {
         str(node.args[0].value)
@@ -44,7 +44,7 @@ def verdicts() -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id == "Verdict"
+        and node.func.id == "Rejection"
         and node.args
         and isinstance(node.args[0], ast.Constant)
         and str(node.args[0].value)[:1].isupper()
@@ -63,10 +63,11 @@ def events() -> set[str]:
             if isinstance(target, ast.Name)
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
-                match node.args:
-                    case [_, _, ast.Constant(value=reason), *_]:
-                        found.add(str(reason))
-                    case [_, _, ast.Name(id=name), *_] if name in constants:
-                        found.add(str(constants[name]))
+            match node:
+                case ast.Call(ast.Attribute(attr="event"), [_, _, ast.Constant(value=reason), *_]):
+                    found.add(str(reason))
+                case ast.Call(ast.Attribute(attr="event"), [_, _, ast.Name(id=name), *_]) if name in constants:
+                    found.add(str(constants[name]))
+                case ast.Call(ast.Subscript(ast.Name("BlockedCopies")), [_, ast.Name(id=name)]):
+                    found.add(str(constants[name]))
     return found

@@ -97,7 +97,7 @@ def test_every_event_is_documented_and_no_other() -> None:
 def test_every_reason_for_which_a_target_is_refused_has_a_remedy() -> None:
     waiting = tables(section(DOCS / "troubleshooting.md", "A pod stays Pending"))
     (table,) = (each for each in waiting if each[0][0] == "reason")
-    assert {row[0] for row in table[1:]} == source.verdicts() | {"none"}
+    assert {row[0] for row in table[1:]} == source.rejections() | {"none"}
 
 
 def test_every_verb_of_the_command_is_documented_and_no_other() -> None:
