@@ -38,7 +38,7 @@ def read(text: str) -> tuple[Absence, ...]:
 
 
 def write(absences: Iterable[Absence]) -> str:
-    """Absences as JSON."""
+    """Absences as JSON, as the annotation of the Lease has them."""
     return msgspec.json.encode([tuple(map(micro_stamp, absence)) for absence in absences]).decode()
 
 

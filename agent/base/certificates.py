@@ -68,7 +68,7 @@ def private_pem(key: PrivateKey) -> bytes:
 
 
 def public_pem(key: PrivateKey) -> bytes:
-    """Its public half."""
+    """The certificate without its key, as PEM."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return key.public_key().public_bytes(serialization.Encoding.PEM, form)
 

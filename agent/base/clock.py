@@ -13,7 +13,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine that we run on."""
 
     def now(self) -> datetime:
         """The current time in UTC."""

@@ -12,17 +12,17 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 def as_json(data: Any) -> str:
-    """One JSON document."""
+    """Data as one JSON document, indented."""
     return json.dumps(msgspec.to_builtins(data), indent=2)
 
 
 def as_yaml(data: Any) -> str:
-    """One YAML document."""
+    """Data as one YAML document."""
     return str(yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True, width=1000)).rstrip()
 
 
 def as_table(table: Table, *, terminal: bool) -> str:
-    """For people."""
+    """Rows in columns of equal width, for people."""
     return _rich(table) if terminal else _plain(table)
 
 

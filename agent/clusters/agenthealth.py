@@ -56,7 +56,7 @@ class Lease(msgspec.Struct, frozen=True):
     """What of a leader lease matters."""
 
     class Metadata(msgspec.Struct, frozen=True):
-        """Where it is."""
+        """The metadata of a Lease, as far as they matter."""
 
         namespace: str = ""
 

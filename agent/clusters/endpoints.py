@@ -23,7 +23,7 @@ class Served:
 
     @property
     def well(self) -> bool:
-        """Whether they do."""
+        """Whether logs and exec work there."""
         return self.reason == SERVING
 
 

@@ -291,5 +291,5 @@ class Target:
 
 def parent_of(chaperon: Object) -> list[str]:
     """Key of the proxy pod that a chaperon stands for, as `namespace/name`."""
-    known = chaperon.known
+    known = chaperon.hot_annotations
     return [f"{known.parent_namespace or chaperon.namespace}/{known.parent_name or chaperon.name}"]

@@ -48,7 +48,7 @@ class EndpointSlices:
         return min((each.silent_in for each in sources if each.silent_in), default=None)
 
     async def teardown(self, place: Place) -> None:
-        """Delete the mirrors."""
+        """Delete the mirrors that this driver has made in a cluster."""
         await self._make(place, [])
 
     def forget(self, node: str) -> None:

@@ -26,7 +26,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Create:
-    """A new mirror."""
+    """A mirror that is to be created."""
 
     manifest: Raw
 

@@ -157,7 +157,7 @@ class Channel(asyncio.BufferedProtocol):
             self._loop.call_later(_FLUSH_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, without waiting for what was not sent yet."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -27,7 +27,7 @@ class EitherScope:
         return all(informer.synced.is_set() for informer in self.informers)
 
     def __iter__(self) -> Iterator[Object]:
-        """All of them."""
+        """The objects of both kinds."""
         return (obj for informer in self.informers for obj in informer.store)
 
     def get(self, key: Key) -> Object | None:

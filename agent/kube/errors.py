@@ -95,7 +95,7 @@ class StatusError(KubeError):
 
 
 class BadRequest(StatusError):
-    """400."""
+    """Status 400: the request makes no sense to the API server."""
 
 
 class Unauthorized(StatusError):
@@ -107,7 +107,7 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """404."""
+    """Status 404: there is no such object, or no such kind."""
 
 
 class Conflict(StatusError):
@@ -115,11 +115,11 @@ class Conflict(StatusError):
 
 
 class AlreadyExists(Conflict):
-    """409 at creation."""
+    """Status 409 at creation: an object of that name is there."""
 
 
 class Gone(StatusError):
-    """410: list again."""
+    """Status 410: the resource version is too old, so list again."""
 
 
 class Invalid(StatusError):
@@ -127,11 +127,11 @@ class Invalid(StatusError):
 
 
 class TooManyRequests(StatusError):
-    """429."""
+    """Status 429: the API server has too much to do."""
 
 
 class ServerError(StatusError):
-    """5xx."""
+    """Status 5xx: something failed in the API server, or behind it."""
 
 
 _BY_STATUS: dict[int, type[StatusError]] = {

@@ -25,7 +25,7 @@ class Sketch(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name."""
+        """Namespace and name, under which stores keep it."""
         return self.namespace, self.name
 
 

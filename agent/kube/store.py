@@ -24,7 +24,7 @@ Failed = Callable[["Object", Exception], None]
 
 _NOTHING = msgspec.Raw()
 _APPLY = b'"operation":"Apply"'
-_NO_ANNOTATIONS = typed.KnownAnnotations()
+_NO_ANNOTATIONS = typed.HotAnnotations()
 
 
 class _AnnotatedMeta(msgspec.Struct):
@@ -99,17 +99,17 @@ class Object:
 
     @property
     def name(self) -> str:
-        """The name."""
+        """Its name, as the head of the JSON says."""
         return self.head.metadata.name
 
     @property
     def uid(self) -> str:
-        """The UID."""
+        """Its UID: another object of the same name has another."""
         return self.head.metadata.uid
 
     @property
     def version(self) -> str:
-        """The resource version."""
+        """The resource version that was stored."""
         return self.head.metadata.resource_version
 
     @property
@@ -126,8 +126,8 @@ class Object:
             raise Unreadable(f"{self.kind} {self.name} cannot be read: {error}") from error
 
     @property
-    def known(self) -> typed.KnownAnnotations:
-        """The annotations that need no decoding."""
+    def hot_annotations(self) -> typed.HotAnnotations:
+        """The annotations that nearly every pass asks for: decoded with the head, once."""
         return self.head.metadata.annotations or _NO_ANNOTATIONS
 
     @property
@@ -225,7 +225,7 @@ class Store:
         return self._objects.get(key)
 
     def keys(self) -> set[Key]:
-        """All keys."""
+        """Namespaces and names of all objects."""
         return set(self._objects)
 
     def index(self, name: str, function: IndexFunction) -> None:

@@ -15,7 +15,7 @@ _Part = TypeVar("_Part", bound=msgspec.Struct)
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
-    """One owner reference."""
+    """One of an object's owner references."""
 
     kind: str = ""
     name: str = ""
@@ -23,7 +23,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
     controller: bool = False
 
 
-class KnownAnnotations(msgspec.Struct, gc=False):
+class HotAnnotations(msgspec.Struct, gc=False):
     """Annotations that rooms look up for every object; the others are decoded when they are asked for."""
 
     claim: str = msgspec.field(default="", name=names.ANNOTATION_CLAIM)
@@ -53,7 +53,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     finalizers: list[str] | None = None
     owner_references: list[Owner] | None = None
-    annotations: KnownAnnotations | None = None
+    annotations: HotAnnotations | None = None
     managed_fields: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 

@@ -20,7 +20,7 @@ class InvalidPattern(ValueError):
 
 
 class Pattern(Protocol):
-    """A compiled expression."""
+    """A regular expression in RE2's syntax, compiled."""
 
     def search(self, text: str, /) -> object | None:
         """Something where the expression is found in the text, None where it is not."""

@@ -49,11 +49,11 @@ class Silence(Collector):
         self.of: WeakSet[Watches] = WeakSet()
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Of prometheus_client."""
+        """The metric's name and labels, for prometheus_client."""
         return [self._empty()]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Of prometheus_client."""
+        """The metric's values, for prometheus_client."""
         family, now, longest = self._empty(), time.monotonic(), dict[tuple[str, str], float]()
         for watches in list(self.of):
             for informer in watches.alive():

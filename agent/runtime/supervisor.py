@@ -37,7 +37,7 @@ class Kept:
         """What runs of it now, None where it waits to be started again."""
 
     def __call__(self) -> None:
-        """End it."""
+        """Cancel the task until it has ended."""
         cancel_until_done(self.task)
 
 

@@ -43,7 +43,7 @@ class Attempt(Progress):
         self._ended = 0.0
 
     def end(self) -> None:
-        """Have it end."""
+        """Have the task end."""
         now = _now()
         self._ended = self._ended or now
         self.due = now + AGAIN_SECONDS

@@ -16,7 +16,7 @@ def mode_of(pod: Object, namespace: Object | None, default: Mode) -> Mode:
 
     A pod that is under way stays with the mode it began in: its claim names a chaperon, or does not.
     """
-    known = pod.known
+    known = pod.hot_annotations
     begun = claim_mode(pod)
     if begun:
         return begun
@@ -48,4 +48,4 @@ def group_name(key: Key) -> str | None:
 
 
 def _group(pod: Object) -> str:
-    return pod.known.group or pod.known.group_short
+    return pod.hot_annotations.group or pod.hot_annotations.group_short

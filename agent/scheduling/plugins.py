@@ -124,13 +124,13 @@ def own_scorers(weights: Weights) -> Sequence[Weighted]:
 
 
 def own_scores(template: PodTemplate, allocation: Allocation, weights: Weights) -> dict[str, float]:
-    """What each of them says."""
+    """A target's own scores by name, without those that say nothing."""
     found = ((name, score(template, allocation, weights)) for name, _, score in own_scorers(weights))
     return {name: score for name, score in found if score is not None}
 
 
 def own_total(template: PodTemplate, allocation: Allocation, weights: Weights) -> float:
-    """Their weighted sum."""
+    """The sum of a target's own scores, each times its weight."""
     total = 0.0
     for _, weight, score in weights.__dict__.get("_own") or own_scorers(weights):
         found = score(template, allocation, weights)

@@ -85,7 +85,7 @@ class PodInfo:
 
     @property
     def namespace(self) -> str:
-        """The pod's namespace."""
+        """The namespace of pod and template."""
         return self.template.namespace
 
     @property
@@ -105,7 +105,7 @@ class PodInfo:
 
     @property
     def images(self) -> frozenset[str]:
-        """Its containers' images."""
+        """Images of all containers, init containers among them."""
         return self.template.images
 
     def beside(self, volumes: Mapping[str, str]) -> "PodInfo":
@@ -192,7 +192,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """One target."""
+    """What the scheduler knows of one target at one moment."""
 
     title: str
     node_name: str

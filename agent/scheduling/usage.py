@@ -100,7 +100,7 @@ class Usage:
             self.assume(uid)
 
     def remove(self, uid: str) -> None:
-        """A pod went."""
+        """Take a pod out that was there."""
         pod = self.pods.pop(uid)
         _add(self.requests, pod, -1)
         self.images.subtract(pod.images)
@@ -166,7 +166,7 @@ class Usages:
         return iter(self._placed.values())
 
     def of(self, node: str) -> Usage:
-        """Of one target."""
+        """The usage of one target, empty at first."""
         usage = self._usages.get(node)
         if usage is None:
             usage = self._usages[node] = Usage(node)

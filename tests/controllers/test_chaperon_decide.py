@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.base.clock import stamp
-from agent.controllers.chaperon.decide import (
-    ChaperonAndPod,
+from agent.controllers.chaperon.actions import (
     CreatePod,
     Foreign,
     LeaveOut,
@@ -21,8 +20,8 @@ from agent.controllers.chaperon.decide import (
     PutStatus,
     Refuse,
     RefuseChange,
-    decide,
 )
+from agent.controllers.chaperon.decide import ChaperonAndPod, decide
 from agent.controllers.chaperon.refusals import refused
 from agent.controllers.chaperon.telling import is_news
 from agent.model.podpolicy import Rule, read

@@ -22,7 +22,7 @@ def resource(description: str, properties: dict[str, Schema], **rest: Any) -> Sc
 
 
 def text(description: str, **rest: Any) -> Schema:
-    """A string."""
+    """Schema of a string field."""
     return {"type": "string", "description": description, **rest}
 
 

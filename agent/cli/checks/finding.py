@@ -29,7 +29,7 @@ class Finding:
 
 
 def ok(about: str, what: str) -> Finding:
-    """It is well."""
+    """A finding that nothing is wrong."""
     return Finding(Level.OK, about, what)
 
 

@@ -63,7 +63,7 @@ class TargetView:
 
     @property
     def name(self) -> str:
-        """Without its namespace."""
+        """The name without the namespace."""
         return str(self.manifest["metadata"]["name"])
 
     @property
@@ -132,7 +132,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class View:
-    """All of it."""
+    """All that was read of an installation, for the checks."""
 
     now: datetime
     client: str

@@ -69,7 +69,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Facts:
-    """All of it."""
+    """All that was read about a pod and its targets."""
 
     pod: Object
     namespace: Object | None

@@ -17,7 +17,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Line:
-    """One target."""
+    """What is said of one target."""
 
     target: str
     verdict: str

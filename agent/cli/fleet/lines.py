@@ -62,13 +62,13 @@ class TargetLine:
 
     @property
     def scope(self) -> str:
-        """Whom it serves."""
+        """The namespace that the target serves, or all."""
         return self.namespace or CLUSTER_SCOPE
 
 
 @dataclass(frozen=True)
 class PodLine:
-    """A proxy pod."""
+    """What `flotilla pods` says of one proxy pod."""
 
     namespace: str
     name: str

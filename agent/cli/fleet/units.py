@@ -40,7 +40,7 @@ def size(text: str) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A short time."""
+    """Seconds as whole milliseconds."""
     return NOTHING if seconds is None else f"{seconds * 1000:.0f}ms"
 
 

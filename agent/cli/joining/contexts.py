@@ -16,7 +16,7 @@ from agent.kube.kubeconfig import Entry
 
 @dataclass(frozen=True)
 class Side:
-    """One cluster."""
+    """A cluster that is joined, with a client of it."""
 
     context: str
     client: Client

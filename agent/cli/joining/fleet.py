@@ -60,7 +60,7 @@ class Pair:
 
     @property
     def title(self) -> str:
-        """For whoever waits."""
+        """What a pair is called while somebody waits for it."""
         return f"{self.source.context} -> {self.target.context if self.target else self.target_name}"
 
 

@@ -32,12 +32,12 @@ class Names:
 
     @property
     def source_kind(self) -> Kind:
-        """Source or ClusterSource."""
+        """The kind of source objects: Source, or ClusterSource for all namespaces."""
         return SOURCE_KINDS.cluster if self.cluster_scoped else SOURCE_KINDS.namespaced
 
     @property
     def target_kind(self) -> Kind:
-        """Target or ClusterTarget."""
+        """The kind of target objects: Target, or ClusterTarget for all namespaces."""
         return TARGET_KINDS.cluster if self.cluster_scoped else TARGET_KINDS.namespaced
 
     @property

@@ -93,7 +93,7 @@ def _state(uid: str, sign: Sign | None, own_uid: str, now: datetime) -> State:
 
 
 def table(lines: Iterable[SourceLine], now: datetime, *, wide: bool) -> Table:
-    """For people."""
+    """The sources as a table for people."""
     heads = ["SOURCE", "UID", "STATE", "LAST SIGN", "PODS", "COPIES", "CLAIMS", "OLDEST"]
     rows, found = [], list(lines)
     for line in found:

@@ -98,7 +98,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         chaperon = target.chaperons.store.get((involved.get("namespace", ""), involved.get("name", "")))
         if chaperon is None or not self._deps.chaperons.is_ours(chaperon):
             return None
-        known = chaperon.known
+        known = chaperon.hot_annotations
         proxy = self._proxies.store.get((known.parent_namespace or chaperon.namespace, known.parent_name))
         if proxy is None or proxy.uid != chaperon.labels.get(names.LABEL_PARENT_UID):
             return None

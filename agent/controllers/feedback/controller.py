@@ -167,7 +167,7 @@ class Feedback(Controller[Key]):
         reserving = podstate.claim_mode(proxy) != "ranked"
         return not all(
             (reserving or placed.target.finalizer == home)
-            and not placed.chaperon.known.pod_missing_since
+            and not placed.chaperon.hot_annotations.pod_missing_since
             and placed.is_of(proxy)
             for placed in self._deps.chaperons.of(proxy.key)
         )

@@ -36,7 +36,7 @@ class TargetChaperon:
 
     @property
     def uid(self) -> str:
-        """Of the chaperon."""
+        """The chaperon's UID."""
         return str(self.chaperon["metadata"].get("uid", ""))
 
     @property

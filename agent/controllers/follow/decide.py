@@ -52,7 +52,7 @@ Step = Create | Compare | Remove | RemoveOrphan | Rest
 
 
 def decide(view: OriginalAndCopy) -> Step:
-    """The next step."""
+    """The next step for an item in one target."""
     if view.copy is None:
         return Create() if view.needed and (view.original is None or view.agreed != (view.original, "")) else Rest()
     if view.original is None:

@@ -80,7 +80,7 @@ class RoleRoom(_RightsRoom):
         return any(self.binds(binding, pod) for binding in bindings)
 
     def wanted(self, original: Raw) -> Raw:
-        """The copy."""
+        """What the copy in a target has to be."""
         return rulecopies.role(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def _bound(self, binding: Object) -> Iterable[Item]:
@@ -103,7 +103,7 @@ class RoleBindingRoom(_RightsRoom):
         return self.binds(original, pod)
 
     def wanted(self, original: Raw) -> Raw:
-        """The copy."""
+        """What the copy in a target has to be."""
         return rulecopies.binding(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:
@@ -147,5 +147,5 @@ class NetworkPolicyRoom(OptInRoom):
         return selector(original.decode()["spec"].get("podSelector") or {}).matches(pod.labels)
 
     def wanted(self, original: Raw) -> Raw:
-        """The copy."""
+        """What the copy in a target has to be."""
         return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid)

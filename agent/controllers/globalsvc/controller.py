@@ -40,7 +40,7 @@ class GlobalServices(CopyRoom):
         return is_shared(original.annotations)
 
     def wanted(self, original: Raw) -> Raw:
-        """The copy."""
+        """What the copy in a target has to be."""
         return sharedcopies.service(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:

@@ -53,7 +53,7 @@ class IngressRoom(CopyRoom):
         return is_shared_ingress(self.deps, original)
 
     def wanted(self, original: Raw) -> Raw:
-        """The copy."""
+        """What the copy in a target has to be."""
         return sharedcopies.ingress(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:

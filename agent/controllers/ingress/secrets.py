@@ -62,7 +62,7 @@ class IngressSecretRoom(CopyRoom):
         return again
 
     def wanted(self, original: Raw) -> Raw:
-        """The copy."""
+        """What the copy in a target has to be."""
         return sharedcopies.secret(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def serves(self, found: Raw) -> bool:

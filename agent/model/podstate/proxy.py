@@ -43,10 +43,10 @@ class ProxyPod(Protocol):
 
     @property
     def finalizers(self) -> list[str]:
-        """The finalizers."""
+        """The finalizers that the pod has now."""
 
     @property
-    def known(self) -> _Claim:
+    def hot_annotations(self) -> _Claim:
         """The annotations that say what claims it."""
 
 
@@ -113,17 +113,17 @@ def is_claimed(annotations: Mapping[str, str]) -> bool:
 
 def claimed_node(pod: ProxyPod) -> str:
     """Virtual node of the target that a proxy pod is claimed for, empty for none."""
-    return pod.known.claim
+    return pod.hot_annotations.claim
 
 
 def claimed_chaperon(pod: ProxyPod) -> str:
     """UID of the one chaperon that the claim names, empty where it names none."""
-    return pod.known.claim_uid
+    return pod.hot_annotations.claim_uid
 
 
 def claim_as_written(pod: ProxyPod) -> tuple[str, str]:
     """The claim and its renewal: as long as both stay, nobody has written it again."""
-    return pod.known.claim, pod.known.claim_renewed
+    return pod.hot_annotations.claim, pod.hot_annotations.claim_renewed
 
 
 def claim_mode(pod: ProxyPod) -> Literal["", "ranked", "reserve"]:
@@ -131,19 +131,19 @@ def claim_mode(pod: ProxyPod) -> Literal["", "ranked", "reserve"]:
 
     In mode `reserve` a claim names one chaperon by its UID, in mode `ranked` whatever the pod has in the target.
     """
-    if not pod.known.claim:
+    if not pod.hot_annotations.claim:
         return ""
-    return "reserve" if pod.known.claim_uid else "ranked"
+    return "reserve" if pod.hot_annotations.claim_uid else "ranked"
 
 
 def claims_chaperon(pod: ProxyPod, node_name: str, uid: str) -> bool:
     """Whether the claim is for the target of a virtual node, and for this chaperon of the pod there."""
-    return pod.known.claim == node_name and not claims_other_chaperon(pod, uid)
+    return pod.hot_annotations.claim == node_name and not claims_other_chaperon(pod, uid)
 
 
 def claims_other_chaperon(pod: ProxyPod, uid: str) -> bool:
     """Whether the claim names a chaperon, and not this one."""
-    return pod.known.claim_uid not in ("", uid)
+    return pod.hot_annotations.claim_uid not in ("", uid)
 
 
 def claim_stands(claim: str, *, held: bool, connected: bool) -> bool:
@@ -156,7 +156,7 @@ def claim_stands(claim: str, *, held: bool, connected: bool) -> bool:
 
 def home_node(pod: ProxyPod) -> str:
     """Virtual node that a proxy pod is bound to, or else claimed for; empty for none."""
-    return pod.node_name or pod.known.claim
+    return pod.node_name or pod.hot_annotations.claim
 
 
 def kept_home_node(pod: ProxyPod) -> str:

@@ -44,7 +44,7 @@ class Display:
         self._console.print(Text(text, style), soft_wrap=True, highlight=False)
 
     def begin(self, title: str, text: str, command: str = "", app: str = "") -> None:
-        """Say what comes."""
+        """Say which step comes next."""
         self._console.print()
         self.say(title, "bold")
         self.say(textwrap.fill(text, self._console.width - 1, initial_indent="  ", subsequent_indent="  "))

@@ -70,7 +70,7 @@ def arguments(cluster: ClusterPlan, pki: Path, config_file: Path) -> list[str]:
 
 
 def proxy_arguments(cluster: ClusterPlan, pki: Path) -> list[str]:
-    """kube-proxy's command line."""
+    """The arguments that kube-proxy is started with."""
     return [
         f"--kubeconfig={pki / 'kube-proxy.kubeconfig'}",
         f"--hostname-override={node_name(cluster)}",

@@ -61,7 +61,7 @@ class OptionalWatch:
             self._again.set()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop the watch and forget what it told."""
         self._cancel()
         self._drop()
 

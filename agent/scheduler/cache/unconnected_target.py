@@ -34,7 +34,7 @@ class UnconnectedTarget:
 
     @property
     def node_name(self) -> str:
-        """Its virtual node."""
+        """The name of the target's virtual node."""
         return names.virtual_node(*self.key)
 
 

@@ -60,7 +60,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """As written."""
+        """The group's name, as the pods' annotation has it."""
         return self.key[1]
 
     @property

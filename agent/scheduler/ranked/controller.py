@@ -63,7 +63,7 @@ class RankedScheduling:
         self._limiter.cancel(uid)
 
     async def step(self, pod: Object) -> Result:
-        """The next step."""
+        """Take the next step for a pod, and say when to come back."""
         if not podstate.claimed_node(pod) and await self._cleared(pod):
             return _MOVING
         target = self._deps.targets.by_node(podstate.claimed_node(pod))

@@ -90,7 +90,7 @@ class CandidateWriter(Controller[CreateCandidate | DeleteChaperon]):
         return int(isinstance(key, DeleteChaperon))
 
     def enqueue(self, write: CreateCandidate | DeleteChaperon) -> None:
-        """Have it written."""
+        """Have a candidate written, in its turn."""
         if isinstance(write, CreateCandidate):
             self._creating.setdefault(write.uid, set()).add(write.node_name)
         self.queue.add(write)

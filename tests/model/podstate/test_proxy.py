@@ -25,7 +25,7 @@ class Pod:
     node_name: str = ""
     phase: str = ""
     finalizers: list[str] = field(default_factory=list)
-    known: Known = field(default_factory=Known)
+    hot_annotations: Known = field(default_factory=Known)
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_a_claimed_pod_is_held_by_one_target(finalizers: Any, target: str, held:
     [
         (Pod(), "", "", ""),
         (Pod(finalizers=[EU]), "", "", ""),
-        (Pod(known=Known("eu")), "eu", "", "eu"),
-        (Pod(known=Known("eu"), finalizers=[EU]), "eu", "eu", "eu"),
-        (Pod(known=Known("eu"), finalizers=[OTHER]), "eu", "", "eu"),
-        (Pod(node_name="us", known=Known("eu"), finalizers=[EU]), "us", "us", "us"),
+        (Pod(hot_annotations=Known("eu")), "eu", "", "eu"),
+        (Pod(hot_annotations=Known("eu"), finalizers=[EU]), "eu", "eu", "eu"),
+        (Pod(hot_annotations=Known("eu"), finalizers=[OTHER]), "eu", "", "eu"),
+        (Pod(node_name="us", hot_annotations=Known("eu"), finalizers=[EU]), "us", "us", "us"),
         (Pod(node_name="us"), "us", "us", "us"),
         (Pod(node_name="us", phase="Running"), "us", "us", "us"),
         (Pod(node_name="us", phase="Succeeded"), "us", "us", ""),
-        (Pod(known=Known("eu"), finalizers=[EU], phase="Failed"), "eu", "eu", ""),
+        (Pod(hot_annotations=Known("eu"), finalizers=[EU], phase="Failed"), "eu", "eu", ""),
     ],
 )
 def test_the_home_is_where_a_pod_is_bound_or_else_claimed(pod: Pod, home: str, kept: str, occupied: str) -> None:
@@ -116,7 +116,7 @@ def test_the_home_is_where_a_pod_is_bound_or_else_claimed(pod: Pod, home: str, k
     [
         (Pod(node_name="eu", finalizers=[US]), EU, EU),
         (Pod(node_name="eu", finalizers=[OTHER, EU]), None, EU),
-        (Pod(known=Known("eu"), finalizers=[EU]), None, EU),
+        (Pod(hot_annotations=Known("eu"), finalizers=[EU]), None, EU),
         (Pod(finalizers=[EU]), None, ""),
         (Pod(node_name="eu", finalizers=[EU, US]), None, ""),
         (Pod(node_name="eu", finalizers=[OTHER]), None, ""),
@@ -138,7 +138,7 @@ def test_the_finalizer_of_the_home(pod: Pod, connected: str | None, home: str) -
 def test_a_claim_names_one_chaperon_in_mode_reserve_and_any_in_mode_ranked(
     known: Known, mode: str, named: bool, another: bool
 ) -> None:
-    pod = Pod(known=known)
+    pod = Pod(hot_annotations=known)
     assert (podstate.claimed_node(pod), podstate.claimed_chaperon(pod)) == (known.claim, known.claim_uid)
     assert podstate.claim_mode(pod) == mode
     assert podstate.claims_chaperon(pod, "eu", "uid") is named
@@ -162,7 +162,7 @@ def test_a_claim_stands_until_its_target_is_no_more(claim: str, held: bool, conn
 
 
 def test_a_claim_that_is_renewed_is_written_again() -> None:
-    first, renewed = Pod(known=Known("eu")), Pod(known=Known("eu", claim_renewed="5f"))
+    first, renewed = Pod(hot_annotations=Known("eu")), Pod(hot_annotations=Known("eu", claim_renewed="5f"))
     assert podstate.claim_as_written(first) == ("eu", "")
     assert podstate.claim_as_written(first) != podstate.claim_as_written(renewed)
 
