@@ -29,7 +29,7 @@ class Allocation:
             self._share = 1 - 1 / (1 + len(usage.pods))
 
     def _used(self, name: str, whole: int) -> int:
-        free = self.target.free
+        free = self.target.totals.free
         if free is None:
             return self.usage.requests.get(name, 0)
         return whole - free.get(name, 0) + self.usage.assumed_requests.get(name, 0)

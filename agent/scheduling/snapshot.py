@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from agent.model.requests import Amounts, amounts
+from agent.scheduling.cluster_totals import ClusterTotals, cluster_totals
 
 __all__ = ["Amounts", "Extra", "Free", "PodInfo", "PodTemplate", "Quota", "Scope", "Shape", "TargetInfo", "amounts"]
 
@@ -237,20 +238,6 @@ class TargetInfo:
         return any(taint.get("effect") == "PreferNoSchedule" for taint in self.taints)
 
     @cached_property
-    def free(self) -> Amounts | None:
-        """Sums of what is free on its nodes, None when it does not tell that of all: a large one tells its best.
-
-        What a cordoned node has left is not free.
-        """
-        if not self.shapes:
-            return None
-        total: dict[str, int] = {}
-        for shape in self.shapes:
-            if shape.unschedulable:
-                continue
-            if shape.free is None or sum(free.count for free in shape.free) < shape.count:
-                return None
-            for free in shape.free:
-                for name, amount in free.amounts.items():
-                    total[name] = total.get(name, 0) + amount * free.count
-        return total
+    def totals(self) -> ClusterTotals:
+        """What its nodes have and what of it is taken."""
+        return cluster_totals(self.shapes)

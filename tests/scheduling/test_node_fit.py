@@ -80,7 +80,7 @@ def test_where_a_target_tells_only_its_best_nodes_pods_in_flight_take_nothing() 
     told = telling(free("4"))
     target = target_info("eu", shapes=(Shape(told.labels, (), False, told.allocatable, 50, told.free),))
     assert rejection(pod_info(cpu="4"), target, pod_info(cpu="4")) == ""
-    assert target.free is None
+    assert target.totals.free is None
 
 
 def test_cordoned_nodes_have_no_room() -> None:

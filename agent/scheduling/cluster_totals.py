@@ -1,0 +1,69 @@
+"""What a cluster has for pods and what of it is taken, all in all: what scores of usage are made of."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.model.requests import Amounts
+
+if TYPE_CHECKING:
+    from agent.scheduling.snapshot import Shape
+
+
+@dataclass(frozen=True)
+class ClusterTotals:
+    """Of the nodes that take pods: what a cordoned one has left is not free. Amounts are in 10^-9 of the base unit."""
+
+    allocatable: Amounts
+    """Sums."""
+    free: Amounts | None
+    """Sums of what no pod has requested, None where that is not told of every node: a large cluster tells its best."""
+    most_free: Amounts | None
+    """Of each resource, as much as the node has that has most of it free; None where nothing is told."""
+    used: Amounts | None = None
+    """Sums of what pods use as it was measured, None where that is not told."""
+
+    @property
+    def requested(self) -> Amounts | None:
+        """Sums of what pods have requested, None where that is not told."""
+        return _less(self.allocatable, self.free)
+
+    @property
+    def idle(self) -> Amounts | None:
+        """Sums of what no pod uses, None where that is not told."""
+        return _less(self.allocatable, self.used)
+
+
+def cluster_totals(shapes: Sequence["Shape"], used: Amounts | None = None) -> ClusterTotals:
+    """Those of a cluster with nodes of these shapes; `used` as it is told."""
+    open_shapes = [shape for shape in shapes if not shape.unschedulable]
+    told = [free for shape in open_shapes for free in shape.free or ()]
+    tells_all = all(map(_tells_all, open_shapes))
+    most: dict[str, int] = {}
+    for free in told:
+        for name, amount in free.amounts.items():
+            most[name] = max(most.get(name, 0), amount)
+    return ClusterTotals(
+        allocatable=_sum((shape.allocatable, shape.count) for shape in open_shapes),
+        free=_sum((free.amounts, free.count) for free in told) if shapes and tells_all else None,
+        most_free=most if told else None,
+        used=used,
+    )
+
+
+def _tells_all(shape: "Shape") -> bool:
+    return shape.free is not None and sum(free.count for free in shape.free) >= shape.count
+
+
+def _sum(parts: Iterable[tuple[Amounts, int]]) -> Amounts:
+    total: dict[str, int] = {}
+    for amounts, count in parts:
+        for name, amount in amounts.items():
+            total[name] = total.get(name, 0) + amount * count
+    return total
+
+
+def _less(whole: Amounts, part: Amounts | None) -> Amounts | None:
+    if part is None:
+        return None
+    return {name: max(0, amount - part.get(name, 0)) for name, amount in whole.items()}
