@@ -13,7 +13,7 @@ from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
-from agent.scheduler.cache.scheduler_cache import NEW, SchedulerCache
+from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling
 from agent.scheduler.limits import RequestLimits
@@ -128,8 +128,8 @@ class ProxyScheduler(Controller[Key]):
         pod = self._cache.proxies.store.get(key)
         if pod is None or pod.uid in self._proxies.bound or not is_open(pod) or pod.gated:
             return Done()
-        if self._cache.is_early(pod):
-            return RequeueAfter(NEW.total_seconds())
+        if self._cache.is_new(pod):
+            return RequeueAfter(NEW_SECONDS)
         mode = mode_of(pod, self._cache.namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserve.admitted_step(pod) if mode == "reserve" else self._ranked.step(pod))
 

@@ -1,4 +1,4 @@
-"""The memory of attempts, kept on the proxy pod: which targets could not take it, why, when, how often. Pure."""
+"""Failed targets: an annotation of the proxy pod tells which targets could not take it, why, when, how often. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,14 +15,14 @@ FIRST_RETRY, LONGEST_RETRY = timedelta(seconds=1), timedelta(seconds=30)
 
 
 class FailedTarget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of one target."""
+    """One target that could not take the pod."""
 
     reason: str
     at: str = ""
     """When it refused last, RFC 3339; empty: unknown."""
     count: int = 1
-    untaken: bool = False
-    """It took no PodChaperon, or made no pod of it, so that nothing is known of its nodes; else they had no place."""
+    refused: bool = msgspec.field(default=False, name="untaken")
+    """It took no PodChaperon, or made no pod of it, so that nothing is known of its nodes; else they had no room."""
 
     def may_repeat_at(self, dwell: timedelta) -> datetime | None:
         """When a pod that waits elsewhere may try it again, where it provably has room: each time the pause is twice as
@@ -30,13 +30,13 @@ class FailedTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
         None: at any time.
         """
-        if self.untaken:
+        if self.refused:
             return self._after(dwell)
         return self._after(min(dwell * 2 ** min(self.count - 1, 16), max(dwell, LONGEST_DWELL)))
 
     def may_retry_at(self) -> datetime | None:
         """When a pod that is nowhere may try it again, None at any time."""
-        if not self.untaken:
+        if not self.refused:
             return None
         return self._after(min(FIRST_RETRY * 2 ** min(self.count - 1, 16), LONGEST_RETRY))
 
@@ -69,11 +69,11 @@ def read_failed_targets(text: str | None) -> dict[str, FailedTarget]:
 
 
 def with_failed_target(
-    known: Mapping[str, FailedTarget], node_name: str, reason: str, now: datetime, *, untaken: bool = False
+    known: Mapping[str, FailedTarget], node_name: str, reason: str, now: datetime, *, refused: bool = False
 ) -> str:
     """The annotation's value with one more attempt."""
     before = known.get(node_name)
     # Pauses grow by what goes wrong again and again.
-    count = before.count + 1 if before is not None and before.untaken == untaken else 1
-    attempt = FailedTarget(reason, stamp(now), count, untaken)
+    count = before.count + 1 if before is not None and before.refused == refused else 1
+    attempt = FailedTarget(reason, stamp(now), count, refused)
     return msgspec.json.encode({**known, node_name: attempt}, order="deterministic").decode()

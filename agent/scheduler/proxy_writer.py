@@ -96,7 +96,7 @@ class ProxyWriter:
         except NotFound:
             return None
         finally:
-            self._assumed.retract(pod)
+            self._assumed.finish_claim(pod)
 
     async def unclaim(self, pod: Object) -> None:
         """Take the claim back, if the pod is as it was."""
@@ -112,7 +112,7 @@ class ProxyWriter:
         """
         ATTEMPTS.labels(mode, "refused").inc()
         self.stopwatch.again(proxy["metadata"]["uid"])
-        value = with_failed_target(failed_targets_of(proxy), node_name, reason, self._deps.clock.now(), untaken=refused)
+        value = with_failed_target(failed_targets_of(proxy), node_name, reason, self._deps.clock.now(), refused=refused)
         await self._patch(proxy["metadata"], {"annotations": {names.ANNOTATION_ATTEMPTS: value}})
 
     async def bind(self, pod: Object, node_name: str, mode: Mode) -> None:

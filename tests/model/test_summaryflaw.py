@@ -15,7 +15,7 @@ from agent.model import virtualnode
 from agent.model.nodeshapes import counted
 from agent.model.summary import summarise
 from agent.model.summaryflaw import summary_flaw
-from agent.scheduler.cache.summaries import common_labels, shapes
+from agent.scheduler.cache.target_info import common_labels, shapes
 from agent.scheduling.snapshot import amounts
 from tests.examples import examples
 

@@ -53,7 +53,7 @@ def test_a_target_that_took_nothing_may_be_asked_again_soon_and_by_who_waits_els
     known: dict[str, FailedTarget] = {}
     pauses = []
     for _ in range(7):
-        known = failed_targets_of(pod(with_failed_target(known, "admiralty-eu", "dead webhook", NOW, untaken=True)))
+        known = failed_targets_of(pod(with_failed_target(known, "admiralty-eu", "dead webhook", NOW, refused=True)))
         attempt = known["admiralty-eu"]
         assert attempt.may_repeat_at(DWELL) == NOW + DWELL
         due = attempt.may_retry_at()
@@ -68,11 +68,11 @@ def test_a_target_that_took_the_pod_and_had_no_place_is_not_held_back_by_that() 
 
 
 def test_what_goes_wrong_in_another_way_is_counted_anew() -> None:
-    known = failed_targets_of(pod(with_failed_target({}, "admiralty-eu", "dead webhook", NOW, untaken=True)))
+    known = failed_targets_of(pod(with_failed_target({}, "admiralty-eu", "dead webhook", NOW, refused=True)))
     known = failed_targets_of(pod(with_failed_target(known, "admiralty-eu", "full", NOW)))
     assert known["admiralty-eu"] == FailedTarget("full", "2026-03-01T12:00:00Z")
 
 
 def test_an_agent_before_this_one_reads_what_it_knows() -> None:
-    text = with_failed_target({}, "admiralty-eu", "dead webhook", NOW, untaken=True)
+    text = with_failed_target({}, "admiralty-eu", "dead webhook", NOW, refused=True)
     assert text == '{"admiralty-eu":{"reason":"dead webhook","at":"2026-03-01T12:00:00Z","untaken":true}}'

@@ -13,7 +13,7 @@ from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
 from agent.model.podstate import ENDED, CandidateStatus, observe
-from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS
+from agent.scheduler.cache.assumed_pods import ASSUMED_SECONDS
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
@@ -115,7 +115,7 @@ def _holdings(facts: Facts, pod_infos: PodInfos, now: datetime) -> Usages:
         node = podstate.occupied_node(pod)
         if not node:
             continue
-        new = now - parse(pod.head.metadata.creation_timestamp or "") < timedelta(seconds=FLIGHT_SECONDS)
+        new = now - parse(pod.head.metadata.creation_timestamp or "") < timedelta(seconds=ASSUMED_SECONDS)
         usages.put(
             pod_infos.about(pod),
             node,
@@ -182,7 +182,7 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         claim_unsent=False,
         claim_state=claimed.info.state if claimed is not None else "",
         chaperon=chaperon.decode() if chaperon is not None else None,
-        attempts=attempts,
+        failed=attempts,
         ranking=ranking,
         now=now,
         dwell=dwell,

@@ -32,7 +32,7 @@ from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, not_enabled
 from agent.scheduler.cache.extra_scores import kind_of, read_score
 from agent.scheduler.cache.quotas import quotas_of
-from agent.scheduler.cache.target_cache import target_info_of
+from agent.scheduler.cache.target_info import target_info_of
 from agent.scheduler.cache.unconnected_target import UnconnectedTarget, unconnected_target
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra, TargetInfo, amounts

@@ -14,9 +14,9 @@ from agent.scheduling.snapshot import TargetInfo
 _LEAST_SECONDS = 0.5
 
 
-def state(words: str) -> str:
+def state(reason: str) -> str:
     """Why a target that refuses pods gets no more of them for now."""
-    return f"it refuses pods: {words}"
+    return f"it refuses pods: {reason}"
 
 
 class RefusingTargets:
@@ -28,41 +28,39 @@ class RefusingTargets:
         self._changed = changed
         self._epochs: dict[str, int] = {}
         """By virtual node, of what its target's memory said last."""
-        self._nodes: set[str] = set()
+        self.nodes: set[str] = set()
         """Those that refuse pods."""
-        self._shut: dict[str, tuple[TargetInfo, TargetInfo]] = {}
+        self._unready: dict[str, tuple[TargetInfo, TargetInfo]] = {}
         """What a virtual node's target is, and what it looks like to pods that are kept away."""
         self._timer: asyncio.TimerHandle | None = None
         targets.on_change(self._target_changed)
         targets.on_detach(self._detached)
 
-    def seen_by(self, pod: Object, places: Sequence[TargetInfo], tried: Container[str]) -> Sequence[TargetInfo]:
+    def seen_by(self, pod: Object, targets: Sequence[TargetInfo], tried: Container[str]) -> Sequence[TargetInfo]:
         """The targets as they are for a pod, which may take its turn by this; where it has a chaperon, it needs none.
 
         :param tried: virtual nodes of targets that could not take the pod
         """
-        if not self._nodes:
-            return places
         there = {each.target.node_name for each in self._chaperons.of(pod.key)}
         return [
-            place if place.node_name in there else self._seen(pod, place, place.node_name in tried) for place in places
+            info if info.node_name in there else self._as_seen(pod, info, info.node_name in tried) for info in targets
         ]
 
-    def leave_turns(self, pod: Object, but: Container[str] = ()) -> None:
+    def end_trials(self, pod: Object, but: Container[str] = ()) -> None:
         """A pod goes nowhere, or to targets of these virtual nodes."""
-        for node in self._nodes:
+        for node in self.nodes:
             target = self._targets.by_node(node)
             if target is not None and node not in but:
                 target.refusal_backoff.leave_turn(pod.namespace, pod.uid)
 
-    def _seen(self, pod: Object, place: TargetInfo, before: bool) -> TargetInfo:
-        target = self._targets.by_node(place.node_name) if place.node_name in self._nodes else None
-        words = target.refusal_backoff.refuses(pod.namespace) if target is not None else ""
-        if target is None or not words or target.refusal_backoff.admits(pod.namespace, pod.uid, before=before):
-            return place
-        known = self._shut.get(place.node_name)
-        if known is None or known[0] is not place or known[1].state != state(words):
-            known = self._shut[place.node_name] = (place, replace(place, ready=False, state=state(words)))
+    def _as_seen(self, pod: Object, info: TargetInfo, before: bool) -> TargetInfo:
+        target = self._targets.by_node(info.node_name) if info.node_name in self.nodes else None
+        reason = target.refusal_backoff.refuses(pod.namespace) if target is not None else ""
+        if target is None or not reason or target.refusal_backoff.admits(pod.namespace, pod.uid, before=before):
+            return info
+        known = self._unready.get(info.node_name)
+        if known is None or known[0] is not info or known[1].state != state(reason):
+            known = self._unready[info.node_name] = (info, replace(info, ready=False, state=state(reason)))
         return known[1]
 
     def _target_changed(self, target: Target) -> None:
@@ -71,20 +69,20 @@ class RefusingTargets:
             return
         self._epochs[node] = epoch
         if target.refusal_backoff.refusal is not None:
-            self._nodes.add(node)
+            self.nodes.add(node)
         else:
-            self._nodes.discard(node)
-            self._shut.pop(node, None)
+            self.nodes.discard(node)
+            self._unready.pop(node, None)
         self._changed()
         self._set_timer()
 
     def _detached(self, target: Target) -> None:
         self._epochs.pop(target.node_name, None)
-        self._nodes.discard(target.node_name)
-        self._shut.pop(target.node_name, None)
+        self.nodes.discard(target.node_name)
+        self._unready.pop(target.node_name, None)
 
     def _set_timer(self) -> None:
-        targets = [target for node in self._nodes if (target := self._targets.by_node(node)) is not None]
+        targets = [target for node in self.nodes if (target := self._targets.by_node(node)) is not None]
         left = [due for target in targets if (due := target.refusal_backoff.next_turn) is not None]
         if left and self._timer is None:
             # Those that have just been woken and do not go there are not woken again at once.
@@ -93,6 +91,6 @@ class RefusingTargets:
 
     def _due(self) -> None:
         self._timer = None
-        if self._nodes:
+        if self.nodes:
             self._changed()
             self._set_timer()

@@ -1,8 +1,7 @@
-"""What every decision about a pod starts from: its demand, all targets, and what of ours they hold."""
+"""Scheduler cache: what every decision starts from: a pod's demands, all targets, and our pods in them."""
 
 import time
-from collections.abc import Callable, Container
-from datetime import timedelta
+from collections.abc import Callable, Container, Sequence
 
 from agent.api import names
 from agent.api.kinds import NODES
@@ -17,14 +16,14 @@ from agent.scheduler.cache.refusing_targets import RefusingTargets
 from agent.scheduler.cache.target_cache import TargetCache
 from agent.scheduler.metrics import PHASE
 from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import PodInfo
+from agent.scheduling.snapshot import PodInfo, TargetInfo
 
-NEW = timedelta(seconds=2)
+NEW_SECONDS = 2.0
 """A namespace and its first pods may be made together, and the pods be seen first."""
 
 
 class SchedulerCache:
-    """One for the scheduler. `changed` is called when pods that wait may be placeable by now."""
+    """One for the scheduler; `changed` is called when pods that wait may find a target by now."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
         self.proxies = deps.proxies.informer
@@ -54,7 +53,7 @@ class SchedulerCache:
         deps.namespaces.on_turn(lambda namespace: self._change())
 
     def ranking(self, pod: Object) -> tuple[PodInfo, Ranking]:
-        """The pod's demand, and the targets for it.
+        """What the pod asks for, and the targets for it.
 
         :raises InvalidPod: if its manifest is unusable
         """
@@ -62,14 +61,17 @@ class SchedulerCache:
         pod_info = self.pod_infos.of(pod).beside(self._prerequisites.places(pod))
         self.assumed.refresh()
         self._turn += 1
-        places = self._refusing.seen_by(pod, self._targets.serving(pod.namespace), pod_info.attempts)
-        ranking = rank(pod_info, places, self.assumed.usages, self._weights, turn=self._turn)
+        targets: Sequence[TargetInfo] = self._targets.serving(pod.namespace)
+        if self._refusing.nodes:
+            targets = self._refusing.seen_by(pod, targets, pod_info.attempts)
+        ranking = rank(pod_info, targets, self.assumed.usages, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return pod_info, ranking
 
-    def leave_turns(self, pod: Object, but: Container[str] = ()) -> None:
+    def end_trials(self, pod: Object, but: Container[str] = ()) -> None:
         """A pod does not try targets that refuse pods, but for those of these virtual nodes."""
-        self._refusing.leave_turns(pod, but)
+        if self._refusing.nodes:
+            self._refusing.end_trials(pod, but)
 
     def _change(self) -> None:
         self.epoch += 1
@@ -79,7 +81,7 @@ class SchedulerCache:
         namespace = new or old
         assert namespace is not None
         if turns(old, new):
-            self.assumed.look_again(namespace.name)
+            self.assumed.namespace_turned(namespace.name)
         if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
             self.assumed.usages.counts.recount()
             self._change()
@@ -89,22 +91,22 @@ class SchedulerCache:
         found = self.namespaces.store.get(("", namespace))
         return found is not None and names.annotation(found.annotations, names.INJECTED) == names.INJECTED_FOLLOW
 
-    def settled(self, namespace: str) -> bool:
+    def knows_targets(self, namespace: str) -> bool:
         """Whether all targets of a namespace are known well enough to tell why a pod waits."""
-        return self._targets.settled(namespace)
+        return self._targets.knows_all(namespace)
 
     def closed(self, namespace: str) -> str:
         """Why no pod of a namespace gets a target anew, empty when pods may."""
         return "" if self._is_enabled(namespace) else not_enabled(namespace)
 
-    def is_leaving(self, pod: Object) -> bool:
-        """Whether a pod has gone, or is being deleted, by what has been told of it since it was read."""
-        told = self.proxies.store.get(pod.key)
-        return told is None or told.uid != pod.uid or told.deleting
+    def is_gone(self, pod: Object) -> bool:
+        """Whether a pod is gone or being deleted by now."""
+        current = self.proxies.store.get(pod.key)
+        return current is None or current.uid != pod.uid or current.deleting
 
-    def is_early(self, pod: Object) -> bool:
-        """Whether a pod is so new that its namespace may be enabled without that this was seen yet."""
+    def is_new(self, pod: Object) -> bool:
+        """Whether a pod is so new that its namespace may be enabled, and the watch has not shown that yet."""
         if self._is_enabled(pod.namespace):
             return False
         age = self._clock.now() - parse(pod.head.metadata.creation_timestamp or "")
-        return timedelta(0) <= age < NEW
+        return 0 <= age.total_seconds() < NEW_SECONDS

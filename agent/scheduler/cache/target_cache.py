@@ -1,24 +1,20 @@
-"""Targets as the scheduler sees them, decoded once per change."""
+"""Target cache: one target info per target, made anew when something changes that it is made of."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
 
-from agent.api import names
 from agent.api.kinds import TARGET_KINDS
-from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.deps import Deps
-from agent.clusters.target import Record, State, Target
+from agent.clusters.target import State, Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.quantity import InvalidQuantity
 from agent.scheduler.cache.extra_scores import ExtraScores
 from agent.scheduler.cache.quotas import QuotaCache, Quotas
-from agent.scheduler.cache.summaries import common_labels, shapes
-from agent.scheduler.cache.unconnected_target import unconnected, unconnected_target
+from agent.scheduler.cache.target_info import target_info_of
+from agent.scheduler.cache.unconnected_target import not_ready, unconnected_target
 from agent.scheduling.extrascore import ExtraScore
-from agent.scheduling.snapshot import Amounts, Extra, Quota, TargetInfo, amounts
+from agent.scheduling.snapshot import Quota, TargetInfo
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +24,7 @@ NOT_UNDERSTOOD = "what it tells of itself cannot be understood: see the log of t
 
 
 class TargetCache:
-    """A `TargetInfo` per target, made anew when something that it is made of changes.
-
-    `changed` is called when a pod that waits may find room now, or should go elsewhere.
-    """
+    """`changed` is called when a pod that waits may find room now, or should go elsewhere."""
 
     def __init__(self, deps: Deps, nodes: Informer, changed: Callable[[], None]) -> None:
         self._targets = deps.targets
@@ -39,8 +32,8 @@ class TargetCache:
         self._changed = changed
         self._clock = deps.clock
         self._interval = deps.settings.discovery_interval
-        self._cache: dict[Key, TargetInfo] = {}
-        self._lists: dict[str, tuple[TargetInfo, ...]] = {}
+        self._infos: dict[Key, TargetInfo] = {}
+        self._by_namespace: dict[str, tuple[TargetInfo, ...]] = {}
         self._quotas: dict[Key, QuotaCache] = {}
         self._objects = deps.local.either(TARGET_KINDS)
         scores = [ExtraScore.parse(text) for text in deps.settings.extra_score]
@@ -54,17 +47,17 @@ class TargetCache:
 
     def serving(self, namespace: str) -> tuple[TargetInfo, ...]:
         """All targets that pods of a namespace may go to, ready or not."""
-        known = self._lists.get(namespace)
+        known = self._by_namespace.get(namespace)
         if known is None:
-            found = [self._place(target) for target in self._targets.serving(namespace)]
+            found = [self._info(target) for target in self._targets.serving(namespace)]
             found += [
-                target_info_of(unconnected(unconnected_target(obj)), None, None, obj)
+                target_info_of(not_ready(unconnected_target(obj)), None, None, obj)
                 for obj in self._unconnected(namespace)
             ]
-            known = self._lists[namespace] = tuple(found)
+            known = self._by_namespace[namespace] = tuple(found)
         return known
 
-    def settled(self, namespace: str) -> bool:
+    def knows_all(self, namespace: str) -> bool:
         """Whether every target of a namespace is either connected or known not to be.
 
         It is not for a moment after a start: what is said then of targets is news to nobody.
@@ -74,18 +67,18 @@ class TargetCache:
             and (self._clock.now() - target.record.since).total_seconds() < SETTLE_SECONDS
             for target in self._targets.serving(namespace)
         )
-        told = [unconnected_target(obj) for obj in self._unconnected(namespace)]
-        return not connecting and all(each.known and not each.ready for each in told)
+        found = [unconnected_target(obj) for obj in self._unconnected(namespace)]
+        return not connecting and all(each.known and not each.ready for each in found)
 
     def _unconnected(self, namespace: str) -> list[Object]:
         """Targets that cannot be connected, or not yet."""
         return [obj for obj in self._objects.serving(namespace) if self._targets.get(obj.key) is None]
 
-    def _place(self, target: Target) -> TargetInfo:
-        place = self._cache.get(target.key)
-        if place is None:
-            place = self._cache[target.key] = self._make(target)
-        return place
+    def _info(self, target: Target) -> TargetInfo:
+        info = self._infos.get(target.key)
+        if info is None:
+            info = self._infos[target.key] = self._make(target)
+        return info
 
     def _make(self, target: Target) -> TargetInfo:
         """What cannot be made up is a target that takes no pods: the others go on."""
@@ -133,7 +126,7 @@ class TargetCache:
         if target is not None:
             self._forget(target)
         elif obj is not None:
-            self._lists.clear()
+            self._by_namespace.clear()
             self._changed()
 
     def _scored(self, name: str | None) -> None:
@@ -142,16 +135,16 @@ class TargetCache:
                 self._forget(target)
 
     def _forget(self, target: Target) -> None:
-        old = self._cache.pop(target.key, None)
-        self._lists.clear()
+        old = self._infos.pop(target.key, None)
+        self._by_namespace.clear()
         current = self._targets.get(target.key)
         if current is None or old is None:
             self._changed()
             return
-        new = self._place(current)
+        new = self._info(current)
         if new == old:
             # What was found out about it stays true.
-            self._cache[target.key] = old
+            self._infos[target.key] = old
         elif matters(old, new):
             self._changed()
 
@@ -178,84 +171,3 @@ def _left(change: tuple[Quota, Quota | None]) -> bool:
     return any(
         new.hard[name] - new.used.get(name, 0) > amount - old.used.get(name, 0) for name, amount in old.hard.items()
     )
-
-
-class Health(Protocol):
-    """What a `TargetInfo` has of a target itself: the agent's connection knows it, and its Target's conditions tell."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def node_name(self) -> str: ...
-    @property
-    def ready(self) -> bool: ...
-    @property
-    def record(self) -> Record: ...
-    @property
-    def agent(self) -> AgentRecord | None: ...
-    @property
-    def slow(self) -> bool: ...
-
-
-def target_info_of(
-    target: Health,
-    node: Object | None,
-    summary: Object | None,
-    obj: Object | None = None,
-    *,
-    quotas: Quotas | None = None,
-    extra: Mapping[str, Extra] | None = None,
-) -> TargetInfo:
-    """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
-    ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
-    spec: dict[str, Any] = {}
-    if node is not None:
-        spec = node.decode().get("spec") or {}
-    told = summary.decode() if summary is not None else {}
-    common = common_labels(summary)
-    limits, weight = wishes(obj)
-    return TargetInfo(
-        title=target.title,
-        node_name=target.node_name,
-        namespace=target.namespace,
-        ready=ready,
-        state="" if ready else _why_not_ready(target, node),
-        labels=node.labels if node is not None else {},
-        taints=tuple(spec.get("taints") or ()),
-        unschedulable=bool(spec.get("unschedulable")),
-        allocatable=amounts(told.get("allocatable")),
-        shapes=shapes(summary, common),
-        common_labels=common,
-        limits=limits,
-        quotas=quotas or {},
-        weight=weight,
-        extra=extra or {},
-        slow=target.slow,
-    )
-
-
-def _why_not_ready(target: Health, node: Object | None) -> str:
-    if target.ready and node is None:
-        return "its virtual node does not exist yet"
-    if target.ready and target.agent is not None:
-        return target.agent.message
-    return f"{target.record.message} (since {target.record.since.strftime('%H:%M')})"
-
-
-def wishes(obj: Object | None) -> tuple[Amounts, int]:
-    """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
-    if obj is None:
-        return {}, 0
-    manifest = obj.decode()
-    try:
-        limits = amounts((manifest.get("spec") or {}).get("limits"))
-    except InvalidQuantity:
-        limits = {}
-    text = names.annotation(manifest["metadata"].get("annotations"), names.WEIGHT)
-    try:
-        weight = max(-100, min(100, int(text or "0")))
-    except ValueError:
-        weight = 0
-    return limits, weight

@@ -1,4 +1,4 @@
-"""A target as its Target tells of it: for those that this process has no connection to."""
+"""Unconnected target: what the conditions of a Target say, for a target that this process has no connection to."""
 
 from dataclasses import dataclass, replace
 
@@ -51,8 +51,8 @@ def unconnected_target(obj: Object) -> UnconnectedTarget:
     return UnconnectedTarget(obj.key, is_ready, record, slow, known=bool(ready))
 
 
-def unconnected(told: UnconnectedTarget) -> UnconnectedTarget:
-    """The same for an agent without connection to the target: it counts as not ready, whatever its Target said."""
-    if told.known and not told.ready:
-        return told
-    return replace(told, ready=False, record=replace(told.record, message="not connected yet"))
+def not_ready(target: UnconnectedTarget) -> UnconnectedTarget:
+    """The same as not ready: this process has no connection to it, whatever its Target says."""
+    if target.known and not target.ready:
+        return target
+    return replace(target, ready=False, record=replace(target.record, message="not connected yet"))

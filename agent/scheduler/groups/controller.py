@@ -14,7 +14,7 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.podstate import ENDED
 from agent.model.status import restarts_always
-from agent.scheduler.cache.scheduler_cache import NEW, SchedulerCache
+from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.groups import decide
 from agent.scheduler.groups.members import Group, Member
 from agent.scheduler.groups.turns import Contender, GroupMemory, Timeouts
@@ -69,8 +69,8 @@ class GroupScheduling:
             if self._contenders.pop(key, None) is not None:
                 self._wake_others(key)
             return Done()
-        if any(map(self._cache.is_early, pods)):
-            return RequeueAfter(NEW.total_seconds())
+        if any(map(self._cache.is_new, pods)):
+            return RequeueAfter(NEW_SECONDS)
         group, flaws = self._gather(key, pods)
         rivals = [contender for other, contender in self._contenders.items() if other != key]
         decision = decide.decide(group, rivals, time.monotonic(), self._timeouts)

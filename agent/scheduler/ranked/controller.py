@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from agent.api import names
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -14,7 +15,7 @@ from agent.model.errors import InvalidPod
 from agent.model.podstate import taken_up_by
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.chaperon_writer import NO_ANSWER, ChaperonRefused, ChaperonWriter, Foreign, note_refusal
-from agent.scheduler.failed_targets import failed_targets_of
+from agent.scheduler.failed_targets import FailedTarget, failed_targets_of
 from agent.scheduler.limits import RequestLimits
 from agent.scheduler.proxy_writer import ProxyWriter
 from agent.scheduler.ranked import decide as steps
@@ -134,7 +135,7 @@ class RankedScheduling:
             claim_unsent=self._is_unsent(pod),
             claim_state=target.record.message if target is not None else "",
             chaperon=chaperon,
-            attempts=failed_targets_of(proxy),
+            failed=self._failed(proxy),
             ranking=ranking,
             now=self._deps.clock.now(),
             dwell=self._dwell,
@@ -143,8 +144,13 @@ class RankedScheduling:
         )
         step = steps.decide(view)
         if not isinstance(step, steps.GiveUp):
-            self._cache.leave_turns(pod, (step.node_name,) if isinstance(step, steps.Claim) else ())
+            self._cache.end_trials(pod, (step.node_name,) if isinstance(step, steps.Claim) else ())
         return await self._take(pod, proxy, view, step)
+
+    @staticmethod
+    def _failed(proxy: dict[str, Any]) -> dict[str, FailedTarget]:
+        annotations = proxy["metadata"].get("annotations") or {}
+        return failed_targets_of(proxy) if names.ANNOTATION_ATTEMPTS in annotations else {}
 
     def _neglect(self, target: Target | None, chaperon: dict[str, Any] | None) -> str:
         scheduler = ((chaperon or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
@@ -167,7 +173,7 @@ class RankedScheduling:
                 await self._chaperons.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
-                    if not self._cache.settled(pod.namespace):
+                    if not self._cache.knows_targets(pod.namespace):
                         return _UNSETTLED
                     later = await self._tell(proxy, view, message)
                     return soonest_after(seconds, later)
@@ -179,7 +185,7 @@ class RankedScheduling:
         return Done()
 
     async def _tell(self, proxy: dict[str, Any], view: steps.RankedPod, message: str) -> float | None:
-        tried = {node: attempt.reason for node, attempt in view.attempts.items()}
+        tried = {node: attempt.reason for node, attempt in view.failed.items()}
         claim = {view.claim: message} if message else {}
         return await self._proxies.tell_rejections(proxy, explain(view.ranking, tried, claim), view.ranking)
 
@@ -199,7 +205,7 @@ class RankedScheduling:
         if before not in (None, target) and not unsent and not await self._deps.live_reads.is_free(before, pod):
             return _MOVING
         claimed = await self._proxies.claim(pod, target)
-        if claimed is None or self._cache.is_leaving(claimed):
+        if claimed is None or self._cache.is_gone(claimed):
             return Done()
         self._proxies.stopwatch.lap(pod.uid, "queue")
         anew = unsent or podstate.claimed_node(pod) != target.node_name

@@ -30,7 +30,7 @@ class RankedPod:
     """Why it is not ready, in words."""
     chaperon: Mapping[str, Any] | None
     """In the claim's target."""
-    attempts: Mapping[str, FailedTarget]
+    failed: Mapping[str, FailedTarget]
     ranking: Ranking
     now: datetime
     dwell: timedelta
@@ -132,7 +132,7 @@ def _without_chaperon(view: RankedPod) -> Step:
     if not view.claim_ready:
         return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
     feasible = {place.node_name for place in (*view.ranking.order, *view.ranking.pending)}
-    if (view.claim in feasible and view.claim not in view.attempts) or _choice(view) == view.claim:
+    if (view.claim in feasible and view.claim not in view.failed) or _choice(view) == view.claim:
         return Claim(view.claim)
     return _claim(view)
 
@@ -148,13 +148,13 @@ def _refused(view: RankedPod, reason: str) -> Step:
     """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
     if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
         return GiveUp(reason)
-    here = view.attempts.get(view.claim)
+    here = view.failed.get(view.claim)
     again, seconds = _repeatable(view, here.may_repeat_at(view.dwell) if here else None)
     if again:
         return GiveUp(reason)
     # Where no target has room, one is as good as another.
     stays = not view.ranking.order and any(place.node_name == view.claim for place in view.ranking.pending)
-    if stays or view.claim in view.attempts or view.claim == _best(view):
+    if stays or view.claim in view.failed or view.claim == _best(view):
         return Wait(reason, seconds)
     return GiveUp(reason)
 
@@ -178,7 +178,7 @@ def _best(view: RankedPod) -> str:
 
 def _is_early(view: RankedPod, place: TargetInfo) -> bool:
     """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
-    attempt = view.attempts.get(place.node_name)
+    attempt = view.failed.get(place.node_name)
     due = attempt.may_retry_at() if attempt is not None else None
     # What is further away was written by a clock that has been set since.
     return due is not None and view.now < due <= view.now + LONGEST_RETRY
@@ -187,8 +187,8 @@ def _is_early(view: RankedPod, place: TargetInfo) -> bool:
 def _retries(view: RankedPod) -> list[datetime]:
     """When targets that did not take the pod's chaperon may be asked again."""
     places = view.ranking.order or view.ranking.pending
-    attempts = (view.attempts.get(place.node_name) for place in places)
-    return [due for attempt in attempts if attempt is not None and (due := attempt.may_retry_at()) is not None]
+    failed = (view.failed.get(place.node_name) for place in places)
+    return [due for attempt in failed if attempt is not None and (due := attempt.may_retry_at()) is not None]
 
 
 def _left(view: RankedPod, moments: list[datetime]) -> float | None:
@@ -203,10 +203,10 @@ def _repeatable(view: RankedPod, not_before: datetime | None) -> tuple[str, floa
     """
     moments: list[datetime] = []
     for place in view.ranking.order[view.ranking.untried :]:
-        attempt = view.attempts.get(place.node_name)
+        attempt = view.failed.get(place.node_name)
         if attempt is None or not _is_repeatable(view, place, attempt):
             continue
-        nowhere = attempt.untaken and view.chaperon is None
+        nowhere = attempt.refused and view.chaperon is None
         due = attempt.may_retry_at() if nowhere else attempt.may_repeat_at(view.dwell)
         due = max(filter(None, (due, not_before)), default=view.now)
         if due <= view.now or (nowhere and not _is_early(view, place)):
@@ -217,8 +217,8 @@ def _repeatable(view: RankedPod, not_before: datetime | None) -> tuple[str, floa
 
 def _is_repeatable(view: RankedPod, place: TargetInfo, attempt: FailedTarget) -> bool:
     if place.node_name == view.claim:
-        return attempt.untaken and view.chaperon is None
-    return attempt.untaken or any(shape.free is not None for shape in place.shapes)
+        return attempt.refused and view.chaperon is None
+    return attempt.refused or any(shape.free is not None for shape in place.shapes)
 
 
 def delegate_outcome(status: Mapping[str, Any]) -> tuple[Outcome, str]:

@@ -107,7 +107,7 @@ class ReserveScheduling:
         try:
             return await self._take(pod, view, ranking, found)
         finally:
-            self._cache.leave_turns(pod, self._writer.creating(pod.uid))
+            self._cache.end_trials(pod, self._writer.creating(pod.uid))
 
     def view(
         self, pod: Object, permit: decide.Permit = decide.PERMITTED, *, order: bool = True, fresh: bool = False

@@ -22,15 +22,15 @@ from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
 from agent.runtime.supervisor import Supervisor
-from agent.scheduler.cache.assumed_pods import FLIGHT_SECONDS, SETTLED_SECONDS, AssumedPods
+from agent.scheduler.cache.assumed_pods import ASSUMED_SECONDS, SETTLED_SECONDS, AssumedPods
 from agent.scheduler.cache.pod_info import PodInfos
 from tests.waiting import until
 
 NOWHERE = Connection("http://127.0.0.1:1")
 
 
-class SchedulerCache:
-    """A world whose watches say what the test says."""
+class Harness:
+    """Assumed pods whose watches say what the test says."""
 
     def __init__(self, proxies: Informer, targets: Targets, eu: Target, us: Target) -> None:
         self.time = 0.0
@@ -40,7 +40,7 @@ class SchedulerCache:
         self.other = us
         self.proxies = proxies
         self.closed: set[str] = set()
-        self.world = AssumedPods(
+        self.pods = AssumedPods(
             proxies,
             targets,
             Chaperons(targets, "here"),
@@ -96,20 +96,20 @@ class SchedulerCache:
         target.summaries.absorb(msgspec.json.encode({"metadata": metadata}))
 
     def assumed(self) -> set[str]:
-        """UIDs of the pods in flight."""
-        self.world.refresh()
-        return {uid for node in (self.eu, self.us) for uid in self.world.usages.of(node).assumed}
+        """UIDs of the assumed pods."""
+        self.pods.refresh()
+        return {uid for node in (self.eu, self.us) for uid in self.pods.usages.of(node).assumed}
 
     def found(self, node: str) -> tuple[int, int, int]:
-        """Pods, pods in flight and pods without delegate that a target holds."""
-        self.world.refresh()
-        usage = self.world.usages.of(node)
-        assert len(usage.assumed) <= self.world.in_flight
+        """Pods, assumed pods and pods without delegate that a target holds."""
+        self.pods.refresh()
+        usage = self.pods.usages.of(node)
+        assert len(usage.assumed) <= self.pods.number
         return len(usage.pods), len(usage.assumed), len(usage.undelegated)
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[SchedulerCache]:
+async def opened() -> AsyncIterator[Harness]:
     """Two targets that nobody answers for, and the proxies' informer."""
     local = Cluster(NOWHERE, "local")
     async with Supervisor("test") as supervisor:
@@ -126,209 +126,209 @@ async def opened() -> AsyncIterator[SchedulerCache]:
         ):
             assert informer.kind == kind
             informer.synced.set()
-        yield SchedulerCache(proxies, targets, eu, us)
+        yield Harness(proxies, targets, eu, us)
         await targets.close()
     await local.close()
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[SchedulerCache]:
+async def harness() -> AsyncIterator[Harness]:
     """The same for one test."""
     async with opened() as found:
         yield found
 
 
-async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(scene: SchedulerCache) -> None:
-    scene.pod()
-    assert scene.found(scene.eu) == (0, 0, 0)
-    scene.pod(claim=scene.eu)
-    assert scene.found(scene.eu) == (1, 1, 1)
-    scene.pod(claim=scene.eu, node=scene.eu)
-    assert scene.found(scene.eu) == (1, 1, 0)
-    scene.pod(claim=scene.eu, node=scene.eu, phase="Succeeded")
-    assert scene.found(scene.eu) == (0, 0, 0)
+async def test_a_pod_counts_where_it_is_claimed_then_bound_until_it_ends(harness: Harness) -> None:
+    harness.pod()
+    assert harness.found(harness.eu) == (0, 0, 0)
+    harness.pod(claim=harness.eu)
+    assert harness.found(harness.eu) == (1, 1, 1)
+    harness.pod(claim=harness.eu, node=harness.eu)
+    assert harness.found(harness.eu) == (1, 1, 0)
+    harness.pod(claim=harness.eu, node=harness.eu, phase="Succeeded")
+    assert harness.found(harness.eu) == (0, 0, 0)
 
 
-async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(scene: SchedulerCache) -> None:
-    scene.closed = {"default"}
-    for node in ("", scene.eu):
-        scene.pod(claim=scene.eu, node=node)
-        assert scene.found(scene.eu) == (0, 0, 0)
-    scene.delegate("Running")
-    assert scene.found(scene.eu) == (1, 0, 0)
-    scene.closed = set()
-    scene.world.look_again("default")
-    assert scene.found(scene.eu) == (1, 0, 0)
-    scene.pod(claim=scene.us, uid="u2")
-    assert scene.found(scene.us) == (1, 1, 1)
-    scene.closed = {"default"}
-    scene.world.look_again("default")
-    assert scene.found(scene.us) == (0, 0, 0)
+async def test_where_a_namespace_is_not_enabled_only_a_chaperon_counts(harness: Harness) -> None:
+    harness.closed = {"default"}
+    for node in ("", harness.eu):
+        harness.pod(claim=harness.eu, node=node)
+        assert harness.found(harness.eu) == (0, 0, 0)
+    harness.delegate("Running")
+    assert harness.found(harness.eu) == (1, 0, 0)
+    harness.closed = set()
+    harness.pods.namespace_turned("default")
+    assert harness.found(harness.eu) == (1, 0, 0)
+    harness.pod(claim=harness.us, uid="u2")
+    assert harness.found(harness.us) == (1, 1, 1)
+    harness.closed = {"default"}
+    harness.pods.namespace_turned("default")
+    assert harness.found(harness.us) == (0, 0, 0)
 
 
-async def test_a_pod_that_moves_on_is_in_flight_anew(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.time = FLIGHT_SECONDS
-    assert scene.found(scene.eu) == (1, 0, 1)
-    scene.pod(claim=scene.us)
-    assert scene.found(scene.eu) == (0, 0, 0)
-    assert scene.found(scene.us) == (1, 1, 1)
+async def test_a_pod_that_moves_on_is_in_flight_anew(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.time = ASSUMED_SECONDS
+    assert harness.found(harness.eu) == (1, 0, 1)
+    harness.pod(claim=harness.us)
+    assert harness.found(harness.eu) == (0, 0, 0)
+    assert harness.found(harness.us) == (1, 1, 1)
 
 
-async def test_a_promise_counts_before_the_claim_is_written(scene: SchedulerCache) -> None:
-    pod = scene.pod()
-    scene.world.assume(pod, scene.eu)
-    scene.pod(labels={"a": "b"})
-    assert scene.found(scene.eu) == (1, 1, 1)
-    scene.pod(claim=scene.eu)
-    scene.world.retract(pod)
-    assert scene.found(scene.eu) == (1, 1, 1)
+async def test_a_promise_counts_before_the_claim_is_written(harness: Harness) -> None:
+    pod = harness.pod()
+    harness.pods.assume(pod, harness.eu)
+    harness.pod(labels={"a": "b"})
+    assert harness.found(harness.eu) == (1, 1, 1)
+    harness.pod(claim=harness.eu)
+    harness.pods.finish_claim(pod)
+    assert harness.found(harness.eu) == (1, 1, 1)
 
 
-async def test_a_promise_that_came_to_nothing_does_not_count(scene: SchedulerCache) -> None:
-    pod = scene.pod(claim=scene.us)
-    scene.world.assume(pod, scene.eu)
-    assert (scene.found(scene.eu), scene.found(scene.us)) == ((1, 1, 1), (0, 0, 0))
-    scene.world.retract(pod)
-    assert (scene.found(scene.eu), scene.found(scene.us)) == ((0, 0, 0), (1, 1, 1))
+async def test_a_promise_that_came_to_nothing_does_not_count(harness: Harness) -> None:
+    pod = harness.pod(claim=harness.us)
+    harness.pods.assume(pod, harness.eu)
+    assert (harness.found(harness.eu), harness.found(harness.us)) == ((1, 1, 1), (0, 0, 0))
+    harness.pods.finish_claim(pod)
+    assert (harness.found(harness.eu), harness.found(harness.us)) == ((0, 0, 0), (1, 1, 1))
 
 
-async def test_the_flight_ends_with_a_summary_that_knows_of_the_node(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.time = 3.0
-    scene.summary()
-    scene.pod(claim=scene.eu, node=scene.eu)
-    scene.time += SETTLED_SECONDS - 0.1
-    scene.summary()
-    assert scene.found(scene.eu) == (1, 1, 0)
-    scene.time += 0.1
-    assert scene.found(scene.eu) == (1, 1, 0)
-    scene.summary()
-    assert scene.found(scene.eu) == (1, 0, 0)
+async def test_the_flight_ends_with_a_summary_that_knows_of_the_node(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.time = 3.0
+    harness.summary()
+    harness.pod(claim=harness.eu, node=harness.eu)
+    harness.time += SETTLED_SECONDS - 0.1
+    harness.summary()
+    assert harness.found(harness.eu) == (1, 1, 0)
+    harness.time += 0.1
+    assert harness.found(harness.eu) == (1, 1, 0)
+    harness.summary()
+    assert harness.found(harness.eu) == (1, 0, 0)
 
 
-async def test_without_a_summary_the_flight_ends_after_a_while(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.time = 9.0
-    scene.pod(claim=scene.eu, node=scene.eu)
-    scene.time += FLIGHT_SECONDS - 0.1
-    assert scene.found(scene.eu) == (1, 1, 0)
-    scene.time += 0.1
-    assert scene.found(scene.eu) == (1, 0, 0)
-    assert scene.world.in_flight == 0
+async def test_without_a_summary_the_flight_ends_after_a_while(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.time = 9.0
+    harness.pod(claim=harness.eu, node=harness.eu)
+    harness.time += ASSUMED_SECONDS - 0.1
+    assert harness.found(harness.eu) == (1, 1, 0)
+    harness.time += 0.1
+    assert harness.found(harness.eu) == (1, 0, 0)
+    assert harness.pods.number == 0
 
 
-async def test_a_delegate_that_gets_its_node_late_takes_its_room_then(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.time = 60.0
-    assert scene.found(scene.eu) == (1, 0, 1)
-    scene.pod(claim=scene.eu, node=scene.eu)
-    assert scene.found(scene.eu) == (1, 1, 0)
-    scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
-    scene.time += FLIGHT_SECONDS
-    assert scene.found(scene.eu) == (1, 0, 0)
-    scene.pod(claim=scene.eu, node=scene.eu, phase="Running", labels={"new": "1"})
-    assert scene.found(scene.eu) == (1, 0, 0)
+async def test_a_delegate_that_gets_its_node_late_takes_its_room_then(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.time = 60.0
+    assert harness.found(harness.eu) == (1, 0, 1)
+    harness.pod(claim=harness.eu, node=harness.eu)
+    assert harness.found(harness.eu) == (1, 1, 0)
+    harness.pod(claim=harness.eu, node=harness.eu, phase="Running")
+    harness.time += ASSUMED_SECONDS
+    assert harness.found(harness.eu) == (1, 0, 0)
+    harness.pod(claim=harness.eu, node=harness.eu, phase="Running", labels={"new": "1"})
+    assert harness.found(harness.eu) == (1, 0, 0)
 
 
-async def test_pods_that_had_their_node_before_we_came_are_not_in_flight(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
-    assert scene.found(scene.eu) == (1, 0, 0)
+async def test_pods_that_had_their_node_before_we_came_are_not_assumed(harness: Harness) -> None:
+    harness.pod(claim=harness.eu, node=harness.eu, phase="Running")
+    assert harness.found(harness.eu) == (1, 0, 0)
 
 
-async def test_a_pod_has_a_delegate_as_soon_as_its_chaperon_says_anything_of_it(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.delegate("")
-    assert scene.found(scene.eu) == (1, 1, 1)
-    scene.delegate("Pending")
-    assert scene.found(scene.eu) == (1, 1, 0)
+async def test_a_pod_has_a_delegate_as_soon_as_its_chaperon_says_anything_of_it(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.delegate("")
+    assert harness.found(harness.eu) == (1, 1, 1)
+    harness.delegate("Pending")
+    assert harness.found(harness.eu) == (1, 1, 0)
 
 
-async def test_a_delegate_of_an_older_pod_of_this_name_is_another_matter(scene: SchedulerCache) -> None:
-    scene.delegate("Running", uid="older")
-    scene.pod(claim=scene.eu)
-    assert scene.found(scene.eu) == (1, 1, 1)
+async def test_a_delegate_of_an_older_pod_of_this_name_is_another_matter(harness: Harness) -> None:
+    harness.delegate("Running", uid="older")
+    harness.pod(claim=harness.eu)
+    assert harness.found(harness.eu) == (1, 1, 1)
 
 
-async def test_a_pod_that_takes_the_name_of_another_takes_its_place(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu, node=scene.eu, phase="Running")
-    scene.pod(uid="u2")
-    assert scene.found(scene.eu) == (0, 0, 0)
-    assert scene.world.usages.get("u1") is None
+async def test_a_pod_that_takes_the_name_of_another_takes_its_place(harness: Harness) -> None:
+    harness.pod(claim=harness.eu, node=harness.eu, phase="Running")
+    harness.pod(uid="u2")
+    assert harness.found(harness.eu) == (0, 0, 0)
+    assert harness.pods.usages.get("u1") is None
 
 
-async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.pod(claim=scene.eu, deletionTimestamp="2026-01-01T00:00:00Z")
-    placed = scene.world.usages.get("u1")
+async def test_a_pod_that_is_being_deleted_counts_and_is_known_to_go(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.pod(claim=harness.eu, deletionTimestamp="2026-01-01T00:00:00Z")
+    placed = harness.pods.usages.get("u1")
     assert placed is not None
     assert placed.deleting
-    assert scene.found(scene.eu) == (1, 1, 1)
+    assert harness.found(harness.eu) == (1, 1, 1)
 
 
-async def test_pods_that_wait_are_told_once_of_those_that_have_gone(scene: SchedulerCache) -> None:
+async def test_pods_that_wait_are_told_once_of_those_that_have_gone(harness: Harness) -> None:
     for uid in ("u1", "u2"):
-        scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}")
-    before = scene.changes
+        harness.pod(claim=harness.eu, node=harness.eu, uid=uid, name=f"web-{uid}")
+    before = harness.changes
     for uid in ("u1", "u2"):
-        scene.pod(claim=scene.eu, node=scene.eu, uid=uid, name=f"web-{uid}", phase="Succeeded")
-    await until(lambda: scene.changes > before)
+        harness.pod(claim=harness.eu, node=harness.eu, uid=uid, name=f"web-{uid}", phase="Succeeded")
+    await until(lambda: harness.changes > before)
     await asyncio.sleep(0.5)
-    assert scene.changes == before + 1
+    assert harness.changes == before + 1
 
 
-async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.summary(here=0, elsewhere=7)
-    assert scene.found(scene.eu) == (1, 1, 1)
-    scene.summary(here=1, elsewhere=7)
-    assert scene.found(scene.eu) == (1, 0, 1)
-    scene.pod(claim=scene.eu, node=scene.eu)
-    assert scene.found(scene.eu) == (1, 0, 0)
+async def test_a_pod_that_a_summary_counts_is_not_in_flight_any_more(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.summary(here=0, elsewhere=7)
+    assert harness.found(harness.eu) == (1, 1, 1)
+    harness.summary(here=1, elsewhere=7)
+    assert harness.found(harness.eu) == (1, 0, 1)
+    harness.pod(claim=harness.eu, node=harness.eu)
+    assert harness.found(harness.eu) == (1, 0, 0)
 
 
-async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_node(scene: SchedulerCache) -> None:
+async def test_of_several_pods_those_are_counted_first_that_are_known_to_have_a_node(harness: Harness) -> None:
     for uid in ("u1", "u2", "u3"):
-        scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
-    scene.pod(claim=scene.eu, node=scene.eu, uid="u2", name="web-u2")
-    scene.summary(here=1)
-    assert scene.assumed() == {"u1", "u3"}
-    scene.summary(here=2)
-    assert scene.assumed() == {"u3"}
+        harness.pod(claim=harness.eu, uid=uid, name=f"web-{uid}")
+    harness.pod(claim=harness.eu, node=harness.eu, uid="u2", name="web-u2")
+    harness.summary(here=1)
+    assert harness.assumed() == {"u1", "u3"}
+    harness.summary(here=2)
+    assert harness.assumed() == {"u3"}
 
 
-async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
-    scene.pod(claim=scene.eu)
-    scene.summary(here=1)
-    assert scene.assumed() == {"u1"}
+async def test_pods_that_had_their_node_before_we_came_are_counted_before_all_others(harness: Harness) -> None:
+    harness.pod(claim=harness.eu, node=harness.eu, uid="old", name="old", phase="Running")
+    harness.pod(claim=harness.eu)
+    harness.summary(here=1)
+    assert harness.assumed() == {"u1"}
 
 
-async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu)
-    scene.time = 60.0
-    scene.summary(here=1)
-    scene.pod(claim=scene.eu, node=scene.eu)
-    assert scene.found(scene.eu) == (1, 0, 0)
+async def test_a_pod_that_gets_its_node_late_and_is_counted_already_takes_its_room_once(harness: Harness) -> None:
+    harness.pod(claim=harness.eu)
+    harness.time = 60.0
+    harness.summary(here=1)
+    harness.pod(claim=harness.eu, node=harness.eu)
+    assert harness.found(harness.eu) == (1, 0, 0)
 
 
-async def test_targets_that_lead_to_the_same_cluster_are_counted_together(scene: SchedulerCache) -> None:
-    scene.pod(claim=scene.eu, node=scene.eu, uid="old", name="old", phase="Running")
-    scene.pod(claim=scene.us, uid="u2", name="web-2")
-    scene.summary_of_both(here=1)
-    assert scene.assumed() == {"u2"}
-    scene.summary_of_both(here=2)
-    assert scene.assumed() == set()
+async def test_targets_that_lead_to_the_same_cluster_are_counted_together(harness: Harness) -> None:
+    harness.pod(claim=harness.eu, node=harness.eu, uid="old", name="old", phase="Running")
+    harness.pod(claim=harness.us, uid="u2", name="web-2")
+    harness.summary_of_both(here=1)
+    assert harness.assumed() == {"u2"}
+    harness.summary_of_both(here=2)
+    assert harness.assumed() == set()
 
 
-async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(scene: SchedulerCache) -> None:
+async def test_what_was_counted_for_a_pod_that_has_gone_was_not_another_one(harness: Harness) -> None:
     for uid in ("u1", "u2"):
-        scene.pod(claim=scene.eu, uid=uid, name=f"web-{uid}")
-    scene.summary(here=1)
-    assert scene.assumed() == {"u2"}
-    scene.pod(claim=scene.us, uid="u2", name="web-u2")
-    scene.summary(here=0)
-    assert scene.assumed() == {"u1", "u2"}
+        harness.pod(claim=harness.eu, uid=uid, name=f"web-{uid}")
+    harness.summary(here=1)
+    assert harness.assumed() == {"u2"}
+    harness.pod(claim=harness.us, uid="u2", name="web-u2")
+    harness.summary(here=0)
+    assert harness.assumed() == {"u1", "u2"}
 
 
 events = st.lists(
@@ -340,21 +340,21 @@ events = st.lists(
 async def test_after_each_summary_as_many_are_in_flight_as_are_held_and_not_counted(
     events: list[tuple[str, int, bool]],
 ) -> None:
-    async with opened() as scene:
+    async with opened() as harness:
         held: dict[str, str] = {}
         placed: set[str] = set()
         for verb, number, flag in [*events, ("tell", 0, True)]:
             uid = f"u{number}"
             if verb == "claim" and uid not in held:
-                held[uid] = scene.eu if flag else scene.us
-                scene.pod(claim=held[uid], uid=uid, name=uid)
+                held[uid] = harness.eu if flag else harness.us
+                harness.pod(claim=held[uid], uid=uid, name=uid)
             elif verb == "place" and uid in held:
                 placed.add(uid)
             elif verb == "bind" and uid in placed:
-                scene.pod(claim=held[uid], node=held[uid], uid=uid, name=uid)
+                harness.pod(claim=held[uid], node=held[uid], uid=uid, name=uid)
             elif verb == "end" and uid in held:
-                scene.pod(claim=held.pop(uid), uid=uid, name=uid, phase="Succeeded")
+                harness.pod(claim=held.pop(uid), uid=uid, name=uid, phase="Succeeded")
                 placed.discard(uid)
             elif verb == "tell":
-                scene.summary_of_both(here=len(placed))
-                assert len(scene.assumed()) == len(held.keys() - placed)
+                harness.summary_of_both(here=len(placed))
+                assert len(harness.assumed()) == len(held.keys() - placed)

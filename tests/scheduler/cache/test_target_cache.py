@@ -189,14 +189,14 @@ async def test_a_target_that_cannot_be_connected_counts_and_says_why(
         places = TargetCache(deps, deps.local.informer(NODES), lambda: None)
         await client.create(TARGETS, target("eu", namespace))
         await until(lambda: len(places.serving(namespace)) == 1)
-        assert not places.settled(namespace), "nobody has tried to connect it"
+        assert not places.knows_all(namespace), "nobody has tried to connect it"
         since = "2026-01-01T12:03:00Z"
         ready = {"type": "Ready", "status": "False", "reason": "SecretNotFound", "message": "Secret none is missing"}
         body = {"status": {"conditions": [ready | {"lastTransitionTime": since}]}}
         await client.patch(TARGETS, "eu", body, namespace, sub="status")
-        await until(lambda: places.settled(namespace))
+        await until(lambda: places.knows_all(namespace))
         (place,) = places.serving(namespace)
         assert (place.title, place.ready, place.state) == ("eu", False, "Secret none is missing (since 12:03)")
         await client.delete(TARGETS, "eu", namespace)
         await until(lambda: places.serving(namespace) == ())
-        assert places.settled(namespace)
+        assert places.knows_all(namespace)

@@ -7,8 +7,8 @@ import pytest
 
 from agent.api.kinds import TARGETS
 from agent.kube.store import Object
-from agent.scheduler.cache.target_cache import target_info_of
-from agent.scheduler.cache.unconnected_target import unconnected, unconnected_target
+from agent.scheduler.cache.target_info import target_info_of
+from agent.scheduler.cache.unconnected_target import not_ready, unconnected_target
 
 CREATED = "2026-01-01T10:00:00Z"
 SINCE = "2026-01-01T12:03:00Z"
@@ -51,6 +51,6 @@ def test_conditions_are_taken_at_their_word(obj: Object, want: tuple[bool, bool,
     ids=["it cannot be connected", "after a start", "just created"],
 )
 def test_a_target_without_connection_takes_no_pods_and_says_why(obj: Object, want: str) -> None:
-    place = target_info_of(unconnected(unconnected_target(obj)), None, None, obj)
+    place = target_info_of(not_ready(unconnected_target(obj)), None, None, obj)
     assert not place.ready
     assert place.state == want

@@ -51,7 +51,7 @@ def view(**changes: Any) -> RankedPod:
         "claim_unsent": False,
         "claim_state": "",
         "chaperon": chaperon(),
-        "attempts": {},
+        "failed": {},
         "ranking": BOTH,
         "now": NOW,
         "dwell": DWELL,
@@ -148,7 +148,7 @@ def test_a_refused_pod_goes_to_a_target_that_it_has_not_tried() -> None:
 
 
 def test_a_pod_that_every_target_refused_stays_where_it_is_so_that_one_autoscaler_reacts() -> None:
-    tried = {"ranking": Ranking((EU, US), 0, ()), "attempts": refused(EU.node_name, US.node_name)}
+    tried = {"ranking": Ranking((EU, US), 0, ()), "failed": refused(EU.node_name, US.node_name)}
     assert decide(view(chaperon=chaperon(REFUSAL), **tried)) == Wait("full")
 
 
@@ -163,12 +163,12 @@ def test_a_chaperon_that_is_being_deleted_is_waited_for() -> None:
 
 def test_after_a_refusal_the_next_target_is_claimed() -> None:
     after = Ranking((US, EU), 1, ())
-    assert decide(view(chaperon=None, attempts=refused(EU.node_name), ranking=after)) == Claim(US.node_name)
+    assert decide(view(chaperon=None, failed=refused(EU.node_name), ranking=after)) == Claim(US.node_name)
 
 
 def test_a_pod_that_all_refused_is_sent_again_to_the_best() -> None:
-    attempts = refused(EU.node_name, US.node_name)
-    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Claim(EU.node_name)
+    failed = refused(EU.node_name, US.node_name)
+    assert decide(view(chaperon=None, failed=failed, ranking=Ranking((EU, US), 0, ()))) == Claim(EU.node_name)
 
 
 def test_a_claim_whose_target_no_longer_fits_moves_on_when_the_target_says_it_has_nothing() -> None:
@@ -236,39 +236,39 @@ def roomy(name: str) -> TargetInfo:
 def test_the_last_that_refused_is_left_for_the_best() -> None:
     """And not for itself: one move, to where the pod waits."""
     ranking = Ranking((US, EU), 0, ())
-    last = view(chaperon=chaperon(REFUSAL), attempts=refused(US.node_name), ranking=ranking)
+    last = view(chaperon=chaperon(REFUSAL), failed=refused(US.node_name), ranking=ranking)
     assert decide(last) == GiveUp("full")
-    moved = view(chaperon=None, attempts=refused(US.node_name, EU.node_name), ranking=ranking)
+    moved = view(chaperon=None, failed=refused(US.node_name, EU.node_name), ranking=ranking)
     assert decide(moved) == Claim(US.node_name)
-    there = {"claim": US.node_name, "attempts": refused(US.node_name, EU.node_name), "ranking": ranking}
+    there = {"claim": US.node_name, "failed": refused(US.node_name, EU.node_name), "ranking": ranking}
     assert decide(view(chaperon=chaperon(REFUSAL), **there)) == Wait("full")
 
 
 def test_a_waiting_pod_moves_to_a_target_that_tells_of_room_after_its_dwell() -> None:
     ranking = Ranking((roomy("us"), EU), 0, ())
     both = (EU.node_name, US.node_name)
-    early = decide(view(chaperon=chaperon(REFUSAL), attempts=refused(*both, ago=20), ranking=ranking))
+    early = decide(view(chaperon=chaperon(REFUSAL), failed=refused(*both, ago=20), ranking=ranking))
     assert early == Wait("full", 10.0)
-    assert decide(view(chaperon=chaperon(REFUSAL), attempts=refused(*both, ago=30), ranking=ranking)) == GiveUp("full")
+    assert decide(view(chaperon=chaperon(REFUSAL), failed=refused(*both, ago=30), ranking=ranking)) == GiveUp("full")
 
 
 def test_a_target_that_refused_twice_is_left_alone_for_twice_as_long() -> None:
     ranking = Ranking((roomy("us"), EU), 0, ())
     both = (EU.node_name, US.node_name)
-    attempts = refused(*both, ago=45, count=2)
-    assert decide(view(chaperon=chaperon(REFUSAL), attempts=attempts, ranking=ranking)) == Wait("full", 15.0)
+    failed = refused(*both, ago=45, count=2)
+    assert decide(view(chaperon=chaperon(REFUSAL), failed=failed, ranking=ranking)) == Wait("full", 15.0)
 
 
 def test_after_it_has_left_the_pod_goes_to_the_one_with_room_and_not_back() -> None:
     ranking = Ranking((EU, roomy("us")), 0, ())
-    attempts = refused(US.node_name, ago=30) | refused(EU.node_name)
-    assert decide(view(chaperon=None, attempts=attempts, ranking=ranking)) == Claim(US.node_name)
+    failed = refused(US.node_name, ago=30) | refused(EU.node_name)
+    assert decide(view(chaperon=None, failed=failed, ranking=ranking)) == Claim(US.node_name)
 
 
 def test_a_target_that_tells_nothing_of_room_is_not_tried_again() -> None:
     ranking = Ranking((US, EU), 0, ())
-    attempts = refused(EU.node_name, US.node_name, ago=9999)
-    assert decide(view(chaperon=chaperon(REFUSAL), attempts=attempts, ranking=ranking)) == Wait("full")
+    failed = refused(EU.node_name, US.node_name, ago=9999)
+    assert decide(view(chaperon=chaperon(REFUSAL), failed=failed, ranking=ranking)) == Wait("full")
 
 
 # Targets that take no chaperons
@@ -277,48 +277,48 @@ def test_a_target_that_tells_nothing_of_room_is_not_tried_again() -> None:
 def untaken(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, FailedTarget]:
     """These took no chaperon, so many seconds ago."""
     return {
-        node: FailedTarget("dead webhook", stamp(NOW - timedelta(seconds=ago)), count, untaken=True) for node in nodes
+        node: FailedTarget("dead webhook", stamp(NOW - timedelta(seconds=ago)), count, refused=True) for node in nodes
     }
 
 
 def test_a_pod_that_no_target_takes_waits_for_the_first_that_may_be_asked_again() -> None:
-    attempts = untaken(EU.node_name, ago=1, count=3) | untaken(US.node_name, count=2)
+    failed = untaken(EU.node_name, ago=1, count=3) | untaken(US.node_name, count=2)
     nowhere = {"chaperon": None, "ranking": Ranking((EU, US), 0, ())}
-    assert decide(view(attempts=attempts, **nowhere)) == Wait("", 2.0)
-    assert decide(view(attempts=attempts, **nowhere, now=NOW + timedelta(seconds=2))) == Claim(US.node_name)
-    assert decide(view(attempts=attempts, **nowhere, now=NOW + timedelta(seconds=3))) == Claim(EU.node_name)
+    assert decide(view(failed=failed, **nowhere)) == Wait("", 2.0)
+    assert decide(view(failed=failed, **nowhere, now=NOW + timedelta(seconds=2))) == Claim(US.node_name)
+    assert decide(view(failed=failed, **nowhere, now=NOW + timedelta(seconds=3))) == Claim(EU.node_name)
 
 
 def test_the_only_target_is_asked_again_after_pauses_that_grow() -> None:
     ranking = Ranking((EU,), 0, ())
     for count, pause in ((1, 1.0), (4, 8.0), (20, 30.0)):
-        found = {"chaperon": None, "ranking": ranking, "attempts": untaken(EU.node_name, count=count)}
+        found = {"chaperon": None, "ranking": ranking, "failed": untaken(EU.node_name, count=count)}
         assert decide(view(**found)) == Wait("", pause)
         assert decide(view(**found, now=NOW + timedelta(seconds=pause))) == Claim(EU.node_name)
 
 
 def test_a_target_that_only_lacks_room_goes_before_one_that_takes_nothing() -> None:
-    attempts = untaken(EU.node_name) | refused(US.node_name)
-    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU, US), 0, ()))) == Claim(US.node_name)
+    failed = untaken(EU.node_name) | refused(US.node_name)
+    assert decide(view(chaperon=None, failed=failed, ranking=Ranking((EU, US), 0, ()))) == Claim(US.node_name)
     full = Ranking((), 0, (), (EU, US))
-    assert decide(view(chaperon=None, attempts=untaken(EU.node_name), ranking=full)) == Claim(US.node_name)
+    assert decide(view(chaperon=None, failed=untaken(EU.node_name), ranking=full)) == Claim(US.node_name)
 
 
 def test_one_that_only_lacks_room_and_takes_nothing_is_waited_for() -> None:
     full = Ranking((), 0, (), (EU,))
-    assert decide(view(chaperon=None, attempts=untaken(EU.node_name, count=2), ranking=full)) == Wait("", 2.0)
+    assert decide(view(chaperon=None, failed=untaken(EU.node_name, count=2), ranking=full)) == Wait("", 2.0)
 
 
 def test_a_moment_that_a_clock_has_set_far_away_is_not_waited_for() -> None:
-    attempts = untaken(EU.node_name, ago=-3600)
-    assert decide(view(chaperon=None, attempts=attempts, ranking=Ranking((EU,), 0, ()))) == Claim(EU.node_name)
+    failed = untaken(EU.node_name, ago=-3600)
+    assert decide(view(chaperon=None, failed=failed, ranking=Ranking((EU,), 0, ()))) == Claim(EU.node_name)
 
 
 def test_a_pod_that_waits_for_room_tries_again_where_it_was_not_taken_whatever_is_told_of_room() -> None:
     waits = {"claim": EU.node_name, "chaperon": chaperon(REFUSAL), "ranking": Ranking((EU, US), 1, ())}
     early = untaken(US.node_name, ago=10, count=9)
-    assert decide(view(**waits, attempts=early)) == Wait("full", 20.0)
-    assert decide(view(**waits, attempts=untaken(US.node_name, ago=30, count=9))) == GiveUp("full")
+    assert decide(view(**waits, failed=early)) == Wait("full", 20.0)
+    assert decide(view(**waits, failed=untaken(US.node_name, ago=30, count=9))) == GiveUp("full")
 
 
 # Chaperons that nobody takes up
@@ -329,13 +329,13 @@ NEGLECTED = "nobody does anything"
 def test_a_neglected_chaperon_is_given_up_for_a_target_that_can_take_the_pod() -> None:
     assert decide(view(neglected=NEGLECTED)) == GiveUp(NEGLECTED)
     tried = {"ranking": Ranking((EU, roomy("us")), 1, ())}
-    assert decide(view(neglected=NEGLECTED, **tried, attempts=refused(US.node_name, ago=30))) == GiveUp(NEGLECTED)
+    assert decide(view(neglected=NEGLECTED, **tried, failed=refused(US.node_name, ago=30))) == GiveUp(NEGLECTED)
 
 
 def test_it_stays_where_no_other_can_take_the_pod_and_says_why() -> None:
     assert decide(view(neglected=NEGLECTED, ranking=Ranking((EU,), 1, ()))) == Wait(NEGLECTED)
     tried = {"ranking": Ranking((EU, roomy("us")), 1, ())}
-    early = decide(view(neglected=NEGLECTED, **tried, attempts=refused(US.node_name, ago=20)))
+    early = decide(view(neglected=NEGLECTED, **tried, failed=refused(US.node_name, ago=20)))
     assert early == Wait(NEGLECTED, 10.0)
     assert decide(view(neglected=NEGLECTED, closed=CLOSED)) == Wait(NEGLECTED)
 

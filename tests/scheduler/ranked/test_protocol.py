@@ -85,7 +85,7 @@ class Replica:
             claim_unsent=bool(pod.claim) and self.unsent == (pod.claim, pod.renewed),
             claim_state="no answer",
             chaperon=None if refused is None else {"metadata": {}, "status": UNSCHEDULABLE if refused else {}},
-            attempts={node: FailedTarget("full", untaken=node in self.world.refusing) for node in pod.attempts},
+            failed={node: FailedTarget("full", refused=node in self.world.refusing) for node in pod.attempts},
             ranking=Ranking(tuple(order), sum(each.node_name not in pod.attempts for each in order), ()),
             now=NOW,
             dwell=timedelta(seconds=1),

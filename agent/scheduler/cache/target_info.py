@@ -1,0 +1,128 @@
+"""Target info: what the scheduler needs of one target, made of its Target, virtual node, ClusterSummary and quotas."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from agent.api import names
+from agent.clusters.agenthealth import AgentRecord
+from agent.clusters.target import Record
+from agent.kube.errors import UNDECODABLE, Unreadable
+from agent.kube.store import Object
+from agent.model.nodeshapes import ToldShape, node_shapes
+from agent.model.quantity import InvalidQuantity
+from agent.scheduler.cache.quotas import Quotas
+from agent.scheduling.snapshot import Amounts, Extra, Free, Shape, TargetInfo, amounts
+
+
+class Health(Protocol):
+    """What a `TargetInfo` has of a target itself: the agent's connection knows it, and its Target's conditions tell."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def record(self) -> Record: ...
+    @property
+    def agent(self) -> AgentRecord | None: ...
+    @property
+    def slow(self) -> bool: ...
+
+
+def target_info_of(
+    target: Health,
+    node: Object | None,
+    summary: Object | None,
+    obj: Object | None = None,
+    *,
+    quotas: Quotas | None = None,
+    extra: Mapping[str, Extra] | None = None,
+) -> TargetInfo:
+    """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
+    ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
+    spec: dict[str, Any] = {}
+    if node is not None:
+        spec = node.decode().get("spec") or {}
+    told = summary.decode() if summary is not None else {}
+    common = common_labels(summary)
+    limits, weight = limits_and_weight(obj)
+    return TargetInfo(
+        title=target.title,
+        node_name=target.node_name,
+        namespace=target.namespace,
+        ready=ready,
+        state="" if ready else _why_not_ready(target, node),
+        labels=node.labels if node is not None else {},
+        taints=tuple(spec.get("taints") or ()),
+        unschedulable=bool(spec.get("unschedulable")),
+        allocatable=amounts(told.get("allocatable")),
+        shapes=shapes(summary, common),
+        common_labels=common,
+        limits=limits,
+        quotas=quotas or {},
+        weight=weight,
+        extra=extra or {},
+        slow=target.slow,
+    )
+
+
+def _why_not_ready(target: Health, node: Object | None) -> str:
+    if target.ready and node is None:
+        return "its virtual node does not exist yet"
+    if target.ready and target.agent is not None:
+        return target.agent.message
+    return f"{target.record.message} (since {target.record.since.strftime('%H:%M')})"
+
+
+def limits_and_weight(obj: Object | None) -> tuple[Amounts, int]:
+    """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
+    if obj is None:
+        return {}, 0
+    manifest = obj.decode()
+    try:
+        limits = amounts((manifest.get("spec") or {}).get("limits"))
+    except InvalidQuantity:
+        limits = {}
+    text = names.annotation(manifest["metadata"].get("annotations"), names.WEIGHT)
+    try:
+        weight = max(-100, min(100, int(text or "0")))
+    except ValueError:
+        weight = 0
+    return limits, weight
+
+
+def common_labels(summary: Object | None) -> dict[str, str]:
+    """Those of nodes: properties of the cluster are labels of its virtual node only, and no node has them."""
+    if summary is None:
+        return {}
+    try:
+        text = summary.annotations.get(names.ANNOTATION_CLUSTER_PROPERTIES, "[]")
+        properties = msgspec.json.decode(text, type=set[str])
+    except (Unreadable, *UNDECODABLE):
+        properties = set()
+    return {key: value for key, value in summary.labels.items() if key not in properties}
+
+
+def shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
+    """Shapes with all their labels: a summary tells labels that every node has once, those of some nodes per shape."""
+    told = node_shapes(summary.annotations) if summary is not None else []
+    of_some = {key for shape in told for key in shape.labels}
+    everywhere = {key: value for key, value in common.items() if key not in of_some}
+    try:
+        return tuple(_shape(shape, everywhere) for shape in told)
+    except InvalidQuantity:
+        return ()
+
+
+def _shape(told: ToldShape, everywhere: Mapping[str, str]) -> Shape:
+    free = None
+    if told.free is not None:
+        free = tuple(Free(amounts(left.amounts), left.count, frozenset(left.ports)) for left in told.free)
+    labels = {**everywhere, **told.labels}
+    return Shape(labels, told.taints, told.unschedulable, amounts(told.allocatable), told.count, free)
