@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, SERVICE_ACCOUNTS, SOURCE_KINDS, Kind
@@ -34,16 +34,14 @@ class SourceAndBindings:
     roles: Roles
 
 
-@dataclass(frozen=True)
-class Create:
+class Create(NamedTuple):
     """Create an object; one that is there already is changed to what the manifest says."""
 
     kind: Kind
     manifest: Raw
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(NamedTuple):
     """Change an object by a merge patch."""
 
     kind: Kind
@@ -51,8 +49,7 @@ class Patch:
     body: Raw
 
 
-@dataclass(frozen=True)
-class Delete:
+class Delete(NamedTuple):
     """Delete the object with this UID."""
 
     kind: Kind
