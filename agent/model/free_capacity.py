@@ -5,11 +5,10 @@ left is not named.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from agent.model.quantity import Format, Quantity
 from agent.model.requests import Amounts
 
 FEW = 16
@@ -17,7 +16,6 @@ FEW = 16
 
 _NANO = 10**9
 _STEPS = {"cpu": _NANO // 100, "memory": _NANO << 20, "ephemeral-storage": _NANO << 20}
-_BINARY = ("memory", "ephemeral-storage", "hugepages-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,6 @@ def collapse(nodes: Iterable[Left]) -> dict[Left, int]:
     return {one: counts[one] for one in found}
 
 
-def entries(order: Sequence[str], counts: Mapping[Left, int], chosen: Iterable[Left]) -> list[dict[str, Any]]:
-    """What is told of those that are chosen."""
-    return [_entry(order, one, counts[one]) for one in chosen]
-
-
 def undominated(found: Iterable[Left]) -> list[Left]:
     """Of those in the order of `collapse`, the ones beside which no other has as much of everything and no more ports
     in use: a pod that fits any, fits one of them.
@@ -92,22 +85,3 @@ def _dominates(other: Left, one: Left) -> bool:
 def _down(name: str, amount: int) -> int:
     step = _STEPS.get(name)
     return amount // step * step if step else amount
-
-
-def _entry(order: Sequence[str], one: Left, count: int) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "amounts": {
-            name: str(Quantity(amount, _format(name)))
-            for name, amount in zip(order, one.amounts, strict=True)
-            if amount
-        }
-    }
-    if count > 1:
-        entry["count"] = count
-    if one.ports:
-        entry["ports"] = list(one.ports)
-    return entry
-
-
-def _format(name: str) -> Format:
-    return "binary" if name.startswith(_BINARY) else "decimal"

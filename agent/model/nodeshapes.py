@@ -1,11 +1,21 @@
-"""What a ClusterSummary tells of single nodes and of delegates on them (ruling 11). Pure."""
+"""What a ClusterSummary tells of single nodes and of delegates on them, written and read (ruling 11). Pure."""
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 
 from agent.api import names
+from agent.model.free_capacity import UNTOUCHED, Left, Taken, collapse, few, left, resources, undominated
+from agent.model.quantity import Format, Quantity
+from agent.model.requests import Amounts, amounts
+
+SHAPES_LIMIT = 64 * 1024
+"""Bytes of the node-shapes annotation; a cluster whose shapes alone take more tells its sums only."""
+
+_HOSTNAME = "kubernetes.io/hostname"
+_BINARY = ("memory", "ephemeral-storage", "hugepages-")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
@@ -41,7 +51,16 @@ COUNTED = msgspec.json.Decoder(dict[str, Count])
 NODE_SHAPES = msgspec.json.Decoder(list[ToldShape])
 
 
-def node_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
+def with_common_labels(
+    shapes: Sequence[ToldShape], common: Mapping[str, str]
+) -> Iterator[tuple[ToldShape, dict[str, str]]]:
+    """Shapes with all their labels: those that every node has are told once, beside the shapes; see `group_alike`."""
+    of_some = {key for shape in shapes for key in shape.labels}
+    everywhere = {key: value for key, value in common.items() if key not in of_some}
+    return ((shape, {**everywhere, **shape.labels}) for shape in shapes)
+
+
+def read_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
     """The shapes that a summary with these annotations tells; none where it tells none, or nothing that can be read."""
     try:
         return NODE_SHAPES.decode((annotations or {}).get(names.ANNOTATION_NODE_SHAPES) or "[]")
@@ -49,7 +68,7 @@ def node_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
         return []
 
 
-def counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | None:
+def read_counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | None:
     """How many delegates of a cluster are in what the summary tells of free room; None where it does not say."""
     text = (annotations or {}).get(names.ANNOTATION_COUNTED)
     if text is None:
@@ -58,3 +77,113 @@ def counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | No
         return COUNTED.decode(text).get(cluster_uid, 0)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Nodes of one shape."""
+
+    shape: dict[str, Any]
+    names: tuple[str, ...]
+    allocatable: Amounts
+
+
+def group_alike(nodes: Sequence[dict[str, Any]]) -> list[Alike]:
+    """Nodes by their shape, the commonest first.
+
+    A shape has only the labels that do not say the same of every node, without the host name, and the taints without
+    their times.
+    """
+    everywhere = (
+        set(labels_of(nodes[0]).items()).intersection(*(labels_of(node).items() for node in nodes)) if nodes else set()
+    )
+    by_shape: dict[str, list[str]] = {}
+    for node in nodes:
+        by_shape.setdefault(encode(_shape(node, everywhere)), []).append(node["metadata"]["name"])
+    shapes = [
+        Alike(shape := msgspec.json.decode(text), tuple(found), amounts(shape["allocatable"]))
+        for text, found in by_shape.items()
+    ]
+    return sorted(shapes, key=lambda one: (-len(one.names), encode(one.shape)))
+
+
+def write_shapes(nodes: Sequence[Alike], taken: Mapping[str, Taken] | None = None) -> str | None:
+    """Compact ASCII JSON of the different shapes of nodes, how many there are of each and what they have free.
+
+    Where that would be too long, less is told: of each shape only the free nodes that decide whether one pod fits, then
+    a few of those, then nothing of what is free; None where it would be too long even so.
+    """
+    shapes = [{**one.shape, "count": len(one.names)} for one in nodes]
+    for free in _free(nodes, taken) if taken is not None else ():
+        told = encode([{**shape, "free": one} for shape, one in zip(shapes, free, strict=True)])
+        if len(told) <= SHAPES_LIMIT:
+            return told
+    told = encode(shapes)
+    return told if len(told) <= SHAPES_LIMIT else None
+
+
+def write_counted(delegates: Mapping[str, int] | None) -> str:
+    """How many delegates of each cluster, by its UID, are in what is told of free room."""
+    return encode(dict(delegates or {}))
+
+
+def labels_of(node: dict[str, Any]) -> dict[str, str]:
+    """The labels of a node."""
+    return node.get("metadata", {}).get("labels") or {}
+
+
+def encode(value: Any) -> str:
+    """JSON that is the same for what is the same."""
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _free(nodes: Sequence[Alike], taken: Mapping[str, Taken]) -> Iterator[list[list[dict[str, Any]]]]:
+    """What is free on the nodes of each shape, each time in fewer words."""
+    orders = [resources(one.allocatable) for one in nodes]
+    counts = [
+        collapse(left(order, one.allocatable, taken.get(name, UNTOUCHED)) for name in one.names)
+        for order, one in zip(orders, nodes, strict=True)
+    ]
+    chosen = [list(found) for found in counts]
+    for choice in (list, undominated, few):
+        chosen = [choice(found) for found in chosen]
+        yield [entries(order, found, some) for order, found, some in zip(orders, counts, chosen, strict=True)]
+
+
+def _shape(node: dict[str, Any], everywhere: set[tuple[str, str]]) -> dict[str, Any]:
+    spec = node.get("spec") or {}
+    taints = [
+        {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in spec.get("taints") or ()
+    ]
+    return {
+        "labels": {
+            key: value for key, value in labels_of(node).items() if key != _HOSTNAME and (key, value) not in everywhere
+        },
+        "taints": sorted(taints, key=lambda taint: (taint.get("key", ""), taint.get("effect", ""))),
+        "unschedulable": bool(spec.get("unschedulable")),
+        "allocatable": dict(node.get("status", {}).get("allocatable") or {}),
+    }
+
+
+def entries(order: Sequence[str], counts: Mapping[Left, int], chosen: Iterable[Left]) -> list[dict[str, Any]]:
+    """What is told of those that are chosen."""
+    return [_entry(order, one, counts[one]) for one in chosen]
+
+
+def _entry(order: Sequence[str], one: Left, count: int) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "amounts": {
+            name: str(Quantity(amount, _format(name)))
+            for name, amount in zip(order, one.amounts, strict=True)
+            if amount
+        }
+    }
+    if count > 1:
+        entry["count"] = count
+    if one.ports:
+        entry["ports"] = list(one.ports)
+    return entry
+
+
+def _format(name: str) -> Format:
+    return "binary" if name.startswith(_BINARY) else "decimal"

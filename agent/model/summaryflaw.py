@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.model.nodeshapes import COUNTED, NODE_SHAPES
+from agent.model.nodeshapes import COUNTED, NODE_SHAPES, SHAPES_LIMIT
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.source import Flaw
-from agent.model.summary import SHAPES_LIMIT
 
 _ONE = 10**9
 _RESOURCES_LIMIT = 1000

@@ -10,7 +10,7 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import Status, set_condition
 from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among
-from agent.model.nodeshapes import node_shapes
+from agent.model.nodeshapes import read_shapes
 from agent.model.pattern import InvalidPattern, matches
 from agent.model.quantity import InvalidQuantity, Quantity
 
@@ -124,7 +124,7 @@ def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:
 
 def free(summary: Mapping[str, Any]) -> str:
     """JSON of what all nodes have left together, by resource; empty where the summary does not tell it of all."""
-    shapes = node_shapes(summary["metadata"].get("annotations"))
+    shapes = read_shapes(summary["metadata"].get("annotations"))
     if not all(shape.tells_all for shape in shapes):
         return ""
     total: dict[str, Quantity] = {}

@@ -50,7 +50,7 @@ def test_what_was_edited_by_hand_is_repaired_with_the_smallest_patch() -> None:
 
 def test_shapes_that_have_become_too_long_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     current = stored(summarise([NODE]))
-    monkeypatch.setattr("agent.model.summary.SHAPES_LIMIT", 10)
+    monkeypatch.setattr("agent.model.nodeshapes.SHAPES_LIMIT", 10)
     assert decide(summarise([NODE]), current) == {"metadata": {"annotations": {ANNOTATION_NODE_SHAPES: None}}}
 
 

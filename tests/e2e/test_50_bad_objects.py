@@ -10,7 +10,7 @@ from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, P
 from agent.api.names import FORCE_REMOVE, LABEL_PARENT_UID, PROVIDER_KEY, SHORT_PREFIX, SUMMARY_NAME
 from agent.kube.client import Client
 from agent.kube.errors import Invalid, KubeError
-from agent.model.nodeshapes import node_shapes
+from agent.model.nodeshapes import read_shapes
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, Raw, condition
 from tests.e2e.hostile import Hostile
@@ -100,7 +100,7 @@ async def test_a_pod_with_events_of_megabytes_is_read_and_hides_nothing_that_com
 
     async def ports() -> set[str]:
         summary = await us.get(CLUSTER_SUMMARIES, SUMMARY_NAME)
-        shapes = node_shapes(summary["metadata"].get("annotations"))
+        shapes = read_shapes(summary["metadata"].get("annotations"))
         return {port for shape in shapes for free in shape.free or () for port in free.ports}
 
     for name, port, text in (("long", 41001, "<" * (1 << 20)), ("after", 41002, "")):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.free_capacity import FEW, Left, Taken, collapse, entries, few, left, resources, undominated
+from agent.model.free_capacity import FEW, Left, Taken, collapse, few, left, resources, undominated
+from agent.model.nodeshapes import entries
 from agent.model.requests import amounts
 
 MI = 1 << 20

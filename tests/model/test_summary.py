@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.model.free_capacity import Taken
-from agent.model.nodeshapes import counted
+from agent.model.nodeshapes import SHAPES_LIMIT, read_counted
 from agent.model.quantity import parse
 from agent.model.requests import amounts
-from agent.model.summary import DETAILS, SHAPES_LIMIT, Detail, steady, summarise, survey
+from agent.model.summary import DETAILS, Detail, steady, summarise, survey
 from agent.model.summary import summary as summary_of
 
 SHAPES = "multicluster/node-shapes"
@@ -244,12 +244,12 @@ def test_nothing_is_said_of_what_is_free_where_it_is_not_known_or_less_is_told()
 
 def test_delegates_are_counted_by_source_where_it_is_told_what_is_free() -> None:
     annotations = summarise(TWO, taken={}, delegates={"u1": 3})["metadata"]["annotations"]
-    assert (counted(annotations, "u1"), counted(annotations, "u2")) == (3, 0)
-    assert counted(summarise(TWO, taken={})["metadata"]["annotations"], "u1") == 0
+    assert (read_counted(annotations, "u1"), read_counted(annotations, "u2")) == (3, 0)
+    assert read_counted(summarise(TWO, taken={})["metadata"]["annotations"], "u1") == 0
     for silent in (summarise(TWO), summarise(TWO, detail="minimal", taken={}, delegates={"u1": 3})):
-        assert counted(silent["metadata"]["annotations"], "u1") is None
-    assert counted({names.ANNOTATION_COUNTED: "many"}, "u1") is None
-    assert counted(None, "u1") is None
+        assert read_counted(silent["metadata"]["annotations"], "u1") is None
+    assert read_counted({names.ANNOTATION_COUNTED: "many"}, "u1") is None
+    assert read_counted(None, "u1") is None
 
 
 def test_virtual_nodes_have_nothing_free() -> None:

@@ -12,7 +12,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES
 from agent.clusters.agenthealth import flaw_of
 from agent.kube.store import Object
 from agent.model import virtualnode
-from agent.model.nodeshapes import counted
+from agent.model.nodeshapes import read_counted
 from agent.model.summary import summarise
 from agent.model.summaryflaw import summary_flaw
 from agent.scheduler.cache.target_info import common_labels, shapes
@@ -123,6 +123,6 @@ def test_whatever_a_target_tells_has_a_flaw_or_can_be_used(
     amounts(manifest.get("allocatable"))
     for shape in shapes(summary, common_labels(summary)):
         assert shape.kind
-    counted(annotations, "u")
+    read_counted(annotations, "u")
     virtualnode.free(manifest)
     virtualnode.amounts(manifest, several_huge_pages=False)

@@ -20,7 +20,7 @@ from agent.clusters.target import Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import podstate
-from agent.model.nodeshapes import counted
+from agent.model.nodeshapes import read_counted
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduling.usage import Usages
 
@@ -214,7 +214,7 @@ class AssumedPods:
         if summary is None:
             self._counts.pop(node, None)
             return
-        count = self._counts[node] = _Count(summary.uid, counted(summary.annotations, self._cluster_uid))
+        count = self._counts[node] = _Count(summary.uid, read_counted(summary.annotations, self._cluster_uid))
         if count.counted is None:
             self._confirm_settled(node)
         else:

@@ -10,7 +10,7 @@ from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.target import Record
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
-from agent.model.nodeshapes import ToldShape, node_shapes
+from agent.model.nodeshapes import ToldShape, read_shapes, with_common_labels
 from agent.model.quantity import InvalidQuantity
 from agent.scheduler.cache.quotas import Quotas
 from agent.scheduling.snapshot import Amounts, Extra, Free, Shape, TargetInfo, amounts
@@ -110,19 +110,16 @@ def common_labels(summary: Object | None) -> dict[str, str]:
 
 
 def shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
-    """Shapes with all their labels: a summary tells labels that every node has once, those of some nodes per shape."""
-    told = node_shapes(summary.annotations) if summary is not None else []
-    of_some = {key for shape in told for key in shape.labels}
-    everywhere = {key: value for key, value in common.items() if key not in of_some}
+    """Shapes with all their labels."""
+    told = read_shapes(summary.annotations) if summary is not None else []
     try:
-        return tuple(_shape(shape, everywhere) for shape in told)
+        return tuple(_shape(shape, labels) for shape, labels in with_common_labels(told, common))
     except InvalidQuantity:
         return ()
 
 
-def _shape(told: ToldShape, everywhere: Mapping[str, str]) -> Shape:
+def _shape(told: ToldShape, labels: dict[str, str]) -> Shape:
     free = None
     if told.free is not None:
         free = tuple(Free(amounts(left.amounts), left.count, frozenset(left.ports)) for left in told.free)
-    labels = {**everywhere, **told.labels}
     return Shape(labels, told.taints, told.unschedulable, amounts(told.allocatable), told.count, free)
