@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 from agent.base import flags
 from agent.base.flags import InvalidSetting
-from agent.settings.extender import Extender
+from agent.settings.clusters import Connections, Sources, VirtualNodes
 from agent.settings.pods import Delegates, Followers
 from agent.settings.process import Leadership, Process
-from agent.settings.scheduling import Mode, Scheduling, Scores
-from agent.settings.sources import Sources
-from agent.settings.targets import Connections, VirtualNodes
+from agent.settings.scheduling import Extender, Mode, Scheduling, Scores
 
 __all__ = ["InvalidSetting", "Mode", "Settings", "check", "parse"]
 
