@@ -28,7 +28,7 @@ from agent.scheduler.results import Done, Queued, RequeueAfter, Result
 class ProxyScheduler(Controller[Key]):
     """One reconciliation per proxy pod that is not bound, or per group of them; many at the same time.
 
-    Higher priority comes first; of the same priority, pods that have found no place come after those that have not
+    Higher priority comes first; of the same priority, pods that have found no target come after those that have not
     tried yet.
     """
 
@@ -38,7 +38,7 @@ class ProxyScheduler(Controller[Key]):
         super().__init__(workers=deps.settings.max_in_flight)
         self._default = deps.settings.scheduling
         self._waiting: dict[Key, bool] = {}
-        """Pods that wait for the world to change to whether they do in vain so far."""
+        """Pods that wait for the cache to change to whether they have been tried in vain."""
         self._woken: set[Key] = set()
         self._cache = SchedulerCache(deps, self._cache_changed)
         limits = RequestLimits(deps.targets, lambda: deps.settings.max_in_flight, self._wake, self.queue.add)
@@ -89,7 +89,7 @@ class ProxyScheduler(Controller[Key]):
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         """What we write ourselves is no news, unless others have asked for something else meanwhile."""
-        if self._proxies.absorbing and old is not None and new is not None and _wishes(old) == _wishes(new):
+        if self._proxies.absorbing and old is not None and new is not None and _asked(old) == _asked(new):
             return
         for pod in (old, new):
             group = group_of(pod) if pod is not None else None
@@ -134,5 +134,5 @@ class ProxyScheduler(Controller[Key]):
         return await (self._reserve.admitted_step(pod) if mode == "reserve" else self._ranked.step(pod))
 
 
-def _wishes(pod: Object) -> tuple[object, ...]:
+def _asked(pod: Object) -> tuple[object, ...]:
     return pod.head.metadata.generation, pod.deleting, pod.gated, pod.labels

@@ -1,4 +1,4 @@
-"""How a proxy pod is scheduled: which mode, and in which group. Pure."""
+"""Modes: whether a proxy pod is scheduled by ranking or by reservation, and in which group. Pure."""
 
 from agent.api import names
 from agent.kube.store import Key, Object

@@ -1,4 +1,4 @@
-"""Scores that others give targets, watched in this cluster where their kind is served."""
+"""Extra scores: those that others give targets, watched in this cluster where their kind is served."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

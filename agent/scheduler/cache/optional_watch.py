@@ -1,4 +1,4 @@
-"""A watch of a kind that an API server may not serve, or not let us read: whether it does is found out now and then."""
+"""Optional watch: of a kind that an API server may not serve, or not let us read; it is tried again now and then."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a proxy pod asks for, read from its manifest and its annotations, once per pod."""
+"""Pod info: what a proxy pod asks for, read from its manifest and its annotations, once per pod."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict

@@ -1,4 +1,4 @@
-"""ResourceQuotas of targets, as the scheduler's types; those that cannot be read are left out and told of."""
+"""ResourceQuotas of targets, as the scheduler's types; what cannot be read is left out, and its Target says so."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping

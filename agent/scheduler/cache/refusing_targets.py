@@ -1,4 +1,4 @@
-"""Targets that refuse PodChaperons, as pods see them: not ready, but for the pod whose turn it is to try."""
+"""Refusing targets: those that refuse PodChaperons count as not ready, but for the pod whose turn it is to try."""
 
 import asyncio
 from collections.abc import Callable, Container, Sequence

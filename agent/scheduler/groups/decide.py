@@ -5,7 +5,7 @@ start together; what is beyond follows. The group collects reservations, then cl
 once every member of the core is claimed there is no way back, whoever reads it from the API objects, and before that
 all of it can be taken back.
 
-Groups of a source take turns (`Contender.place`): of two with targets in common, only one has candidates. It waits for
+Groups of a source take turns (`Contender.order`): of two with targets in common, only one has candidates. It waits for
 no group of its source, and gives everything back after a time, so that groups of different sources do not wait for
 each other for ever either: each comes back after a pause of its own.
 """
@@ -110,8 +110,8 @@ def _take_turns(
         return _decision(group, denied(group.memory.told), group.memory, left)
     mine = contender(group)
     waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
-    first = min(waiting, key=Contender.place, default=None)
-    if first is not None and first.place() < mine.place():
+    first = min(waiting, key=Contender.order, default=None)
+    if first is not None and first.order() < mine.order():
         message = f"group {group.name} waits for group {first.key[1]}, which comes first"
         return _decision(group, denied(message), replace(group.memory, since=None))
     return _collect(group, core, now, limits, contested=bool(waiting))
@@ -157,7 +157,7 @@ def _core(group: Group) -> list[Member]:
 
 
 def _begun(group: Group) -> str | None:
-    """The virtual node of a member that has been given leave, None when none has."""
+    """The virtual node of a member that is allowed to start, None when none is."""
     live = [member for member in group.members if member.live]
     for member in live:
         if member.node_name:
@@ -226,11 +226,11 @@ def _lacking(core: list[Member], now: float) -> str:
     for member in core:
         if member.view is None or _has_reservation(member, ""):
             continue
-        places = feasible(member.view)
+        targets = feasible(member.view)
         view = replace(member.view, timeouts=replace(member.view.timeouts, silence=0.0))
-        said = [f"{node}: {reason}" for node, reason in reasons(view, now).items() if node in places]
+        said = [f"{node}: {reason}" for node, reason in reasons(view, now).items() if node in targets]
         why = "; ".join(sorted(said)[:_TOLD]) or (
-            "no target has answered" if places else "no target passes the filters"
+            "no target has answered" if targets else "no target passes the filters"
         )
         return f": {member.name} has none ({why})"
     return ": no target has room for all of it"
@@ -239,8 +239,8 @@ def _lacking(core: list[Member], now: float) -> str:
 def _surplus(group: Group, core: list[Member]) -> dict[str, str]:
     """Members with several reservations while others have none, to the one virtual node they keep.
 
-    What they give up are places that a member without one could take, or one that would then make room for it, and so
-    on: `steps` counts how far a place is from that, and the farthest is kept.
+    What they give up are targets that a member without one could take, or one that would then make room for it, and so
+    on: `steps` counts how far a target is from that, and the farthest is kept.
     """
     views = {member.uid: member.view for member in core if member.view is not None and not member.view.claim}
     held = {uid: [candidate.node_name for candidate in reserved(view)] for uid, view in views.items()}
@@ -263,10 +263,10 @@ def _common(core: list[Member]) -> str | None:
     for member in core:
         if member.view is None:
             return None
-        places = list(member.view.order)
+        targets = list(member.view.order)
         claim = member.view.claim
         for node in [claim] if claim else [s.node_name for s in reserved(member.view)]:
-            ranks.setdefault(node, []).append(places.index(node) if node in places else len(places))
+            ranks.setdefault(node, []).append(targets.index(node) if node in targets else len(targets))
     full = [(sum(found), node) for node, found in ranks.items() if len(found) == len(core)]
     return min(full)[1] if full else None
 

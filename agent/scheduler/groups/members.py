@@ -34,7 +34,7 @@ class Member:
     on_failure: str | None = None
     """The annotation as written, None without one."""
     run: str = ""
-    """The start of its group that it has claimed a place in; empty in a group that does not start again."""
+    """The start of its group that its claim belongs to; empty in a group that does not start again."""
     done: bool = False
     """It has Succeeded, and nothing is to start it again."""
     grace: float = 30.0

@@ -57,7 +57,7 @@ def terminating(group: Group) -> list[Member]:
 
 
 def name(group: Group, core: Sequence[Member]) -> str:
-    """The run that members claim a place in: that of those that have a place, or else a new one."""
+    """The run that claims of members belong to: that of those that are claimed or bound, or else a new one."""
     placed = [member for member in group.members if member.live and (member.node_name or _claim(member))]
     if placed:
         return next((member.run for member in placed if member.run), "")

@@ -58,8 +58,8 @@ class Contender:
     created: str
     until: float
 
-    def place(self) -> tuple[bool, bool, int, float, str, Key]:
-        """Its place in the queue, the least being the first.
+    def order(self) -> tuple[bool, bool, int, float, str, Key]:
+        """Sorts groups: the least comes first.
 
         A turn is not taken away from one that has it: it ends by itself. Priority, then age; who got nothing goes
         behind those that wait.

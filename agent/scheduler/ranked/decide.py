@@ -131,7 +131,7 @@ def _without_chaperon(view: RankedPod) -> Step:
     """The claim's target has no chaperon: not yet, or not any more. Only a target that answers can tell."""
     if not view.claim_ready:
         return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
-    feasible = {place.node_name for place in (*view.ranking.order, *view.ranking.pending)}
+    feasible = {target.node_name for target in (*view.ranking.order, *view.ranking.pending)}
     if (view.claim in feasible and view.claim not in view.failed) or _choice(view) == view.claim:
         return Claim(view.claim)
     return _claim(view)
@@ -139,21 +139,21 @@ def _without_chaperon(view: RankedPod) -> Step:
 
 def _neglected(view: RankedPod) -> Step:
     """Nobody in the claim's target does anything: on to another that can take the pod, where there is one."""
-    others = any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried])
+    others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
     again, seconds = _repeatable(view, None)
     return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
 
 
 def _refused(view: RankedPod, reason: str) -> Step:
     """The claim's target cannot take the pod: on to the next, or back to the best, where it stays for an autoscaler."""
-    if any(place.node_name != view.claim for place in view.ranking.order[: view.ranking.untried]):
+    if any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried]):
         return GiveUp(reason)
     here = view.failed.get(view.claim)
     again, seconds = _repeatable(view, here.may_repeat_at(view.dwell) if here else None)
     if again:
         return GiveUp(reason)
     # Where no target has room, one is as good as another.
-    stays = not view.ranking.order and any(place.node_name == view.claim for place in view.ranking.pending)
+    stays = not view.ranking.order and any(target.node_name == view.claim for target in view.ranking.pending)
     if stays or view.claim in view.failed or view.claim == _best(view):
         return Wait(reason, seconds)
     return GiveUp(reason)
@@ -169,16 +169,16 @@ def _choice(view: RankedPod) -> str:
 
 def _best(view: RankedPod) -> str:
     """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
-    order = [place for place in view.ranking.order if not _is_early(view, place)]
+    order = [target for target in view.ranking.order if not _is_too_early(view, target)]
     if order:
         return max(order, key=view.ranking.total).node_name
     pending = () if view.ranking.order else view.ranking.pending
-    return next((place.node_name for place in pending if not _is_early(view, place)), "")
+    return next((target.node_name for target in pending if not _is_too_early(view, target)), "")
 
 
-def _is_early(view: RankedPod, place: TargetInfo) -> bool:
+def _is_too_early(view: RankedPod, target: TargetInfo) -> bool:
     """Whether a target did not take the pod's chaperon a moment ago, and is not to be asked again yet."""
-    attempt = view.failed.get(place.node_name)
+    attempt = view.failed.get(target.node_name)
     due = attempt.may_retry_at() if attempt is not None else None
     # What is further away was written by a clock that has been set since.
     return due is not None and view.now < due <= view.now + LONGEST_RETRY
@@ -186,8 +186,8 @@ def _is_early(view: RankedPod, place: TargetInfo) -> bool:
 
 def _retries(view: RankedPod) -> list[datetime]:
     """When targets that did not take the pod's chaperon may be asked again."""
-    places = view.ranking.order or view.ranking.pending
-    failed = (view.failed.get(place.node_name) for place in places)
+    targets = view.ranking.order or view.ranking.pending
+    failed = (view.failed.get(target.node_name) for target in targets)
     return [due for attempt in failed if attempt is not None and (due := attempt.may_retry_at()) is not None]
 
 
@@ -202,23 +202,23 @@ def _repeatable(view: RankedPod, not_before: datetime | None) -> tuple[str, floa
     Where there is none yet: in how many seconds there may be. A pod that waits somewhere stays until `not_before`.
     """
     moments: list[datetime] = []
-    for place in view.ranking.order[view.ranking.untried :]:
-        attempt = view.failed.get(place.node_name)
-        if attempt is None or not _is_repeatable(view, place, attempt):
+    for target in view.ranking.order[view.ranking.untried :]:
+        attempt = view.failed.get(target.node_name)
+        if attempt is None or not _is_repeatable(view, target, attempt):
             continue
         nowhere = attempt.refused and view.chaperon is None
         due = attempt.may_retry_at() if nowhere else attempt.may_repeat_at(view.dwell)
         due = max(filter(None, (due, not_before)), default=view.now)
-        if due <= view.now or (nowhere and not _is_early(view, place)):
-            return place.node_name, None
+        if due <= view.now or (nowhere and not _is_too_early(view, target)):
+            return target.node_name, None
         moments.append(due)
     return "", _left(view, moments)
 
 
-def _is_repeatable(view: RankedPod, place: TargetInfo, attempt: FailedTarget) -> bool:
-    if place.node_name == view.claim:
+def _is_repeatable(view: RankedPod, target: TargetInfo, attempt: FailedTarget) -> bool:
+    if target.node_name == view.claim:
         return attempt.refused and view.chaperon is None
-    return attempt.refused or any(shape.free is not None for shape in place.shapes)
+    return attempt.refused or any(shape.free is not None for shape in target.shapes)
 
 
 def delegate_outcome(status: Mapping[str, Any]) -> tuple[Outcome, str]:

@@ -140,7 +140,7 @@ class ReserveScheduling:
         return view, ranking
 
     def _goes_well(self, pod: Object, candidates: tuple[CandidateStatus, ...]) -> bool:
-        """Whether the chaperon that the claim names is there and no target has to be found in place of it."""
+        """Whether the chaperon that the claim names is there and needs no other target."""
         uid, now = podstate.claimed_chaperon(pod), time.monotonic()
         here = next((s for s in candidates if uid and s.uid == uid and s.state not in NEGATIVE), None)
         left = decide.neglected_in(here, self._timeouts, now) if here is not None else None
@@ -288,6 +288,6 @@ def _order(ranking: Ranking, candidates: tuple[CandidateStatus, ...]) -> tuple[s
     """
     held = {candidate.node_name for candidate in candidates if candidate.state == "reserved"}
     roomless = [
-        place for place, rejection in ranking.rejected if rejection.reason in NO_ROOM and place.node_name in held
+        target for target, rejection in ranking.rejected if rejection.reason in NO_ROOM and target.node_name in held
     ]
-    return tuple(dict.fromkeys(place.node_name for place in (*ranking.order, *roomless, *ranking.pending)))
+    return tuple(dict.fromkeys(target.node_name for target in (*ranking.order, *roomless, *ranking.pending)))

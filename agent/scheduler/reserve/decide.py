@@ -6,7 +6,7 @@ allowed, the others go. What keeps a pod from running twice, whoever acts on wha
 - a claim names a target *and the UID of the chaperon there*; it is one write, guarded by the proxy pod's version;
 - only the chaperon that the claim names is allowed, by a write guarded by its UID;
 - a claim is withdrawn only after a read of its target has shown that this chaperon is gone. UIDs do not come back, so
-  leave that somebody gives late, on an old claim, finds nothing to be given to.
+  so permission that somebody gives late, on an old claim, finds nothing to be given to.
 
 Everything is read from API objects. `CandidateStatus.since` is memory of the process: losing it costs time only.
 """
@@ -39,12 +39,12 @@ class Permit:
     only: str = ""
     """The one virtual node it may go to, empty for any."""
     claim_at_once: bool = False
-    """Claim what is reserved now; others do not wait for a better place."""
+    """Claim what is reserved now; others do not wait for a better target."""
     committed: bool = False
     """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
     message: str = ""
     run: str = ""
-    """The start of its group that it claims a place in, of a group that starts again as a whole."""
+    """The start of its group that its claim belongs to, of a group that starts again as a whole."""
 
 
 PERMITTED = Permit()
@@ -173,7 +173,7 @@ def _claimed(view: ReservePod, now: float) -> list[Step]:
 
 
 def _not_allowed(view: ReservePod, here: CandidateStatus) -> list[Step]:
-    """The claim stands, leave has not been given, or is on its way."""
+    """The claim stands, and the candidate is not allowed yet."""
     permit = view.permit
     if not permit.reserve:
         return [Delete(here.node_name, here.uid, here.version)]
@@ -226,10 +226,10 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
     left = _patience_left(view, found, now) if found else None
     if left is not None and left <= 0 and view.permit.claim:
         return [Claim(found[0].node_name, found[0].uid)]
-    places = feasible(view)
+    targets = feasible(view)
     taken = {s.node_name for s in view.candidates} | view.creating | view.refused
-    steps: list[Step] = [Create(node) for node in places if node not in taken]
-    here = {s.uid for s in view.candidates if s.node_name in places}
+    steps: list[Step] = [Create(node) for node in targets if node not in taken]
+    here = {s.uid for s in view.candidates if s.node_name in targets}
     for candidate in _distinct(view):
         if candidate.live and candidate.uid not in here:
             steps.append(_delete(candidate))
@@ -243,7 +243,7 @@ def _unclaimed(view: ReservePod, now: float) -> list[Step]:
 
 
 def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
-    """Somebody before us, who claims nothing, has given leave: keep one, and claim it when it is the only one."""
+    """Somebody before us, who claims nothing, has allowed candidates: keep one, claim it when it is the only one."""
     rank = {node: index for index, node in enumerate(view.order)}
     certain.sort(key=lambda s: (s.state != "bound", s.going, rank.get(s.node_name, len(rank)), s.node_name))
     kept, *others = certain
@@ -259,28 +259,28 @@ def _adopt(view: ReservePod, certain: list[CandidateStatus]) -> list[Step]:
 
 
 def _patience_left(view: ReservePod, found: list[CandidateStatus], now: float) -> float:
-    """Seconds that the best reservation still waits for places that rank better."""
+    """Seconds that the best reservation still waits for targets that rank better."""
     best = found[0]
     decided = {s.node_name for s in view.candidates if s.going or s.state in NEGATIVE} | view.refused
-    places = feasible(view)
-    better = places[: places.index(best.node_name)]
+    targets = feasible(view)
+    better = targets[: targets.index(best.node_name)]
     if view.permit.claim_at_once or all(node in decided for node in better):
         return 0.0
     return min(s.since for s in found) + view.timeouts.patience - now
 
 
 def _why_not(view: ReservePod, now: float) -> Wait:
-    """Why nothing is reserved, once every place has said so, or has been silent for long."""
-    places = feasible(view)
-    if not places:
+    """Why nothing is reserved, once every target has said so, or has been silent for long."""
+    targets = feasible(view)
+    if not targets:
         return Wait("no target passes the filters")
     known = reasons(view, now)
-    if any(node not in known and node not in view.refused for node in places):
+    if any(node not in known and node not in view.refused for node in targets):
         due = [
             s.since + view.timeouts.silence - now for s in view.candidates if _is_mute(s) and s.node_name not in known
         ]
         return Wait("", min(due, default=view.timeouts.silence))
-    return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in places))
+    return Wait("; ".join(f"{node}: {known.get(node, 'takes no candidate')}" for node in targets))
 
 
 def _raise(candidate: CandidateStatus) -> list[Step]:

@@ -20,7 +20,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Allow:
-    """Give the claimed chaperon leave, guarded by UID and version."""
+    """Allow the claimed chaperon to start, guarded by UID and version."""
 
     node_name: str
     uid: str
@@ -32,7 +32,7 @@ class Delete:
     """Delete a chaperon, guarded by UID and version.
 
     `confirm`: it is allowed, so read the proxy pod first, keep the chaperon when the claim is not that of the view, and
-    have it go after its pod (foreground propagation; ruling 5). The pod of one that never had leave cannot start.
+    have it go after its pod (foreground propagation; ruling 5). The pod of one that was never allowed cannot start.
     """
 
     node_name: str
