@@ -1,6 +1,7 @@
 """What docs/architecture.md names is there, and its twenty questions have one answer each."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,13 @@ def places(name: str) -> set[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_named_is_there(name: str) -> None:
     assert {place for place in places(name) if not (REPOSITORY / place).exists()} == set()
+
+
+@pytest.mark.parametrize("page", sorted((REPOSITORY / "hack/design").glob("*.md")), ids=lambda page: page.stem)
+def test_modules_that_decisions_name_are_there(page: Path) -> None:
+    named = {found for found in quoted(page.read_text()) if re.fullmatch(r"[\w/]+/\w+\.py", found)}
+    roots = (REPOSITORY, REPOSITORY / "agent", REPOSITORY / "tests")
+    assert {found for found in named if not any((root / found).exists() for root in roots)} == set()
 
 
 def test_every_package_is_in_the_table_of_layers() -> None:
