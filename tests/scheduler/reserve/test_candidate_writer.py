@@ -1,10 +1,14 @@
-"""Errands to real targets that refuse them, or are away."""
+"""Candidates for real targets that refuse them, or are away."""
+
+import asyncio
+from collections import Counter
 
 import pytest
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
 from agent.scheduler.reserve import candidate_writer
+from agent.scheduler.reserve.candidate_writer import CandidateWriter, CreateCandidate, DeleteChaperon
 from tests.scheduler.reserving import Open, Stage, add_namespace
 from tests.waiting import until
 
@@ -100,3 +104,28 @@ async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -
         assert "nodeName" not in left["spec"]
         await finalizers(at)
         await at.settled(1)
+
+
+async def test_candidates_that_wait_for_a_silent_target_are_not_looked_at_before_it_is_their_turn(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: Counter[str] = Counter()
+    reconcile = CandidateWriter.reconcile
+
+    async def noting(self: CandidateWriter, key: CreateCandidate | DeleteChaperon) -> float | None:
+        if isinstance(key, CreateCandidate):
+            looked[key.ident] += 1
+        return await reconcile(self, key)
+
+    monkeypatch.setattr(CandidateWriter, "reconcile", noting)
+    # One request at a time to each target.
+    async with opened(max_in_flight=2) as at:
+        for relay in at.relays.values():
+            relay.freeze(lambda asked, path: asked == "POST" and path.endswith("/podchaperons"))
+        await at.pods("one", "two")
+        await until(lambda: len(looked) == 4)
+        await asyncio.sleep(1.5)
+        assert set(looked.values()) == {1}
+        for relay in at.relays.values():
+            relay.mend()
+        assert (await at.settled(2)).keys() == {"one", "two"}
