@@ -167,7 +167,7 @@ class Holds:
     async def _clear(self, hold: _Hold, chaperon: Chaperon, *, end: bool) -> bool:
         """Take the reservation back; False when the chaperon has changed meanwhile and must be looked at again.
 
-        The version guards the leave that comes in this very moment, and the mark of a newer hold.
+        The version guards a permission that comes in this very moment, and the mark of a newer hold.
         """
         annotations: dict[str, str | None] = {names.ANNOTATION_IS_RESERVED: None, names.ANNOTATION_HOLD: None}
         if end:

@@ -42,12 +42,12 @@ def is_refused(status: Mapping[str, Any]) -> bool:
 
 
 def is_allowed(annotations: Mapping[str, str]) -> bool:
-    """Whether the source has given the candidate leave to start."""
+    """Whether the source has allowed the candidate to start."""
     return names.ANNOTATION_IS_ALLOWED in annotations
 
 
 def may_start(scheduler_name: str | None, annotations: Mapping[str, str]) -> bool:
-    """Whether the scheduler in the target may bind the pod: that of mode `reserve` waits for leave."""
+    """Whether the scheduler in the target may bind the pod: that of mode `reserve` waits until it is allowed."""
     return scheduler_name != names.SCHEDULER_CANDIDATE or is_allowed(annotations)
 
 
@@ -121,7 +121,7 @@ def observe(
 
 def _state(status: Mapping[str, Any], annotations: Mapping[str, str], allowed: bool) -> tuple[CandidateState, str]:
     """A scheduler leaves the condition of an earlier failure until it binds, so a reservation counts for more, until
-    leave is given: then it is the annotation that may be left over.
+    it is allowed: then it is the annotation that may be left over.
     """
     scheduling, message = scheduling_of(status)
     if scheduling == "bound":

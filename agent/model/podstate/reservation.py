@@ -47,7 +47,7 @@ def latest_round(annotations: Mapping[str, str]) -> int:
 
 
 def round_is_over(annotations: Mapping[str, str]) -> bool:
-    """Whether the hold of the round that the source asks for has ended without its leave."""
+    """Whether the hold of the round that the source asks for has ended before it was allowed."""
     ended = _number(annotations.get(names.ANNOTATION_RESERVE_ENDED))
     return ended is not None and round_of(annotations) <= ended
 

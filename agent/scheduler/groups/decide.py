@@ -92,8 +92,8 @@ def _decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeo
         return _decision(group, denied(wrong), _rest(group.memory))
     if group.memory.drain_until is not None and now < group.memory.drain_until:
         names = ", ".join(sorted(member.name for member in restarts.terminating(group)))
-        told = f"group {group.name} starts again when {names} of its last start is gone"
-        return _decision(group, denied(told), _rest(group.memory), group.memory.drain_until - now)
+        message = f"group {group.name} starts again when {names} of its last start is gone"
+        return _decision(group, denied(message), _rest(group.memory), group.memory.drain_until - now)
     if len(core) < group.size:
         gated = f", and {group.gated} with scheduling gates" if group.gated else ""
         there = f"there are {len(core)} of {group.size} pods in this namespace"
@@ -107,7 +107,7 @@ def _take_turns(
 ) -> GroupDecision:
     left = group.memory.until - now
     if left > 0:
-        return _decision(group, denied(group.memory.told), group.memory, left)
+        return _decision(group, denied(group.memory.message), group.memory, left)
     mine = contender(group)
     waiting = [rival for rival in rivals if rival.wants and rival.until <= now and rival.targets & mine.targets]
     first = min(waiting, key=Contender.order, default=None)
@@ -132,11 +132,10 @@ def _collect(group: Group, core: list[Member], now: float, limits: Timeouts, *, 
     if left <= 0:
         wait = pause(group.key, core[0].uid, memory.tries, limits)
         got = f"group {group.name} got no reservation for every member in {limit:g} s"
-        told = f"{got} and tries again in a moment{_lacking(core, now)}"
-        released = GroupMemory(
-            queued=now, since=None, until=now + wait, tries=memory.tries + 1, told=told, drain_until=memory.drain_until
-        )
-        return _decision(group, denied(told), released, wait)
+        message = f"{got} and tries again in a moment{_lacking(core, now)}"
+        drain_until = memory.drain_until
+        released = GroupMemory(now, None, now + wait, memory.tries + 1, message, drain_until=drain_until)
+        return _decision(group, denied(message), released, wait)
     message = ""
     if lacking is not None:
         message = f"group {group.name} waits: no target has a node for {lacking.name}"

@@ -31,7 +31,7 @@ class GroupMemory:
     until: float = -math.inf
     """It stays away until then."""
     tries: int = 0
-    told: str = ""
+    message: str = ""
     """Why the last turn ended without a start."""
     lost: str = ""
     """The run that is being taken back."""
