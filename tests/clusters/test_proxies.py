@@ -65,12 +65,14 @@ async def test_what_comes_home_is_in_the_store_at_once(proxies: ProxyPods, clien
     home = {"metadata": {"uid": pod.uid, "finalizers": None}, "status": {"phase": "Running"}}
     after = await proxies.bring_home(pod.key, home, status=True)
     assert (after.finalizers, after.phase) == ([], "Running")
-    (stored,) = proxies.informer.store
-    assert (stored.key, stored.finalizers, stored.phase) == (pod.key, [], "Running")
+    stored = proxies.informer.store.get(pod.key)
+    assert stored is not None
+    assert (stored.finalizers, stored.phase) == ([], "Running")
+    node = f"admiralty-{namespace}"
     await client.create(
         PODS,
-        {"metadata": {"name": "web"}, "target": {"apiVersion": "v1", "kind": "Node", "name": "admiralty-eu"}},
+        {"metadata": {"name": "web"}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}},
         namespace,
         sub="binding",
     )
-    await until(lambda: [each.key for each in proxies.bound_to("admiralty-eu")] == [pod.key])
+    await until(lambda: [each.key for each in proxies.bound_to(node)] == [pod.key])
