@@ -23,7 +23,8 @@ OTHER = "example.com/hold"
 
 
 @pytest_asyncio.fixture
-async def proxies(cluster: SandboxCluster) -> AsyncIterator[ProxyPods]:
+async def proxies(cluster: SandboxCluster, client: Client) -> AsyncIterator[ProxyPods]:
+    """Closed before the client, so that the loop has time for it."""
     local = Cluster(load(str(cluster.kubeconfig)), "local")
     try:
         yield ProxyPods(local)
