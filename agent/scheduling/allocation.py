@@ -36,9 +36,6 @@ class Allocation:
 
     def share(self, template: PodTemplate) -> float:
         """How much of the target is allocated with this pod: the mean over cpu, memory and pods."""
-        requests = template.requests
-        share = self._share
-        share += requests.get("cpu", 0) * self._cpu
-        share += requests.get("memory", 0) * self._memory
-        share += requests.get("pods", 0) * self._pods
+        cpu, memory, pods = template.measured
+        share = self._share + cpu * self._cpu + memory * self._memory + pods * self._pods
         return 0.0 if share < 0 else min(share, 1.0)

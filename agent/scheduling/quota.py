@@ -17,12 +17,16 @@ _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 def over_limits(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
     """The pod goes beyond the limits that the Target sets for all our pods there."""
-    return over_limit(target.limits, usage.requests, template) if target.limits else None
+    if not target.limits:
+        return None
+    return over_limit(target.limits, usage.requests, template)
 
 
 def over_quotas(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
     """A ResourceQuota of the pod's namespace in the target is used up, or demands what the pod does not tell."""
-    quotas = target.quotas.get(template.namespace) if target.quotas else None
+    if not target.quotas:
+        return None
+    quotas = target.quotas.get(template.namespace)
     return over_quota(quotas, usage.undelegated_in(template.namespace), template) if quotas else None
 
 

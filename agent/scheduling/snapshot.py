@@ -49,6 +49,11 @@ class PodTemplate:
         return tuple((self.proxy.get("nodeSelector") or {}).items())
 
     @cached_property
+    def measured(self) -> tuple[int, int, int]:
+        """The requests by which allocation is measured: cpu, memory and pods."""
+        return self.requests.get("cpu", 0), self.requests.get("memory", 0), self.requests.get("pods", 0)
+
+    @cached_property
     def memo(self) -> dict[str, Any]:
         """What was found out about taints and shapes of nodes, which many targets share."""
         return {}
