@@ -39,7 +39,7 @@ DIFFERENT = "every pod differs"
 
 
 def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
-    """TargetLimiter and figures."""
+    """Lines and figures."""
     figures: dict[str, Any] = {"benchmark": "place", "pods": pods, "rankings": []}
     lines = [f"Ranking of one pod, {pods} pods each, milliseconds of CPU:", ""]
     lines.append(f"  {'targets':>7}  {'p50':>7}  {'p99':>7}  {'longest':>7}  pods")

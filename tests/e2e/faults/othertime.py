@@ -6,7 +6,7 @@ import time
 import types
 
 from agent import __main__ as agent
-from agent.base import clock, pair
+from agent.base import certificates, clock
 from agent.kubelet import certificate
 
 
@@ -23,9 +23,9 @@ def set_ahead(seconds: float) -> None:
 
     other = types.ModuleType("datetime")
     vars(other).update(vars(datetime) | {"datetime": Ahead})
-    for module in (pair, certificate):
-        module.datetime = other  # type: ignore[attr-defined]
-    clock.datetime = Ahead  # type: ignore[misc]
+    certificate.datetime = other  # type: ignore[attr-defined]
+    for module in (certificates, clock):
+        module.datetime = Ahead  # type: ignore[attr-defined]
     time.time = lambda: right() + seconds
 
 
