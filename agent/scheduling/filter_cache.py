@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agent.scheduling.plugins import NORMALIZED, ON_NODES, PER_TARGET, own_scores, own_total
+from agent.scheduling.plugins import ON_NODES, own_scores, own_total, plugins_of
 from agent.scheduling.scores import Weights
 from agent.scheduling.snapshot import PodInfo, PodTemplate, TargetInfo
 from agent.scheduling.usage import Usage, Usages
@@ -32,7 +32,8 @@ class CachedResult:
         """Of the `Normalized` scorers, by name, where they are not 0."""
         self.total = 0.0
         self.rejection: Rejection | None = None
-        for reject in PER_TARGET:
+        per_target, normalized = plugins_of(target)
+        for reject in per_target:
             rejection = reject(template, target, usage)
             if rejection is not None:
                 self.hard = self.rejection = rejection
@@ -40,7 +41,7 @@ class CachedResult:
         for reject in ON_NODES:
             if self.rejection is None:
                 self.node_fit = self.rejection = reject(template, target, usage)
-        for name, count, _ in NORMALIZED:
+        for name, count in normalized:
             if raw := count(template, target):
                 self.raw = {**self.raw, name: raw}
         self.total = own_total(template, usage.allocation(target), weights)

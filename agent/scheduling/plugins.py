@@ -4,6 +4,7 @@ To add one, write its function and name it here, under the kind that says what i
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from agent.scheduling import filters, scores
@@ -16,6 +17,10 @@ from agent.scheduling.snapshot import PodInfo, PodTemplate, TargetInfo
 from agent.scheduling.usage import Usage
 
 
+def _always(target: TargetInfo) -> bool:
+    return True
+
+
 class PerPod(NamedTuple):
     """A filter that looks at what differs from pod to pod. The targets it rejects count for no other filter."""
 
@@ -26,6 +31,8 @@ class PerTarget(NamedTuple):
     """A filter that looks at a template and one target: its answer is kept until the target or its usage changes."""
 
     reject: Callable[[PodTemplate, TargetInfo, Usage], Rejection | None]
+    concerns: Callable[[TargetInfo], object] = _always
+    """Whether any pod at all could be rejected for a target."""
 
 
 class AcrossTargets(NamedTuple):
@@ -44,13 +51,13 @@ Filter = PerPod | PerTarget | AcrossTargets | OnNodes
 
 FILTERS: tuple[Filter, ...] = (
     PerPod(filters.volumes_elsewhere),  # the data of a pod's claims is in one target and stays there
-    PerTarget(filters.other_namespace),  # a Target serves its own namespace only
+    PerTarget(filters.other_namespace, attrgetter("namespace")),  # a Target serves its own namespace only
     PerTarget(filters.not_ready),  # nothing can be made in a target that does not answer
-    PerTarget(filters.cordoned),  # an administrator takes no new pods there
-    PerTarget(filters.tainted),  # NoSchedule and NoExecute on the virtual node
+    PerTarget(filters.cordoned, attrgetter("unschedulable")),  # an administrator takes no new pods there
+    PerTarget(filters.tainted, attrgetter("taints")),  # NoSchedule and NoExecute on the virtual node
     PerTarget(filters.not_selected),  # node selector and required node affinity over virtual nodes
-    PerTarget(over_limits),  # `spec.limits` of the Target, over all our pods there
-    PerTarget(over_quotas),  # quota admission in the target would refuse the pod
+    PerTarget(over_limits, attrgetter("limits")),  # `spec.limits` of the Target, over all our pods there
+    PerTarget(over_quotas, attrgetter("quotas")),  # quota admission in the target would refuse the pod
     AcrossTargets(CrossTarget.topology_spread),  # constraints with DoNotSchedule
     AcrossTargets(CrossTarget.pod_affinity),  # required affinity and anti-affinity, the pod's own and that of others
     OnNodes(filters.node_fit),  # one single node has to have room for the whole pod
@@ -77,6 +84,8 @@ class Normalized(NamedTuple):
     raw: Callable[[PodTemplate, TargetInfo], int]
     reverse: bool = False
     """Whether the fewest are best."""
+    concerns: Callable[[TargetInfo], object] = _always
+    """Whether any pod at all could have another number than 0."""
 
 
 class Compared(NamedTuple):
@@ -94,17 +103,36 @@ SCORERS: tuple[Scorer, ...] = (
     Own("images", scores.images),  # where images are, pods start sooner: breaks ties only
     External(scores.external),  # AddOnPlacementScores and the like
     Normalized("affinity", scores.preferred_affinity),  # preferred node affinity over virtual nodes
-    Normalized("taints", scores.untolerated, reverse=True),  # PreferNoSchedule on the virtual node
+    Normalized("taints", scores.untolerated, reverse=True, concerns=attrgetter("softly_tainted")),  # PreferNoSchedule
     Compared("spread", CrossTarget.spread_scores),  # constraints with ScheduleAnyway
     Compared("pod_affinity", CrossTarget.affinity_scores),  # preferred affinity and anti-affinity to other pods
 )
 
 PER_POD = tuple(each.reject for each in FILTERS if isinstance(each, PerPod))
-PER_TARGET = tuple(each.reject for each in FILTERS if isinstance(each, PerTarget))
 ACROSS_TARGETS = tuple(each.prepare for each in FILTERS if isinstance(each, AcrossTargets))
 ON_NODES = tuple(each.reject for each in FILTERS if isinstance(each, OnNodes))
 NORMALIZED = tuple(each for each in SCORERS if isinstance(each, Normalized))
 COMPARED = tuple(each for each in SCORERS if isinstance(each, Compared))
+
+
+class PluginsOfTarget(NamedTuple):
+    """The filters and scorers that can say anything of one target."""
+
+    per_target: tuple[Callable[[PodTemplate, TargetInfo, Usage], Rejection | None], ...]
+    normalized: tuple[tuple[str, Callable[[PodTemplate, TargetInfo], int]], ...]
+
+
+def plugins_of(target: TargetInfo) -> PluginsOfTarget:
+    """Found once for each target info."""
+    known: PluginsOfTarget | None = target.__dict__.get("_plugins")
+    if known is None:
+        per_target = (each for each in FILTERS if isinstance(each, PerTarget))
+        known = target.__dict__["_plugins"] = PluginsOfTarget(
+            tuple(each.reject for each in per_target if each.concerns(target)),
+            tuple((each.name, each.raw) for each in NORMALIZED if each.concerns(target)),
+        )
+    return known
+
 
 Weighted = tuple[str, float, Callable[[PodTemplate, Allocation, Weights], float | None]]
 
