@@ -90,6 +90,18 @@ async def namespace(client: Client) -> AsyncIterator[str]:
     await client.delete(NAMESPACES, name)
 
 
+@pytest_asyncio.fixture
+async def alone(cluster: Cluster) -> None:
+    """For tests that look at the whole shared cluster: nothing of earlier tests is there any more."""
+    client = connect(cluster.kubeconfig, name=cluster.name)
+    async with client.session:
+        await until(lambda: _nothing_ends(client), 60.0, what="namespaces of earlier tests are gone")
+
+
+async def _nothing_ends(client: Client) -> bool:
+    return not any(each["metadata"].get("deletionTimestamp") for each in await client.list(NAMESPACES))
+
+
 async def _has_service_account(client: Client, namespace: str) -> bool:
     try:
         await client.get(SERVICE_ACCOUNTS, "default", namespace)

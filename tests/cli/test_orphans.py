@@ -118,6 +118,7 @@ async def make(client: Client, namespace: str, kind: Kind, source: str, **more: 
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("alone")
 async def test_what_a_source_that_is_gone_has_left_is_shown_and_deleted(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

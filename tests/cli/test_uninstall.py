@@ -39,7 +39,7 @@ from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
 from tests.cli.standin import is_let_go, stand_in
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.usefixtures("alone")]
 
 Raw = dict[str, Any]
 OURS = names.finalizer("", "us")
