@@ -161,7 +161,7 @@ async def test_a_pod_goes_to_another_target_when_its_delegate_is_gone(pair: Pair
     ):
         target = targets["there"]
         manifest = proxy_pod(elected("web", pair.namespace), [target.finalizer])
-        refused = with_failed_target({}, target.node_name, "full", deps.clock.now(), untaken=True)
+        refused = with_failed_target({}, target.node_name, "full", deps.clock.now(), refused=True)
         manifest["metadata"]["annotations"] |= {
             names.SHORT_PREFIX + names.SCHEDULING: mode,
             names.ANNOTATION_CLAIM: target.node_name,
