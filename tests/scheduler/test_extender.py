@@ -1,0 +1,13 @@
+"""The path by which charts of versions before call the bind extender."""
+
+import subprocess
+import sys
+
+
+def test_it_is_the_extender_still() -> None:
+    before, now = (
+        subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True).stdout
+        for module in ("agent.scheduler.extender", "agent.extender")
+    )
+    assert "--extender-address" in before
+    assert before.split("options:")[-1] == now.split("options:")[-1]
