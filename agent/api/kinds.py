@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from agent.api.names import GROUP, VERSION
+from agent.api.names.ocm import OCM_GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,19 @@ CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomRe
 
 CLUSTER_PROPERTIES = Kind("about.k8s.io", "v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)
 """Of SIG Multicluster (KEP-2149); served only where somebody installed it, as the next one."""
-CLUSTER_CLAIMS = Kind(
-    "cluster.open-cluster-management.io", "v1alpha1", "clusterclaims", "ClusterClaim", namespaced=False
+CLUSTER_CLAIMS = Kind(OCM_GROUP, "v1alpha1", "clusterclaims", "ClusterClaim", namespaced=False)
+
+# Open Cluster Management's, at the versions that its API repository calls stored.
+MANAGED_CLUSTERS = Kind(OCM_GROUP, "v1", "managedclusters", "ManagedCluster", namespaced=False)
+MANAGED_CLUSTER_SETS = Kind(OCM_GROUP, "v1beta2", "managedclustersets", "ManagedClusterSet", namespaced=False)
+MANAGED_CLUSTER_SET_BINDINGS = Kind(OCM_GROUP, "v1beta2", "managedclustersetbindings", "ManagedClusterSetBinding")
+PLACEMENTS = Kind(OCM_GROUP, "v1beta1", "placements", "Placement")
+PLACEMENT_DECISIONS = Kind(OCM_GROUP, "v1beta1", "placementdecisions", "PlacementDecision")
+ADDON_PLACEMENT_SCORES = Kind(OCM_GROUP, "v1alpha1", "addonplacementscores", "AddOnPlacementScore")
+CLUSTER_MANAGERS = Kind(
+    "operator.open-cluster-management.io", "v1", "clustermanagers", "ClusterManager", namespaced=False
 )
+"""Served where Open Cluster Management's own controllers are installed."""
 
 TARGETS = Kind(GROUP, VERSION, "targets", "Target")
 CLUSTER_TARGETS = Kind(GROUP, VERSION, "clustertargets", "ClusterTarget", namespaced=False)

@@ -1,0 +1,51 @@
+"""Labels, annotations, taints and claims of Open Cluster Management, and ours that stand beside them."""
+
+from agent.api.names.prefixes import SHORT_PREFIX
+
+OCM_GROUP = "cluster.open-cluster-management.io"
+
+# Of PlacementDecisions
+LABEL_PLACEMENT = OCM_GROUP + "/placement"
+LABEL_GROUP_INDEX = OCM_GROUP + "/decision-group-index"
+LABEL_GROUP_NAME = OCM_GROUP + "/decision-group-name"
+
+# Of Placements
+SCHEDULING_DISABLED = OCM_GROUP + "/experimental-scheduling-disable"
+"""Annotation: `true` keeps Open Cluster Management's own controller from evaluating it."""
+EVALUATE = SHORT_PREFIX + "evaluate"
+"""Annotation of a Placement on a hub: `true` beside the one above has us evaluate it."""
+KEEP_DECIDED = SHORT_PREFIX + "keep-decided"
+"""Annotation of a Placement: `true` keeps decided clusters as long as they are feasible."""
+WHEN_UNPLACED = SHORT_PREFIX + "when-unplaced"
+"""Annotation of a Placement: what becomes of bound pods whose cluster is no longer decided; `stay` is the default."""
+
+# Of ManagedClusters
+LABEL_CLUSTER_SET = OCM_GROUP + "/clusterset"
+DEFAULT_SET = "default"
+GLOBAL_SET = "global"
+LOCAL_CLUSTER = "local-cluster"
+"""Name and label of the cluster that is its own target."""
+LABEL_CLUSTER_NAME = OCM_GROUP + "/cluster-name"
+LABEL_SPOKE_ONLY = "open-cluster-management.io/spoke-only"
+"""On a ClusterClaim or ClusterProperty: it is not told to the hub."""
+CLAIM_ID = "id.k8s.io"
+CLAIM_KUBE_VERSION = "kubeversion.open-cluster-management.io"
+CLAIM_PLATFORM = "platform.open-cluster-management.io"
+CLAIM_PRODUCT = "product.open-cluster-management.io"
+CONDITION_AVAILABLE = "ManagedClusterConditionAvailable"
+TAINT_UNAVAILABLE = OCM_GROUP + "/unavailable"
+TAINT_UNREACHABLE = OCM_GROUP + "/unreachable"
+APPLIED_LABELS = SHORT_PREFIX + "applied-labels"
+"""Annotation of a ManagedCluster: the keys of the labels that came from its Target, as JSON."""
+
+# Of Targets and virtual nodes
+MANAGED_CLUSTER = SHORT_PREFIX + "managed-cluster"
+"""Annotation of a Target or ClusterTarget: the name of its ManagedCluster. Label of the virtual node: the one found."""
+CLAIMS = SHORT_PREFIX + "claims"
+"""Annotation of a ClusterSummary: ClusterClaims and ClusterProperties by name, as JSON."""
+USED = SHORT_PREFIX + "used"
+"""Annotation of a ClusterSummary: what its nodes use together, as JSON of quantities."""
+
+# Of pods and namespaces (suffixes: each is accepted under both prefixes)
+PLACEMENT = "placement"
+PLACEMENT_GROUP = "placement-group"

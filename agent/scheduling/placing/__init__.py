@@ -1,0 +1,1 @@
+"""Placements of Open Cluster Management, evaluated: which clusters, why, and when to look again. Pure."""

@@ -1,0 +1,48 @@
+"""What the evaluation of a Placement comes to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decided cluster."""
+
+    cluster: str
+    score: int
+    reason: str
+    """As `Steady 100, AddOn/resource-usage-score/cpuNodeAvailable 52`."""
+
+
+@dataclass(frozen=True)
+class DecisionGroup:
+    """A decision group: its name may be empty, its index is its place in the list of all."""
+
+    name: str
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True)
+class Satisfied:
+    """The condition PlacementSatisfied."""
+
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Decisions and conditions of one Placement."""
+
+    groups: tuple[DecisionGroup, ...]
+    satisfied: Satisfied
+    misconfigured: str
+    """`plugin:message`; empty where there is nothing to mend. The last decisions are then to be kept."""
+    refused: Mapping[str, str]
+    """Every cluster that is not decided to why, in words; also those in no bound set."""
+    again: datetime | None
+    """When to evaluate again though nothing changes: a toleration or a score expires."""
+    warnings: tuple[str, ...] = ()
+    """Scores that have expired, and the like, for events."""
