@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
+from agent.api.names import ocm
 
 POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -90,3 +91,21 @@ def test_a_pod_name_cut_at_a_dot_gives_a_valid_name() -> None:
 
 def test_pods_of_the_same_name_but_another_uid_have_another_chaperon() -> None:
     assert names.chaperon("web-0", "1") != names.chaperon("web-0", "2")
+
+
+@pytest.mark.parametrize("placement", ["web", "w" * 63, "w" * 64, "a." * 120 + "x", "w" * 51 + "." * 1 + "x" * 200])
+def test_placement_decisions_have_names_and_labels_however_long_their_placement_is_called(placement: str) -> None:
+    label = ocm.decision_label(placement)
+    assert len(label) <= 63
+    assert (label == placement) == (len(placement) <= 63)
+    for number in (1, 100):
+        name = ocm.decision_name(placement, number)
+        assert len(name) <= 253
+        assert name.endswith(f"-decision-{number}")
+        assert all(part and part[0] != "-" != part[-1] for part in name.split("."))
+
+
+def test_long_placements_that_begin_alike_have_decisions_of_their_own() -> None:
+    one, other = "w" * 252 + "a", "w" * 252 + "b"
+    assert ocm.decision_name(one, 1) != ocm.decision_name(other, 1)
+    assert ocm.decision_label(one) != ocm.decision_label(other)

@@ -1,5 +1,8 @@
 """Labels, annotations, taints and claims of Open Cluster Management, and ours that stand beside them."""
 
+import hashlib
+
+from agent.api.names.derived import LONG_LIMIT, SHORT_LIMIT, join
 from agent.api.names.prefixes import SHORT_PREFIX
 
 OCM_GROUP = "cluster.open-cluster-management.io"
@@ -49,3 +52,18 @@ USED = SHORT_PREFIX + "used"
 # Of pods and namespaces (suffixes: each is accepted under both prefixes)
 PLACEMENT = "placement"
 PLACEMENT_GROUP = "placement-group"
+
+
+def decision_label(placement: str) -> str:
+    """The value by which PlacementDecisions name their Placement in a label: its name, where that is short enough."""
+    return join(SHORT_LIMIT, (placement,))
+
+
+def decision_name(placement: str, number: int) -> str:
+    """The name of the PlacementDecision of this number, from 1 on."""
+    end = f"-decision-{number}"
+    if len(placement) + len(end) <= LONG_LIMIT:
+        return placement + end
+    end = f"-{hashlib.sha256(placement.encode()).hexdigest()[:10]}{end}"
+    # A cut may leave a dash or a dot at the end, where no part of a DNS name ends with one.
+    return placement[: LONG_LIMIT - len(end)].rstrip("-.") + end
