@@ -10,10 +10,10 @@ from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.target import Record
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
-from agent.model.nodeshapes import ToldShape, read_shapes, with_common_labels
 from agent.model.quantity import InvalidQuantity
 from agent.scheduler.cache.quotas import Quotas
-from agent.scheduling.snapshot import Amounts, Extra, Free, Shape, TargetInfo, amounts
+from agent.scheduling.snapshot import Amounts, Extra, Shape, TargetInfo, amounts
+from agent.scheduling.told_shapes import told_shapes
 
 
 class Health(Protocol):
@@ -111,15 +111,4 @@ def common_labels(summary: Object | None) -> dict[str, str]:
 
 def shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
     """Shapes with all their labels."""
-    told = read_shapes(summary.annotations) if summary is not None else []
-    try:
-        return tuple(_shape(shape, labels) for shape, labels in with_common_labels(told, common))
-    except InvalidQuantity:
-        return ()
-
-
-def _shape(told: ToldShape, labels: dict[str, str]) -> Shape:
-    free = None
-    if told.free is not None:
-        free = tuple(Free(amounts(left.amounts), left.count, frozenset(left.ports)) for left in told.free)
-    return Shape(labels, told.taints, told.unschedulable, amounts(told.allocatable), told.count, free)
+    return told_shapes(summary.annotations, common) if summary is not None else ()
