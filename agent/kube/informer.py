@@ -87,6 +87,11 @@ class Informer:
         return self._subscribers.add(subscriber)
 
     @property
+    def has_subscribers(self) -> bool:
+        """Whether anybody wants to be told."""
+        return bool(self._subscribers)
+
+    @property
     def relisting(self) -> bool:
         """Whether what is told now comes from a list: what is gone was deleted while nobody looked, or lost."""
         return self._telling or self._progress.lists_next

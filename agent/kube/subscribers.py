@@ -35,6 +35,10 @@ class Subscribers:
     ) -> None:
         self._holding = False
 
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self._subscribers)
+
     def add(self, subscriber: Subscriber) -> Callable[[], None]:
         """Tell it of every object that the others know and of every change from now on; returns the way to stop."""
         self._subscribers.append(subscriber)

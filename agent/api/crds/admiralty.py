@@ -42,6 +42,9 @@ _TARGET_STATUS: Schema = fields(
     {
         **STATUS["properties"],
         "clusterUID": text("UID of the namespace kube-system of the cluster that pods were sent to, once it is known."),
+        "managedCluster": text(
+            "Name of the ManagedCluster (Open Cluster Management) of this cluster, where Placements are in use."
+        ),
         "follow": {
             **_NAMES,
             "description": "Kinds that may be brought there with the pods that need them, as its Source allows it.",

@@ -7,6 +7,9 @@ from agent.api.names.prefixes import SHORT_PREFIX
 
 OCM_GROUP = "cluster.open-cluster-management.io"
 
+OURS = SHORT_PREFIX + "ours"
+"""Label of CRDs of this group that Flotilla's chart brought: then it is Flotilla that evaluates Placements."""
+
 # Of PlacementDecisions
 LABEL_PLACEMENT = OCM_GROUP + "/placement"
 LABEL_GROUP_INDEX = OCM_GROUP + "/decision-group-index"

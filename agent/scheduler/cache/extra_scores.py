@@ -10,9 +10,9 @@ import msgspec
 from agent.api.kinds import Kind
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
+from agent.clusters.optional_watch import OptionalWatch
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
-from agent.scheduler.cache.optional_watch import OptionalWatch
 from agent.scheduling.extrascore import ExtraScore
 from agent.scheduling.snapshot import Extra
 

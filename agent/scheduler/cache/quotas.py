@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from agent.api.kinds import RESOURCE_QUOTAS
+from agent.clusters.optional_watch import OptionalWatch
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.summaryflaw import amounts_flaw
-from agent.scheduler.cache.optional_watch import OptionalWatch
 from agent.scheduling.snapshot import Amounts, Quota, Scope, amounts
 
 Quotas = Mapping[str, tuple[Quota, ...]]

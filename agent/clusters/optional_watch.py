@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.api.kinds import Kind
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.store import Store
+from agent.kube.store import Object, Store
 from agent.kube.subscribers import Subscriber
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class OptionalWatch:
     def store(self) -> Store | None:
         """All objects of the kind, once they have been read."""
         return self._informer.store if self._informer is not None and self._listed else None
+
+    def absorb(self, raw: bytes) -> Object | None:
+        """Take an object from the answer to our own write. Raises Unreadable."""
+        return self._informer.absorb(raw) if self._informer is not None else None
 
     def look(self) -> None:
         """It may be served by now: find out at once, unless that is known."""
@@ -106,6 +110,7 @@ class OptionalWatch:
     def _drop(self) -> None:
         if self._informer is not None:
             self._unsubscribe()
-            self._port.drop(self._informer)
+            if not self._informer.has_subscribers:
+                self._port.drop(self._informer)
             self._informer = None
             self._listed = False

@@ -7,10 +7,10 @@ import pytest
 from aiohttp import web
 
 from agent.api.kinds import RESOURCE_QUOTAS
+from agent.clusters import optional_watch
 from agent.clusters.cluster import Cluster
+from agent.clusters.optional_watch import OptionalWatch
 from agent.kube.config import Connection
-from agent.scheduler.cache import optional_watch
-from agent.scheduler.cache.optional_watch import OptionalWatch
 from tests.kube.test_session import serving
 from tests.waiting import until
 

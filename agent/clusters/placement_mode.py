@@ -1,0 +1,173 @@
+"""Who evaluates Placements in this cluster, and what of Open Cluster Management's kinds is watched for that.
+
+Two controllers never write the same decisions: whoever brought the CRD of Placements evaluates them. It is found out
+again now and then, for what is installed may change. Where there are no Placements, nothing is watched.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from agent.api.kinds import CLUSTER_MANAGERS, CRDS, PLACEMENTS, Kind
+from agent.api.names.ocm import OURS
+from agent.base.listeners import tell
+from agent.clusters.cluster import Cluster
+from agent.clusters.optional_watch import OptionalWatch
+from agent.clusters.port import Port
+from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
+from agent.kube.store import Object, Store
+from agent.kube.subscribers import Subscriber
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["consume", "serve", "off"]
+Setting = Literal["auto", "consume", "serve", "off"]
+
+_NO_ANSWER_SECONDS = 5.0
+
+_WORDS: dict[Mode, str] = {
+    "consume": "Placements are another controller's: their decisions are read",
+    "serve": "Placements are evaluated here",
+    "off": "Placements are not served here",
+}
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Resources)
+
+
+class Watched:
+    """One kind, for everybody who asks about it; `store` is None while there is none to believe."""
+
+    def __init__(self, port: Port, kind: Kind, interval: float) -> None:
+        self._of = (port, kind, interval)
+        self._watch: OptionalWatch | None = None
+        self._changed: list[Subscriber] = []
+        self._turned: list[Callable[[], None]] = []
+
+    @property
+    def store(self) -> Store | None:
+        """All objects of the kind."""
+        return self._watch.store if self._watch is not None else None
+
+    def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
+        """Call `changed` as an informer does, and `turned` when `store` came or went."""
+        self._changed.append(changed)
+        self._turned.append(turned)
+        for obj in self.store or ():
+            changed(None, obj)
+
+    def absorb(self, raw: bytes) -> None:
+        """Take an object from the answer to our own write. Raises Unreadable."""
+        if self._watch is not None:
+            self._watch.absorb(raw)
+
+    def wanted(self, wanted: bool) -> None:
+        """Watch from now on, or no longer."""
+        if wanted and self._watch is None:
+            port, kind, interval = self._of
+            self._watch = OptionalWatch(port, kind, None, interval, self._tell, self._turn)
+        elif not wanted and self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+            self._turn()
+
+    def _tell(self, old: Object | None, new: Object | None) -> None:
+        tell(self._changed, old, new)
+
+    def _turn(self) -> None:
+        tell(self._turned)
+
+
+class PlacementMode:
+    """`mode` is None until it is known for the first time."""
+
+    def __init__(self, local: Cluster, setting: Setting, interval: float) -> None:
+        self._local = local
+        self._interval = interval
+        self._listeners: list[Callable[[], None]] = []
+        self._watched: dict[Kind, Watched] = {}
+        self._refusal = ""
+        self.mode: Mode | None = None
+        if setting == "auto":
+            local.port.spawn("placement mode", self._run)
+        else:
+            self.mode = setting
+
+    @property
+    def active(self) -> bool:
+        """Whether there are Placements, whoever evaluates them."""
+        return self.mode in ("consume", "serve")
+
+    def on_turn(self, listener: Callable[[], None]) -> None:
+        """Call when `mode` becomes another."""
+        self._listeners.append(listener)
+
+    def watch(self, kind: Kind) -> Watched:
+        """All objects of a kind, as long as there are Placements."""
+        if kind not in self._watched:
+            self._watched[kind] = Watched(self._local.port, kind, self._interval)
+            self._watched[kind].wanted(self.active)
+        return self._watched[kind]
+
+    async def _run(self) -> None:
+        while True:
+            pause = self._interval
+            try:
+                self._become(await self._find())
+            except KubeError as error:
+                log.debug("who evaluates Placements is not known: %s", error)
+                pause = min(pause, _NO_ANSWER_SECONDS)
+            await asyncio.sleep(pause)
+
+    def _become(self, mode: Mode) -> None:
+        if mode == self.mode:
+            return
+        if self.mode is not None or mode != "off":
+            log.info("%s", _WORDS[mode])
+        self.mode = mode
+        for watched in self._watched.values():
+            watched.wanted(self.active)
+        tell(self._listeners)
+
+    async def _find(self) -> Mode:
+        if not await self._serves(PLACEMENTS):
+            return "off"
+        if await self._serves(CLUSTER_MANAGERS):
+            return "consume"
+        try:
+            found = Object(CRDS, await self._local.client.get_raw(CRDS, str(PLACEMENTS)))
+        except NotFound:
+            return "off"
+        except Forbidden as error:
+            self._refused(str(error))
+            return "consume"
+        return "serve" if OURS in found.labels else "consume"
+
+    async def _serves(self, kind: Kind) -> bool:
+        """Whether the API server serves a kind, which everybody may ask."""
+        path = f"/apis/{kind.group}/{kind.version}"
+        try:
+            answer = await self._local.client.session.request("GET", path, resource="apis")
+        except NotFound:
+            return False
+        try:
+            return any(each.name == kind.plural for each in _decoder.decode(answer).resources or ())
+        except UNDECODABLE as error:
+            raise Unreadable(f"what is served at {path} cannot be read: {error}") from error
+
+    def _refused(self, reason: str) -> None:
+        """Once as long as the reason stays the same."""
+        if reason != self._refusal:
+            self._refusal = reason
+            log.warning("the agent may not read whose the CRD of Placements is, so none are evaluated here: %s", reason)
