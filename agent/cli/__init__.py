@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,24 +38,32 @@ def _run() -> None:
 
 def _add_verbs(app: "typer.Typer") -> None:
     """In the order in which the help lists them."""
+    from agent.cli import explain, sandbox
+
+    for verb in _verbs():
+        app.command()(verb)
+    app.add_typer(explain.app, name="explain")
+    app.add_typer(sandbox.app, name="sandbox")
+
+
+def _verbs() -> tuple[Callable[..., None], ...]:
     from agent.cli import (
+        clusters,
         demo,
         doctor,
         drain,
-        explain,
         export,
         join,
         leave,
         listing,
         orphans,
-        sandbox,
         top,
         uninstall,
         upgrade,
         version,
     )
 
-    for verb in (
+    return (
         demo.demo,
         join.join,
         leave.leave,
@@ -63,6 +71,9 @@ def _add_verbs(app: "typer.Typer") -> None:
         listing.targets,
         listing.pods,
         top.top,
+        clusters.clusters,
+        clusters.clustersets,
+        clusters.bind,
         doctor.doctor,
         drain.drain,
         drain.undrain,
@@ -70,10 +81,7 @@ def _add_verbs(app: "typer.Typer") -> None:
         version.version,
         uninstall.uninstall,
         upgrade.upgrade,
-    ):
-        app.command()(verb)
-    app.add_typer(explain.app, name="explain")
-    app.add_typer(sandbox.app, name="sandbox")
+    )
 
 
 def behind_the_verb(words: Sequence[str]) -> list[str]:

@@ -1,9 +1,11 @@
-"""What shells offer when somebody types the name of a target."""
+"""What shells offer when somebody types the name of a target, or of another object."""
 
 import asyncio
+from collections.abc import Iterable
 
 import typer
 
+from agent.api.kinds import Kind
 from agent.cli.fleet.source_queries import read_targets, source
 from agent.cli.options import Failed
 from agent.kube.errors import KubeError
@@ -14,14 +16,21 @@ SECONDS = 2.0
 
 def target_names(context: typer.Context, incomplete: str) -> list[str]:
     """Names of targets that begin like this; none when the cluster cannot be asked."""
+    return offered(context, incomplete, None)
+
+
+def offered(context: typer.Context, incomplete: str, kind: Kind | None) -> list[str]:
+    """Names of a kind, of targets where none is given, that begin like this."""
     options = {name: str(context.params.get(name) or "") for name in ("kubeconfig", "context", "namespace")}
     try:
-        found = asyncio.run(_names(**options))
+        found = asyncio.run(_names(kind, **options))
     except (Failed, KubeError):
         return []
     return sorted({name for name in found if name.startswith(incomplete)})
 
 
-async def _names(kubeconfig: str, context: str, namespace: str) -> list[str]:
+async def _names(kind: Kind | None, kubeconfig: str, context: str, namespace: str) -> Iterable[str]:
     async with source(kubeconfig, context, namespace, seconds=SECONDS) as found:
-        return [target.name for target in await read_targets(found.client, found.namespace, [])]
+        if kind is None:
+            return [target.name for target in await read_targets(found.client, found.namespace, [])]
+        return [each["metadata"]["name"] for each in await found.client.list(kind, found.namespace)]

@@ -1,0 +1,177 @@
+"""ManagedClusters and ManagedClusterSets as lines of a table. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.api.names import ocm
+from agent.cli.fleet.units import NOTHING, cores, size
+from agent.cli.output import Table
+from agent.scheduling.pod_terms import selector
+
+Raw = Mapping[str, Any]
+
+SHOWN = 4
+"""So many names fit into a cell."""
+_TOLD_APART = (ocm.CLAIM_ID, ocm.CLAIM_KUBE_VERSION)
+"""Claims that say nothing to people, or what another column says."""
+
+
+@dataclass(frozen=True)
+class ClusterLine:
+    """A ManagedCluster."""
+
+    name: str
+    sets: Sequence[str]
+    available: str
+    reason: str
+    message: str
+    taints: Sequence[str]
+    """`KEY=VALUE:EFFECT`, as kubectl writes them."""
+    claims: Mapping[str, str]
+    labels: Mapping[str, str]
+    targets: Sequence[str]
+    """Targets that lead there, as NAMESPACE/NAME; a ClusterTarget by its name."""
+    kubernetes: str
+    cpu: str
+    """Allocatable."""
+    memory: str
+
+
+@dataclass(frozen=True)
+class SetLine:
+    """A ManagedClusterSet."""
+
+    name: str
+    chooses: str
+    """The label or the selector by which clusters are its members."""
+    clusters: Sequence[str]
+    namespaces: Sequence[str]
+    """Those that it is bound to."""
+
+
+def cluster_lines(clusters: Iterable[Raw], sets: Sequence[Raw], targets: Iterable[Raw]) -> list[ClusterLine]:
+    """A line for every ManagedCluster, by name."""
+    leading: dict[str, list[str]] = {}
+    for target in targets:
+        if found := (target.get("status") or {}).get("managedCluster"):
+            metadata = target["metadata"]
+            parts = (metadata.get("namespace", ""), metadata["name"])
+            leading.setdefault(found, []).append("/".join(part for part in parts if part))
+    return [_cluster_line(each, sets, sorted(leading.get(_name(each), ()))) for each in sorted(clusters, key=_name)]
+
+
+def _cluster_line(cluster: Raw, sets: Sequence[Raw], targets: Sequence[str]) -> ClusterLine:
+    status = cluster.get("status") or {}
+    available = find_condition(status.get("conditions"), ocm.CONDITION_AVAILABLE) or {}
+    labels = cluster["metadata"].get("labels") or {}
+    # Who may not list the sets still sees the label.
+    of_label = {labels[ocm.LABEL_CLUSTER_SET]} if not sets and ocm.LABEL_CLUSTER_SET in labels else set()
+    allocatable = status.get("allocatable") or {}
+    return ClusterLine(
+        name=_name(cluster),
+        sets=sorted({_name(each) for each in sets if is_member(each, labels)} | of_label),
+        available=available.get("status") or "Unknown",
+        reason=available.get("reason") or "NothingSaid",
+        message=available.get("message") or "nobody has said yet whether this cluster is available",
+        taints=[_taint(taint) for taint in (cluster.get("spec") or {}).get("taints") or ()],
+        claims={claim["name"]: claim.get("value", "") for claim in status.get("clusterClaims") or ()},
+        labels=labels,
+        targets=targets,
+        kubernetes=(status.get("version") or {}).get("kubernetes", ""),
+        cpu=str(allocatable.get("cpu", "")),
+        memory=str(allocatable.get("memory", "")),
+    )
+
+
+def set_lines(sets: Iterable[Raw], clusters: Sequence[Raw], bindings: Iterable[Raw]) -> list[SetLine]:
+    """A line for every ManagedClusterSet, by name."""
+    bound: dict[str, list[str]] = {}
+    for binding in bindings:
+        bound.setdefault(binding["spec"]["clusterSet"], []).append(binding["metadata"]["namespace"])
+    return [
+        SetLine(
+            name=_name(each),
+            chooses=_chooses(each),
+            clusters=sorted(
+                _name(cluster) for cluster in clusters if is_member(each, cluster["metadata"].get("labels") or {})
+            ),
+            namespaces=sorted(bound.get(_name(each), ())),
+        )
+        for each in sorted(sets, key=_name)
+    ]
+
+
+def is_member(cluster_set: Raw, labels: Mapping[str, str]) -> bool:
+    """Whether a cluster with these labels is in a set."""
+    chosen = (cluster_set.get("spec") or {}).get("clusterSelector") or {}
+    if chosen.get("selectorType") == "LabelSelector":
+        return selector(chosen.get("labelSelector")).matches(labels)
+    return labels.get(ocm.LABEL_CLUSTER_SET) == _name(cluster_set)
+
+
+def _chooses(cluster_set: Raw) -> str:
+    chosen = (cluster_set.get("spec") or {}).get("clusterSelector") or {}
+    if chosen.get("selectorType") != "LabelSelector":
+        return f"{ocm.LABEL_CLUSTER_SET}={_name(cluster_set)}"
+    wanted = chosen.get("labelSelector") or {}
+    words = [f"{key}={value}" for key, value in sorted((wanted.get("matchLabels") or {}).items())]
+    words += [
+        " ".join([each["key"], each["operator"], *([f"[{','.join(each['values'])}]"] if each.get("values") else [])])
+        for each in wanted.get("matchExpressions") or ()
+    ]
+    return ", ".join(words) or "every cluster"
+
+
+def clusters_table(lines: Sequence[ClusterLine], *, wide: bool) -> Table:
+    """Claims are shortened: their names as far as the first dot, those of Kubernetes' version and the id left out."""
+    heads = ["NAME", "SETS", "AVAILABLE", "TAINTS", "CLAIMS", "TARGETS"]
+    rows = [
+        [
+            line.name,
+            _cell(line.sets),
+            line.available,
+            ",".join(line.taints) or NOTHING,
+            _claims(line.claims, wide=wide),
+            _cell(line.targets),
+        ]
+        for line in lines
+    ]
+    if wide:
+        heads += ["KUBERNETES", "CPU", "MEMORY", "REASON", "MESSAGE"]
+        for row, line in zip(rows, lines, strict=True):
+            row += [line.kubernetes or NOTHING, cores(line.cpu), size(line.memory), line.reason, line.message]
+    return heads, rows
+
+
+def sets_table(lines: Sequence[SetLine], *, wide: bool) -> Table:
+    """With a few of the clusters and namespaces, `wide` with all."""
+    heads = ["NAME", "CHOOSES", "COUNT", "CLUSTERS", "BOUND TO NAMESPACES"]
+    most = None if wide else SHOWN
+    return heads, [
+        [line.name, line.chooses, str(len(line.clusters)), _cell(line.clusters, most), _cell(line.namespaces, most)]
+        for line in lines
+    ]
+
+
+def _cell(names: Sequence[str], most: int | None = SHOWN) -> str:
+    shown = list(names[:most])
+    more = len(names) - len(shown)
+    return ",".join([*shown, *([f"+{more}"] if more else [])]) or NOTHING
+
+
+def _claims(claims: Mapping[str, str], *, wide: bool) -> str:
+    if wide:
+        return ",".join(f"{name}={value}" for name, value in claims.items()) or NOTHING
+    found = [f"{name.partition('.')[0]}={value}" for name, value in claims.items() if name not in _TOLD_APART]
+    return _cell(found)
+
+
+def _taint(taint: Raw) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def _name(obj: Raw) -> str:
+    return str(obj["metadata"]["name"])
