@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+
+from agent.api.names.ocm import LABEL_CLUSTER_SET
+from agent.scheduling.pod_terms import Selector
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,9 @@ class ClusterTaint:
     effect: str
     added: datetime | None
     """`timeAdded`, from which tolerations count their seconds."""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,13 @@ class ClusterSet:
     """One ManagedClusterSet: a label selector, or the clusters whose set label names it (selector None)."""
 
     name: str
-    selector: Mapping[str, Any] | None = None
+    selector: Selector | None = None
+
+    def has(self, cluster: ManagedCluster) -> bool:
+        """Whether a cluster is in it."""
+        if self.selector is None:
+            return cluster.labels.get(LABEL_CLUSTER_SET) == self.name
+        return self.selector.matches(cluster.labels)
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,10 @@ class Score:
     value: int
     until: datetime | None = None
     """When it expires; None: never."""
+
+    def expired(self, now: datetime) -> bool:
+        """Whether it no longer counts."""
+        return self.until is not None and self.until <= now
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,9 @@ class CelVerdicts:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All that can be decided about, by name."""
+    """All that can be decided about, by name. What was found out about it is kept: whoever changes what one of these
+    mappings holds makes a new Fleet.
+    """
 
     clusters: Mapping[str, ManagedCluster]
     sets: Mapping[str, ClusterSet]
@@ -68,3 +86,14 @@ class Fleet:
     """Namespace to the names of the sets that are bound to it."""
     scores: Mapping[tuple[str, str], Mapping[str, Score]]
     """Cluster and name of an AddOnPlacementScore to its values by name."""
+
+    @cached_property
+    def sets_of(self) -> Mapping[str, frozenset[str]]:
+        """Cluster to the sets that it is in."""
+        selecting = [each for each in self.sets.values() if each.selector is not None]
+        labelled = {each.name: frozenset((each.name,)) for each in self.sets.values() if each.selector is None}
+        found = {}
+        for name, cluster in self.clusters.items():
+            own = labelled.get(cluster.labels.get(LABEL_CLUSTER_SET, ""), frozenset())
+            found[name] = own.union(each.name for each in selecting if each.has(cluster))
+        return found

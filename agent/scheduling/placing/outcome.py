@@ -1,7 +1,7 @@
 """What the evaluation of a Placement comes to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -37,6 +37,7 @@ class Outcome:
     """Decisions and conditions of one Placement."""
 
     groups: tuple[DecisionGroup, ...]
+    """At least one, which may be empty; none where it is misconfigured."""
     satisfied: Satisfied
     misconfigured: str
     """`plugin:message`; empty where there is nothing to mend. The last decisions are then to be kept."""
@@ -45,4 +46,11 @@ class Outcome:
     again: datetime | None
     """When to evaluate again though nothing changes: a toleration or a score expires."""
     warnings: tuple[str, ...] = ()
-    """Scores that have expired, and the like, for events."""
+    """Scores that have expired, for events: `AddOnPlacementScores eu/usage expired in plugin AddOn/usage/cpu`."""
+    scores: Mapping[str, int] = field(default_factory=dict)
+    """The total of every cluster that could be decided, for the event ScoreUpdate."""
+
+    @property
+    def decided(self) -> dict[str, Decision]:
+        """All decisions by cluster."""
+        return {each.cluster: each for group in self.groups for each in group.decisions}

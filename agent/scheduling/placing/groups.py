@@ -1,0 +1,27 @@
+"""Decision groups: named ones claim decided clusters in order, the rest follows, and each is cut to its length."""
+
+from collections.abc import Mapping, Sequence
+
+from agent.scheduling.placing import predicates
+from agent.scheduling.placing.inputs import ManagedCluster
+from agent.scheduling.placing.outcome import Decision, DecisionGroup
+from agent.scheduling.placing.spec import GroupStrategy
+
+
+def divide(
+    strategy: GroupStrategy, decisions: Sequence[Decision], clusters: Mapping[str, ManagedCluster]
+) -> tuple[DecisionGroup, ...]:
+    """The decisions in groups, which keep their order; one empty group where there are none."""
+    length = strategy.length(len(decisions))
+    rest, found = list(decisions), []
+    for named in strategy.named:
+        taken = [each for each in rest if predicates.takes(named.clusters, clusters[each.cluster])]
+        names = {each.cluster for each in taken}
+        rest = [each for each in rest if each.cluster not in names]
+        found += _cut(named.name, taken, length)
+    found += _cut("", rest, length)
+    return tuple(found) or (DecisionGroup("", ()),)
+
+
+def _cut(name: str, decisions: Sequence[Decision], length: int) -> list[DecisionGroup]:
+    return [DecisionGroup(name, tuple(decisions[start : start + length])) for start in range(0, len(decisions), length)]

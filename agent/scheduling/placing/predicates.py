@@ -1,0 +1,51 @@
+"""Predicates of a Placement: labels, claims and CEL expressions that a cluster must fulfil, and why one does not."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from agent.scheduling.placing.inputs import CelVerdicts, ManagedCluster
+from agent.scheduling.placing.spec import Predicate
+from agent.scheduling.pod_terms import Selector
+
+_SCORES = re.compile(r"""\bscores\s*\(\s*(?:"([^"\\]+)"|'([^'\\]+)')\s*\)""")
+
+
+def refusal(predicates: Sequence[Predicate], cluster: ManagedCluster, cel: CelVerdicts) -> str:
+    """Why no predicate takes a cluster; empty where one does, or where there are none."""
+    found = []
+    for predicate in predicates:
+        why = _refusal(predicate, cluster, cel)
+        if not why:
+            return ""
+        found.append(why)
+    return "; ".join(dict.fromkeys(found))
+
+
+def takes(predicate: Predicate, cluster: ManagedCluster) -> bool:
+    """Whether a cluster has the labels and claims, whatever its CEL expressions say: those of groups have none."""
+    return predicate.labels.matches(cluster.labels) and predicate.claims.matches(cluster.claims)
+
+
+def scores_named(expression: str) -> set[str]:
+    """Names of AddOnPlacementScores that a CEL expression asks for by a string: `scores("usage")`."""
+    return {double or single for double, single in _SCORES.findall(expression)}
+
+
+def _refusal(predicate: Predicate, cluster: ManagedCluster, cel: CelVerdicts) -> str:
+    why = _missed(predicate.labels, cluster.labels, "label") or _missed(predicate.claims, cluster.claims, "claim")
+    if why:
+        return why
+    for expression in predicate.cel:
+        if (expression, cluster.name) not in cel.matches:
+            return f"CEL expression {expression} is not true"
+    return ""
+
+
+def _missed(selector: Selector, values: Mapping[str, str], noun: str) -> str:
+    for requirement in selector.requirements:
+        if not requirement.holds(values):
+            value = values.get(requirement.key)
+            has = "missing" if value is None else value if value else '""'
+            wanted = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+            return f"{noun} {requirement.key} is {has}, wanted {requirement.operator}{wanted}"
+    return ""

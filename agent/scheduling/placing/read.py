@@ -1,0 +1,131 @@
+"""Objects of Open Cluster Management, as API servers give them, read into what Placements are evaluated over.
+
+A broken one raises nothing: what cannot be read of it is not there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from agent.model.quantity import InvalidQuantity, Quantity
+from agent.scheduling.placing import fields
+from agent.scheduling.placing.inputs import ClusterSet, ClusterTaint, Fleet, ManagedCluster, Score
+from agent.scheduling.pod_terms import NOTHING, Selector
+
+Raw = Mapping[str, Any]
+
+
+def fleet(clusters: Iterable[Raw], sets: Iterable[Raw], bindings: Iterable[Raw], scored: Iterable[Raw]) -> Fleet:
+    """All objects of these kinds together."""
+    bound: dict[str, set[str]] = {}
+    for each in bindings:
+        namespace, name = key(each)
+        bound.setdefault(namespace, set()).add(name)
+    return Fleet(
+        clusters={found.name: found for found in map(managed_cluster, clusters)},
+        sets={found.name: found for found in map(cluster_set, sets)},
+        bindings={namespace: frozenset(names) for namespace, names in bound.items()},
+        scores={key(each): scores(each) for each in scored},
+    )
+
+
+def key(raw: Raw) -> tuple[str, str]:
+    """Namespace and name. Of a ManagedClusterSetBinding: where it binds, and which set; of an AddOnPlacementScore: the
+    cluster, and which score.
+    """
+    metadata = _mapping(raw, "metadata")
+    return _text(metadata, "namespace"), _text(metadata, "name")
+
+
+def managed_cluster(raw: Raw) -> ManagedCluster:
+    """A ManagedCluster."""
+    metadata, status = _mapping(raw, "metadata"), _mapping(raw, "status")
+    return ManagedCluster(
+        name=_text(metadata, "name"),
+        labels=_pairs(_mapping(metadata, "labels")),
+        claims={_text(each, "name"): _text(each, "value") for each in _items(status, "clusterClaims")},
+        taints=tuple(_taint(each) for each in _items(_mapping(raw, "spec"), "taints")),
+        allocatable=_amounts(_mapping(status, "allocatable")),
+        capacity=_amounts(_mapping(status, "capacity")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def cluster_set(raw: Raw) -> ClusterSet:
+    """A ManagedClusterSet; a selector that is none selects nothing."""
+    chosen = _mapping(_mapping(raw, "spec"), "clusterSelector")
+    name = _text(_mapping(raw, "metadata"), "name")
+    match _text(chosen, "selectorType"):
+        case "" | "ExclusiveClusterSetLabel":
+            return ClusterSet(name)
+        case "LabelSelector" if isinstance(chosen.get("labelSelector"), Mapping):
+            return ClusterSet(name, _selector(chosen["labelSelector"]))
+        case _:
+            return ClusterSet(name, NOTHING)
+
+
+def scores(raw: Raw) -> dict[str, Score]:
+    """The values of an AddOnPlacementScore, by name."""
+    status = _mapping(raw, "status")
+    until = _moment(status.get("validUntil"))
+    return {
+        _text(each, "name"): Score(each["value"], until)
+        for each in _items(status, "scores")
+        if isinstance(each.get("value"), int)
+    }
+
+
+def decided(raw: Raw) -> tuple[str, ...]:
+    """The clusters that a PlacementDecision names."""
+    found = (_text(each, "clusterName") for each in _items(_mapping(raw, "status"), "decisions"))
+    return tuple(name for name in found if name)
+
+
+def _taint(raw: Raw) -> ClusterTaint:
+    return ClusterTaint(_text(raw, "key"), _text(raw, "value"), _text(raw, "effect"), _moment(raw.get("timeAdded")))
+
+
+def _selector(raw: Raw) -> Selector:
+    try:
+        return fields.selector(raw, "labelSelector")
+    except fields.Misconfigured:
+        return NOTHING
+
+
+def _amounts(raw: Raw) -> dict[str, int]:
+    found = {}
+    for resource, amount in raw.items():
+        try:
+            found[resource] = Quantity.of(amount).nano
+        except InvalidQuantity:
+            continue
+    return found
+
+
+def _moment(raw: object) -> datetime | None:
+    if not isinstance(raw, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(raw)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _pairs(raw: Raw) -> dict[str, str]:
+    return {name: value for name, value in raw.items() if isinstance(value, str)}
+
+
+def _mapping(raw: Raw, name: str) -> Raw:
+    found = raw.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _items(raw: Raw, name: str) -> Sequence[Raw]:
+    found = raw.get(name)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else ()
+
+
+def _text(raw: Raw, name: str) -> str:
+    found = raw.get(name)
+    return found if isinstance(found, str) else ""

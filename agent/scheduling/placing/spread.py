@@ -1,0 +1,152 @@
+"""spreadPolicy: clusters are picked one after the other, best first, so that no domain gets too many.
+
+A domain is the clusters that have one value of a label or claim. Its skew is how many of it are picked beyond the
+domain with the fewest.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from agent.scheduling.placing.inputs import ManagedCluster
+from agent.scheduling.placing.spec import SpreadConstraint
+
+Domain = tuple[str | None, ...]
+"""Of one cluster, its value for each constraint; None where it has none."""
+
+
+def value(constraint: SpreadConstraint, cluster: ManagedCluster) -> str | None:
+    """Which domain of a constraint a cluster is in."""
+    return (cluster.claims if constraint.claim else cluster.labels).get(constraint.key)
+
+
+def refusal(constraints: Sequence[SpreadConstraint], cluster: ManagedCluster) -> str:
+    """Which key of a constraint that must be kept a cluster lacks."""
+    for each in constraints:
+        if each.hard and value(each, cluster) is None:
+            return f"{_told(each)} is missing, wanted by spreadPolicy"
+    return ""
+
+
+def scores(constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedCluster]) -> dict[str, int]:
+    """What the prioritizer Spread gives, of clusters best first: 100 for the first of each domain, -100 for the last
+    of the largest; the mean over all constraints.
+    """
+    sums: dict[str, int] = dict.fromkeys((cluster.name for cluster in ranked), 0)
+    for constraint in constraints:
+        places: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        for cluster in ranked:
+            domain = value(constraint, cluster)
+            if domain is not None:
+                places[cluster.name] = counts[domain] = counts.get(domain, -1) + 1
+        most = max(places.values(), default=0) or 1
+        for name in sums:
+            sums[name] += 100 - int(200 * places[name] / most) if name in places else -100
+    return {name: int(total / len(constraints)) for name, total in sums.items()} if constraints else {}
+
+
+class Picks:
+    """Clusters that are picked, as constraints have it."""
+
+    def __init__(self, constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedCluster]) -> None:
+        self._ranked = ranked
+        skews = [_Skew(each, ranked) for each in constraints]
+        # Where every domain is a single cluster, there is nothing to be uneven.
+        self._skews = [skew for skew in skews if skew.uneven]
+
+    def choose(self, most: int | None) -> list[str]:
+        """The best clusters, at most so many, among those that keep every hard constraint at their turn."""
+        if not self._skews:
+            return [cluster.name for cluster in islice(self._ranked, most)]
+        waiting: dict[Domain, deque[tuple[int, str]]] = {}
+        for rank, cluster in enumerate(self._ranked):
+            domain = tuple(value(skew.constraint, cluster) for skew in self._skews)
+            waiting.setdefault(domain, deque()).append((rank, cluster.name))
+        chosen: list[str] = []
+        heap = self._heap(waiting)
+        while heap and (most is None or len(chosen) < most):
+            excess, rank, domain = heapq.heappop(heap)
+            now = self._excess(domain)
+            if now is None:
+                continue
+            if now > excess:
+                heapq.heappush(heap, (now, rank, domain))
+                continue
+            chosen.append(waiting[domain].popleft()[1])
+            if self._add(domain):
+                heap = self._heap(waiting)
+            elif waiting[domain]:
+                heapq.heappush(heap, (now, waiting[domain][0][0], domain))
+        return chosen
+
+    def refusal(self, cluster: ManagedCluster) -> str:
+        """Why a cluster was not picked, if a hard constraint kept it out in the end."""
+        for skew in self._skews:
+            domain = value(skew.constraint, cluster)
+            if skew.constraint.hard and domain is not None and skew.excess(domain):
+                return (
+                    f"{_told(skew.constraint)} {domain} would have {skew.counts[domain] + 1} clusters, "
+                    f"another has {skew.least}: more than maxSkew {skew.constraint.max_skew}"
+                )
+        return ""
+
+    def _heap(self, waiting: Mapping[Domain, deque[tuple[int, str]]]) -> list[tuple[tuple[float, ...], int, Domain]]:
+        found = [
+            (excess, queue[0][0], domain)
+            for domain, queue in waiting.items()
+            if queue and (excess := self._excess(domain)) is not None
+        ]
+        heapq.heapify(found)
+        return found
+
+    def _excess(self, domain: Domain) -> tuple[float, ...] | None:
+        """By how much each soft constraint would be broken; None if a hard one would."""
+        found: list[float] = []
+        for skew, each in zip(self._skews, domain, strict=True):
+            excess = math.inf if each is None else skew.excess(each)
+            if not skew.constraint.hard:
+                found.append(excess)
+            elif excess:
+                return None
+        return tuple(found)
+
+    def _add(self, domain: Domain) -> bool:
+        """Count one more; whether for some constraint even the emptiest domain has more now."""
+        risen = [skew.add(each) for skew, each in zip(self._skews, domain, strict=True) if each is not None]
+        return any(risen)
+
+
+class _Skew:
+    """One constraint while clusters are picked."""
+
+    def __init__(self, constraint: SpreadConstraint, clusters: Sequence[ManagedCluster]) -> None:
+        self.constraint = constraint
+        values = [each for cluster in clusters if (each := value(constraint, cluster)) is not None]
+        self.counts = dict.fromkeys(values, 0)
+        self.uneven = len(self.counts) < len(clusters)
+        self.least = 0
+        self._with_least = len(self.counts)
+
+    def excess(self, domain: str) -> int:
+        """By how much one more there goes beyond maxSkew."""
+        return max(0, self.counts[domain] + 1 - self.least - self.constraint.max_skew)
+
+    def add(self, domain: str) -> bool:
+        """Count one more there; whether the least count has risen."""
+        count = self.counts[domain]
+        self.counts[domain] = count + 1
+        if count > self.least:
+            return False
+        self._with_least -= 1
+        if self._with_least:
+            return False
+        self.least += 1
+        self._with_least = sum(1 for each in self.counts.values() if each == self.least)
+        return True
+
+
+def _told(constraint: SpreadConstraint) -> str:
+    return f"{'claim' if constraint.claim else 'label'} {constraint.key}"

@@ -1,0 +1,73 @@
+"""Taints of ManagedClusters and tolerations of Placements, whose seconds count from the taint's `timeAdded`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from agent.scheduling.placing.inputs import ClusterTaint, ManagedCluster
+from agent.scheduling.placing.spec import Toleration
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Verdict(NamedTuple):
+    """What the taints of one cluster come to."""
+
+    refusal: str = ""
+    """Why it is out; empty where it is not."""
+    until: datetime = FOREVER
+    """When a toleration runs out that counts now."""
+    avoided: int = 0
+    """How many taints say PreferNoSelect and are not tolerated."""
+
+
+_NO_TAINTS = Verdict()
+
+
+def judge(cluster: ManagedCluster, tolerations: Sequence[Toleration], is_decided: bool, now: datetime) -> Verdict:
+    """Whether a cluster's taints let it be decided, or stay so."""
+    if not cluster.taints:
+        return _NO_TAINTS
+    until, avoided = FOREVER, 0
+    for taint in cluster.taints:
+        if taint.effect == "NoSelectIfNew" and is_decided:
+            continue
+        tolerated = _tolerated_until(taint, tolerations)
+        if tolerated is not None and tolerated > now:
+            until = min(until, tolerated)
+        elif taint.effect == "PreferNoSelect":
+            avoided += 1
+        else:
+            says = "is not tolerated" if tolerated is None else "is tolerated no longer, its tolerationSeconds are over"
+            return Verdict(f"taint {taint} {says}")
+    return Verdict("", until, avoided)
+
+
+def _tolerated_until(taint: ClusterTaint, tolerations: Sequence[Toleration]) -> datetime | None:
+    """When the last toleration of a taint runs out; None where there is none."""
+    found = None
+    for toleration in tolerations:
+        if _matches(toleration, taint):
+            until = _until(taint, toleration)
+            found = until if found is None else max(found, until)
+    return found
+
+
+def _matches(toleration: Toleration, taint: ClusterTaint) -> bool:
+    return (
+        (not toleration.effect or toleration.effect == taint.effect)
+        and (not toleration.key or toleration.key == taint.key)
+        and (toleration.exists or toleration.value == taint.value)
+    )
+
+
+def _until(taint: ClusterTaint, toleration: Toleration) -> datetime:
+    if toleration.seconds is None:
+        return FOREVER
+    if taint.added is None:
+        return _NEVER
+    try:
+        return taint.added + timedelta(seconds=toleration.seconds)
+    except OverflowError:
+        return FOREVER if toleration.seconds > 0 else _NEVER
