@@ -120,6 +120,7 @@ SELF_ACCESS_REVIEWS = Kind(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
 POD_METRICS = Kind("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+NODE_METRICS = Kind("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
 """Served where a metrics-server (or something like it) is installed."""
 
 CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)

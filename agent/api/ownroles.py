@@ -25,6 +25,7 @@ from agent.api.kinds import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NETWORK_POLICIES,
+    NODE_METRICS,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -73,6 +74,7 @@ DELEGATES = "delegates of other clusters"
 TELL = "events"
 SUMMARY = "what other clusters are told of this one"
 PROPERTIES = "properties of this cluster"
+USED = "other clusters are told what nodes use"
 SOURCE = "rights of other clusters"
 SOURCES_READ = "Sources: rights of other clusters, and what their pods may contain"
 SELF_TARGETS = "this cluster as a target of its own"
@@ -131,6 +133,7 @@ AGENT = Account(
             *grants(EVENTS, "create get patch", TELL),
             *grants(CLUSTER_SUMMARIES, "create", SUMMARY),
             *grants(CLUSTER_SUMMARIES, "list watch patch", SUMMARY, names=(SUMMARY_NAME,)),
+            *grants(NODE_METRICS, "list", USED),
             *grants(CLUSTER_PROPERTIES, "list watch", PROPERTIES),
             *grants(CLUSTER_CLAIMS, "list watch", PROPERTIES),
             *grants(SOURCES, "list watch", SOURCES_READ),

@@ -13,10 +13,13 @@ from typing import Any, Literal, get_args
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
+from agent.api.names.ocm import USED
 from agent.model import nodeshapes
 from agent.model.free_capacity import Taken
+from agent.model.measured import write_used
 from agent.model.nodeshapes import Alike, encode, labels_of
 from agent.model.quantity import Quantity
+from agent.model.requests import Amounts
 
 Detail = Literal["full", "minimal", "sums"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -57,6 +60,7 @@ def summary(
     properties: Mapping[str, str] | None = None,
     taken: Mapping[str, Taken] | None = None,
     delegates: Mapping[str, int] | None = None,
+    used: Amounts | None = None,
 ) -> dict[str, Any]:
     """The ClusterSummary of a cluster with these nodes.
 
@@ -65,6 +69,7 @@ def summary(
     :param properties: of the cluster, valid as labels; where its nodes agree on a label of that name, theirs counts
     :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
     :param delegates: how many pods among those are delegates, by the UID of the cluster that they are from
+    :param used: what nodes use together; None where that is not known, or nobody is to know
     """
     own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
     annotations = {}
@@ -72,6 +77,8 @@ def summary(
         annotations[names.ANNOTATION_NODE_SHAPES] = shapes
         if taken is not None:
             annotations[names.ANNOTATION_COUNTED] = nodeshapes.write_counted(delegates)
+    if used is not None:
+        annotations[USED] = write_used(used)
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = encode(list(own))
     if version:

@@ -1,5 +1,5 @@
 """Scores that others give targets: any object with `status.scores` and `status.validUntil`, the shape of Open Cluster
-Management's AddOnPlacementScore, in the namespace that is named like the target.
+Management's AddOnPlacementScore, in the namespace of the ManagedCluster of the target, else the one that is named like it.
 """
 
 from dataclasses import dataclass

@@ -93,6 +93,14 @@ class Sources:
         "what Sources are told of this cluster's nodes: full (sums, common labels, node shapes and what is free),"
         " minimal (as Admiralty: sums, common labels) or sums",
     )
+    summary_used: bool = flag(
+        SWITCH,
+        "false",
+        "tell Sources also what nodes use, where metrics.k8s.io is served: what scores of idle capacity are made of",
+    )
+    summary_used_interval: float = flag(
+        DURATION, "30s", "pause between questions what nodes use; told when it moved by 2 % of what there is"
+    )
     cluster_property: tuple[str, ...] = repeated(
         _PROPERTY, "KEY=VALUE, a label of virtual nodes that stand for this cluster"
     )

@@ -74,7 +74,8 @@ class Scores:
     score_images: float = _weight(Weights.images, "weight of images that pods of this cluster have brought there")
     extra_score: tuple[str, ...] = repeated(
         Form(FORM, _extra_score),
-        "score from -100 to 100 that an object gives the target after which its namespace is named, with its weight",
+        "score from -100 to 100 that an object gives the target whose ManagedCluster, or which itself, its namespace is"
+        " named after, with its weight",
     )
 
     @property

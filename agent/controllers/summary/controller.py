@@ -2,7 +2,8 @@
 elsewhere.
 
 Watches  nodes that are not virtual, pods on them (at level of detail `full`, and where the agent may), the
-         ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served.
+         ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served; where it is wanted, it also asks
+         metrics.k8s.io now and then what nodes use.
 Writes   the ClusterSummary, at most once a second and only when something matters: see `steady` for what does not.
 """
 
@@ -14,6 +15,7 @@ from agent.api.kinds import CLUSTER_SUMMARIES, NODES
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, SUMMARY_NAME
 from agent.clusters.deps import Deps
 from agent.controllers.summary.decide import Amounts, decide, substance
+from agent.controllers.summary.measured import Measured
 from agent.controllers.summary.properties import Properties
 from agent.controllers.summary.usage import Usage
 from agent.kube.store import Object
@@ -50,6 +52,7 @@ class SummaryRoom(Controller[str]):
         self._properties = Properties(deps.local, deps.settings.cluster_property, self._changed)
         self._nodes = deps.local.informer(NODES, labels=f"{PROVIDER_KEY}!={PROVIDER_VALUE}")
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={SUMMARY_NAME}")
+        self._measured = Measured(deps.local, deps.settings, self._nodes, self._changed)
         self.watch(self._nodes, lambda node: ())
         self.watch(self._summaries, lambda summary: [SUMMARY_NAME])
         self._nodes.subscribe(self._node_changed)
@@ -95,6 +98,7 @@ class SummaryRoom(Controller[str]):
             properties=self._properties.read(),
             taken=usage.taken if usage is not None else None,
             delegates=usage.delegates if usage is not None else None,
+            used=self._measured.read(),
         )
         now = time.monotonic()
         self._next_look = now + max(PAUSE_SECONDS, _PAUSE_FACTOR * (now - started))

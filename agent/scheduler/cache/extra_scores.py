@@ -1,4 +1,7 @@
-"""Extra scores: those that others give targets, watched in this cluster where their kind is served."""
+"""Extra scores: those that others give targets, watched in this cluster where their kind is served.
+
+They are in the namespace of the target's ManagedCluster, where it has one, else in one that is named like the target.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +40,7 @@ _decoder = msgspec.json.Decoder(_Object)
 
 
 class ExtraScores:
-    """`changed` is called with the name of the target of which a score changed or expired, None for any."""
+    """`changed` is called with the namespace of which a score changed or expired, None for any."""
 
     def __init__(
         self,
@@ -56,8 +59,8 @@ class ExtraScores:
             for kind in {kind for _, kind in self._wanted}
         }
 
-    def of(self, target: str) -> Mapping[str, Extra]:
-        """The scores of the target of this name that have not expired; the others are as good as missing.
+    def of(self, namespace: str) -> Mapping[str, Extra]:
+        """The scores in a namespace that have not expired; the others are as good as missing.
 
         `changed` is called when the first of them expires.
         """
@@ -65,21 +68,21 @@ class ExtraScores:
         now = self._clock.now()
         for score, kind in self._wanted:
             store = self._watched[kind].store
-            obj = store.get((target, score.object)) if store is not None else None
+            obj = store.get((namespace, score.object)) if store is not None else None
             extra = read_score(obj, score.score) if obj is not None else None
             if extra is not None and extra.counts(now):
                 found[score.name] = extra
         ends = [extra.until for extra in found.values() if extra.until is not None]
-        self._wake(target, (min(ends) - now).total_seconds() if ends else None)
+        self._wake(namespace, (min(ends) - now).total_seconds() if ends else None)
         return found
 
-    def _wake(self, target: str, seconds: float | None) -> None:
-        timer = self._timers.pop(target, None)
+    def _wake(self, namespace: str, seconds: float | None) -> None:
+        timer = self._timers.pop(namespace, None)
         if timer is not None:
             timer.cancel()
         if seconds is not None:
             delay = min(seconds, _LONGEST_TIMER_SECONDS)
-            self._timers[target] = asyncio.get_running_loop().call_later(delay, self._changed, target)
+            self._timers[namespace] = asyncio.get_running_loop().call_later(delay, self._changed, namespace)
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         for obj in (new, old):

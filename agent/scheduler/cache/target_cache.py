@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
+from agent.clusters.managed_cluster import managed_cluster
 from agent.clusters.target import State, Target
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -91,7 +92,7 @@ class TargetCache:
                 target.summary,
                 obj,
                 quotas=quotas.read() if quotas is not None else {},
-                extra=self._extra.of(target.title),
+                extra=self._extra.of(_scored_in(target, obj)),
             )
         except Exception:
             log.exception("target %s: what is known of it cannot be understood", "/".join(target.key).lstrip("/"))
@@ -129,9 +130,9 @@ class TargetCache:
             self._by_namespace.clear()
             self._changed()
 
-    def _scored(self, name: str | None) -> None:
+    def _scored(self, namespace: str | None) -> None:
         for target in self._targets:
-            if name in (None, target.title):
+            if namespace in (None, _scored_in(target, self._objects.get(target.key))):
                 self._forget(target)
 
     def _forget(self, target: Target) -> None:
@@ -147,6 +148,11 @@ class TargetCache:
             self._infos[target.key] = old
         elif matters(old, new):
             self._changed()
+
+
+def _scored_in(target: Target, obj: Object | None) -> str:
+    """The namespace in which others give a target scores."""
+    return (managed_cluster(obj) if obj is not None else "") or target.title
 
 
 def matters(old: TargetInfo, new: TargetInfo) -> bool:

@@ -37,7 +37,7 @@
 {{- end -}}
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
-      "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties"
+      "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
       "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
