@@ -1,5 +1,5 @@
 """Scores that others give targets: any object with `status.scores` and `status.validUntil`, the shape of Open Cluster
-Management's AddOnPlacementScore, in the namespace of the ManagedCluster of the target, else the one that is named like it.
+Management's AddOnPlacementScore, in the namespace of the target's ManagedCluster, else the one named like the target.
 """
 
 from dataclasses import dataclass

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from agent.api.kinds import NODE_METRICS
 from agent.clusters.cluster import Cluster
-from agent.kube.informer import Informer
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound
+from agent.kube.informer import Informer
 from agent.model.measured import add_up, moved
 from agent.model.quantity import InvalidQuantity
 from agent.model.requests import Amounts
