@@ -1,6 +1,6 @@
 """Conditions of Targets that one room keeps beside those of the others."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import TARGET_KINDS
@@ -30,17 +30,21 @@ class TargetCondition:
         found = find_condition((obj.decode().get("status") or {}).get("conditions"), self._condition)
         return str(found["status"]) if found is not None else ""
 
-    async def say(self, obj: Object, words: Words) -> None:
-        """Have the condition say this. Raises KubeError."""
+    async def say(self, obj: Object, words: Words, **fields: str | None) -> None:
+        """Have the condition say this, and fields of the status beside it; None takes one away. Raises KubeError."""
         manifest, before = obj.decode(), self.status(obj)
-        if words.status == "True" and not before:
-            return
-        old = (manifest.get("status") or {}).get("conditions")
-        new = set_condition(
-            old, self._condition, *words, self._deps.clock.now(), manifest["metadata"].get("generation")
-        )
-        if not same(old, new):
-            body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
-            await self.objects.patch(obj.key, body, sub="status")
+        status = manifest.get("status") or {}
+        body: dict[str, Any] = {field: value for field, value in fields.items() if value != status.get(field)}
+        if words.status != "True" or before:
+            old = status.get("conditions")
+            new = set_condition(
+                old, self._condition, *words, self._deps.clock.now(), manifest["metadata"].get("generation")
+            )
+            if not same(old, new):
+                body["conditions"] = new
+        if body:
+            await self.objects.patch(
+                obj.key, {"metadata": {"resourceVersion": obj.version}, "status": body}, sub="status"
+            )
         if words.status == "False" and before != "False":
             self._deps.recorder.event(manifest, "Warning", words.reason, words.message)

@@ -9,7 +9,8 @@ import msgspec
 
 from agent.api import names
 from agent.api.conditions import Status, set_condition
-from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among
+from agent.api.labels import HOSTNAME, LABELS_NOT_TAKEN, is_among, is_value
+from agent.api.names.ocm import MANAGED_CLUSTER
 from agent.model.nodeshapes import read_shapes
 from agent.model.pattern import InvalidPattern, matches
 from agent.model.quantity import InvalidQuantity, Quantity
@@ -51,8 +52,12 @@ class Labels:
     """Value of the annotation `multicluster/applied-labels`: JSON list of the keys that are ours."""
 
 
-def virtual_node(target_namespace: str, target_name: str) -> dict[str, Any]:
-    """The Node of a Target, or of a ClusterTarget when the namespace is empty, before its target has told anything."""
+def virtual_node(target_namespace: str, target_name: str, managed_cluster: str = "") -> dict[str, Any]:
+    """The Node of a Target, or of a ClusterTarget when the namespace is empty, before its target has told anything.
+
+    A ManagedCluster whose name can be no label is not told.
+    """
+    managed = {MANAGED_CLUSTER: managed_cluster} if managed_cluster and is_value(managed_cluster) else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -65,6 +70,7 @@ def virtual_node(target_namespace: str, target_name: str) -> dict[str, Any]:
                 "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
                 "node.kubernetes.io/exclude-from-external-load-balancers": "true",
                 **identity(target_namespace, target_name),
+                **managed,
             },
         },
         "spec": {"taints": [dict(TAINT)]},

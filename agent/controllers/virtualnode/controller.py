@@ -140,6 +140,7 @@ class VirtualNodeRoom(Controller[Key]):
             version=self._versions.get(key, ""),
             now=self._deps.clock.now(),
             several_huge_pages=self._several_huge_pages,
+            managed_cluster=(manifest.get("status") or {}).get("managedCluster") or "",
         )
 
     def _summary_is_coming(self, key: Key) -> bool:

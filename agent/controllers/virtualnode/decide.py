@@ -51,6 +51,8 @@ class TargetAndNode:
     """How the kubelet API goes; None while that is not known."""
     several_huge_pages: bool = False
     """A real node of this cluster has huge pages of more than one size."""
+    managed_cluster: str = ""
+    """The ManagedCluster that stands for the target, as its Target says; empty where there is none."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def decide(view: TargetAndNode) -> Action | None:
     if view.node is None:
         if view.record is None:
             return None
-        node = wanted(view, virtual_node(*view.key))
+        node = wanted(view, virtual_node(*view.key, view.managed_cluster))
         return Create({**node, "status": _status(view, {})})
     new = wanted(view, view.node)
     guard = {"resourceVersion": view.node["metadata"]["resourceVersion"]}
@@ -104,7 +106,7 @@ def wanted(view: TargetAndNode, node: Raw) -> Raw:
     metadata = node["metadata"]
     annotations = metadata.get("annotations") or {}
     labels = desired_labels(
-        virtual_node(*view.key)["metadata"]["labels"],
+        virtual_node(*view.key, view.managed_cluster)["metadata"]["labels"],
         (view.summary or {}).get("metadata", {}).get("labels") if view.summary is not None else _applied(view, node),
         view.excluded,
         metadata.get("labels"),

@@ -1,0 +1,153 @@
+"""Targets and ManagedClusters as naming looks at them, kept with every change."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from agent.api.kinds import MANAGED_CLUSTERS, TARGET_KINDS
+from agent.api.names import ANNOTATION_CLUSTER_UID
+from agent.api.names.ocm import CLAIM_ID, MANAGED_CLUSTER, OURS
+from agent.clusters.deps import Deps
+from agent.controllers.managedclusters.naming import Found, Known, Lead, consume, serve
+from agent.kube.errors import UNDECODABLE
+from agent.kube.store import Key, Object
+
+T = TypeVar("T", Lead, Known)
+
+
+class _Claim(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
+class _ClusterStatus(msgspec.Struct, rename="camel"):
+    cluster_claims: list[_Claim] | None = None
+
+
+class _Cluster(msgspec.Struct):
+    status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _TargetStatus(msgspec.Struct, rename="camel"):
+    cluster_uid: str = msgspec.field(default="", name="clusterUID")
+    conditions: list[_Condition] | None = None
+
+
+class _TargetSpec(msgspec.Struct):
+    self: bool = False
+
+
+class _Target(msgspec.Struct):
+    spec: _TargetSpec = msgspec.field(default_factory=_TargetSpec)
+    status: _TargetStatus = msgspec.field(default_factory=_TargetStatus)
+
+
+_cluster_decoder = msgspec.json.Decoder(_Cluster)
+_target_decoder = msgspec.json.Decoder(_Target)
+
+
+class Fleet:
+    """`changed` is called when `found` may give something else."""
+
+    def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
+        self._deps = deps
+        self._changed = changed
+        self._leads: dict[Key, Lead] = {}
+        self._unknown: set[Key] = set()
+        """Targets of which it is not known yet where they lead."""
+        self._known: dict[Key, Known] = {}
+        self._found: Mapping[Key, Found] | None = None
+        self.targets = deps.local.either(TARGET_KINDS)
+        self.clusters = deps.placement.watch(MANAGED_CLUSTERS)
+        for informer in self.targets.informers:
+            informer.subscribe(self._target_changed)
+        self.clusters.subscribe(self._cluster_changed, self._forget)
+        deps.placement.on_turn(self._forget)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all that naming looks at has been read."""
+        return self.targets.synced and self.clusters.store is not None
+
+    @property
+    def unknown(self) -> frozenset[Key]:
+        """Targets of which it is not known yet where they lead."""
+        return frozenset(self._unknown)
+
+    @property
+    def found(self) -> Mapping[Key, Found]:
+        """The ManagedCluster of each Target whose cluster is known; nothing while that cannot be told."""
+        if not self.ready or not self._deps.placement.active:
+            return {}
+        if self._found is None:
+            match = serve if self._deps.placement.mode == "serve" else consume
+            self._found = match(self._leads.values(), self._known.values())
+        return self._found
+
+    def _forget(self) -> None:
+        store = self.clusters.store
+        if store is not None:
+            # What went while nobody watched was not told.
+            self._known = {obj.key: known_of(obj) for obj in store}
+        self._found = None
+        self._changed()
+
+    def _target_changed(self, old: Object | None, new: Object | None) -> None:
+        lead = lead_of(new, self._deps.cluster_uid) if new is not None else None
+        for obj in (old, new):
+            if obj is None:
+                continue
+            known = self._leads.get(obj.key)
+            if new is None or lead is not None:
+                self._unknown.discard(obj.key)
+            elif known is None or old is None or old.uid != new.uid:
+                self._unknown.add(obj.key)
+            else:
+                # Which cluster it was stays, also while that one is away.
+                lead = known
+            self._note(self._leads, obj.key, lead)
+
+    def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
+        known = known_of(new) if new is not None else None
+        for obj in (old, new):
+            if obj is not None:
+                self._note(self._known, obj.key, known)
+
+    def _note(self, facts: dict[Key, T], key: Key, fact: T | None) -> None:
+        if fact == facts.get(key):
+            return
+        facts.pop(key, None)
+        if fact is not None:
+            facts[key] = fact
+        self._found = None
+        self._changed()
+
+
+def lead_of(target: Object, own_uid: str) -> Lead | None:
+    """What naming looks at of a Target; None while it is not known where it leads."""
+    try:
+        read = _target_decoder.decode(target.raw)
+    except UNDECODABLE:
+        return None
+    ready = any(each.type == "Ready" and each.status == "True" for each in read.status.conditions or ())
+    uid = own_uid if read.spec.self else read.status.cluster_uid
+    if not uid and not ready:
+        return None
+    return Lead(target.key, uid, target.annotations.get(MANAGED_CLUSTER, ""), read.spec.self)
+
+
+def known_of(cluster: Object) -> Known:
+    """What naming looks at of a ManagedCluster."""
+    try:
+        claims = _cluster_decoder.decode(cluster.raw).status.cluster_claims or ()
+    except UNDECODABLE:
+        claims = ()
+    claim = next((each.value for each in claims if each.name == CLAIM_ID), "")
+    ours = OURS in cluster.labels
+    return Known(cluster.name, claim, ours, cluster.annotations.get(ANNOTATION_CLUSTER_UID, "") if ours else "")
