@@ -1,0 +1,137 @@
+"""A worker: one function in a process of its own, which may crash, hang or take all memory without harm to this one.
+
+The process is started at the first request, and again after it has ended. Requests and answers are bytes, each after
+its length, over the process's standard input and output: when this process ends, however it does, the worker reads the
+end of its input and ends, too.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import resource
+import signal
+import struct
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+CPU_SECONDS = 1.0
+"""That one request may compute. Not time of day: where the agent is throttled, that says nothing of a request."""
+_PATIENCE_SECONDS = 15.0
+"""Time of day within which a request is answered and a worker starts, on a machine that is busy."""
+_MEMORY_BYTES = 512 << 20
+_LENGTH = struct.Struct(">I?")
+"""Bytes that follow, and whether they are an answer (else why there is none)."""
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class WorkerFailed(Exception):
+    """A request has no answer; the message says why."""
+
+
+class Worker:
+    """Asks the function that `serves` names, as `package.module:function`, from bytes to bytes."""
+
+    def __init__(self, serves: str, cpu_seconds: float = CPU_SECONDS) -> None:
+        self._serves = serves
+        self._cpu_seconds = cpu_seconds
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, None where none runs."""
+        return self._process.pid if self._process is not None else None
+
+    async def ask(self, request: bytes) -> bytes:
+        """The answer to one request; they are answered one after the other.
+
+        :raises WorkerFailed: when the function fails, takes too long, or ends its process
+        """
+        async with self._turn:
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    good, answer = await self._exchange(request)
+            except TimeoutError:
+                await self._end()
+                raise WorkerFailed(f"no answer within {_PATIENCE_SECONDS:.0f} s") from None
+            except BaseException:
+                await self._end()
+                raise
+        if not good:
+            raise WorkerFailed(answer.decode(errors="replace"))
+        return answer
+
+    async def close(self) -> None:
+        """End the process; the next request starts another."""
+        async with self._turn:
+            await self._end()
+
+    async def _exchange(self, request: bytes) -> tuple[bool, bytes]:
+        process = self._process or await self._start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(_LENGTH.pack(len(request), True))
+            process.stdin.write(request)
+            await process.stdin.drain()
+            length, good = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
+            return good, await process.stdout.readexactly(length)
+        except (OSError, asyncio.IncompleteReadError):
+            why = self._why(await process.wait())
+            log.warning("the worker of %s has ended: %s", self._serves, why)
+            raise WorkerFailed(why) from None
+
+    async def _start(self) -> Process:
+        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+        command = (sys.executable, "-P", "-m", __name__, self._serves, str(self._cpu_seconds))
+        environment = {**os.environ, "PYTHONPATH": path}
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
+        )
+        return self._process
+
+    def _why(self, code: int) -> str:
+        if code == -signal.SIGPROF:
+            return f"it takes more than {self._cpu_seconds:g} s"
+        return f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def serve(function: Callable[[bytes], bytes], cpu_seconds: float) -> None:
+    """Answer requests until there are no more; a request that takes too long ends this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    with os.fdopen(0, "rb", closefd=False) as requests, os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        while head := requests.read(_LENGTH.size):
+            request = requests.read(_LENGTH.unpack(head)[0])
+            signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+            try:
+                good, answer = True, function(request)
+            except Exception as error:
+                good, answer = False, f"{type(error).__name__}: {error}".encode()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            answers.write(_LENGTH.pack(len(answer), good) + answer)
+            answers.flush()
+
+
+def main() -> None:
+    """What the process runs."""
+    module, _, function = sys.argv[1].partition(":")
+    serve(getattr(importlib.import_module(module), function), float(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

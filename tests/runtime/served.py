@@ -1,0 +1,25 @@
+"""What workers of tests run."""
+
+import os
+import signal
+
+
+def obey(request: bytes) -> bytes:
+    """Do what the request says, or give it back."""
+    match request.partition(b" ")[0]:
+        case b"fail":
+            raise ValueError("as was asked")
+        case b"crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case b"exit":
+            os._exit(3)
+        case b"spin":
+            while True:
+                pass
+        case b"fill":
+            return b"x" * (4 << 30)
+        case b"print":
+            print("not an answer", flush=True)
+        case b"pid":
+            return str(os.getpid()).encode()
+    return request
