@@ -72,6 +72,8 @@ class CelVerdicts:
     """Expression to why it cannot be used."""
     matches: frozenset[tuple[str, str]] = frozenset()
     """Expression and name of each cluster that it is true of."""
+    again: datetime | None = None
+    """When to ask again though nothing changes: an expression was too much for its evaluation."""
 
 
 @dataclass(frozen=True)

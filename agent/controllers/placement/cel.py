@@ -1,0 +1,152 @@
+"""What CEL expressions say of clusters: asked of a worker process, and remembered until a cluster or its scores change."""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from agent.runtime.worker import Worker, WorkerFailed
+from agent.scheduling.placing import celexpr
+from agent.scheduling.placing.inputs import CelVerdicts, Score
+
+_SERVES = f"{celexpr.__name__}:{celexpr.answer.__name__}"
+_EXPRESSIONS = 512
+"""Of which verdicts are kept, those asked for last."""
+_BATCH = 250
+"""Clusters in one request: the worker's time is for so many."""
+_RETRY = timedelta(minutes=1)
+"""After which an expression is tried again that was too much for the worker."""
+
+Scores = Mapping[tuple[str, str], Mapping[str, Score]]
+"""As `Fleet.scores`."""
+_Valid = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+"""Of one cluster, by AddOnPlacementScore, without expired ones."""
+_Version = tuple[str, str, _Valid]
+"""UID and resource version of a cluster, and its scores."""
+
+
+class Manifest(Protocol):
+    """A ManagedCluster as an informer's store has it."""
+
+    @property
+    def raw(self) -> bytes:
+        """The object as JSON."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """Empty for one that is not of an API server; its verdicts are not remembered."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Its resource version."""
+        ...
+
+
+@dataclass
+class _Known:
+    """What is known of one expression."""
+
+    error: str = ""
+    retry: datetime | None = None
+    """When it is tried again in spite of its error; None: never."""
+    verdicts: dict[str, tuple[_Version, bool]] = field(default_factory=dict)
+    """By cluster: what of it was looked at, and whether the expression was true of that."""
+
+
+class CelEvaluator:
+    """Asks expressions of clusters; the process that does runs from the first one on."""
+
+    def __init__(self) -> None:
+        self._worker = Worker(_SERVES)
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def close(self) -> None:
+        """End the process."""
+        await self._worker.close()
+
+    async def verdicts(
+        self, expressions: Collection[str], clusters: Mapping[str, Manifest], scores: Scores, now: datetime
+    ) -> CelVerdicts:
+        """Of which clusters each expression is true, and which expressions cannot be used."""
+        errors: dict[str, str] = {}
+        matches: set[tuple[str, str]] = set()
+        retries = []
+        for expression in expressions if clusters else ():
+            known = self._recall(expression, now)
+            true_of = set() if known.error else await self._ask(expression, known, clusters, scores, now)
+            if known.error:
+                errors[expression] = known.error
+                retries += [known.retry] if known.retry else []
+            matches |= {(expression, name) for name in true_of}
+        return CelVerdicts(errors=errors, matches=frozenset(matches), again=min(retries, default=None))
+
+    def _recall(self, expression: str, now: datetime) -> _Known:
+        """What is known, of the expressions that are asked for; what was asked for longest ago is forgotten."""
+        known = self._known.pop(expression, None)
+        if known is None or (known.retry and known.retry <= now):
+            known = _Known(error=celexpr.missing())
+        self._known[expression] = known
+        while len(self._known) > _EXPRESSIONS:
+            self._known.popitem(last=False)
+        return known
+
+    async def _ask(
+        self, expression: str, known: _Known, clusters: Mapping[str, Manifest], scores: Scores, now: datetime
+    ) -> set[str]:
+        """The clusters that it is true of; an error is noted."""
+        valid = _valid(celexpr.scores_named(expression), clusters, scores, now)
+        versions = {name: (each.uid, each.version, valid.get(name, ())) for name, each in clusters.items()}
+        said = {
+            name: known.verdicts[name][1]
+            for name, version in versions.items()
+            if version[0] and name in known.verdicts and known.verdicts[name][0] == version
+        }
+        missing = [name for name in versions if name not in said]
+        try:
+            for batch in (missing[at : at + _BATCH] for at in range(0, len(missing), _BATCH)):
+                said |= await self._answers(expression, {name: clusters[name] for name in batch}, valid)
+        except celexpr.InvalidExpression as error:
+            known.error = str(error)
+        except WorkerFailed as error:
+            known.error, known.retry = f"evaluation failed: {error}", now + _RETRY
+        kept = known.verdicts if len(known.verdicts) <= 2 * len(clusters) + _BATCH else {}
+        known.verdicts = kept | {name: (versions[name], true) for name, true in said.items()}
+        return {name for name, true in said.items() if true and not known.error}
+
+    async def _answers(
+        self, expression: str, clusters: Mapping[str, Manifest], scores: Mapping[str, _Valid]
+    ) -> dict[str, bool]:
+        question = celexpr.Question(
+            expression,
+            [each.raw for each in clusters.values()],
+            [dict(scores.get(name, ())) for name in clusters] if scores else [],
+        )
+        reply = await self._worker.ask(msgspec.msgpack.encode(question))
+        found = msgspec.msgpack.decode(reply, type=celexpr.Answer)
+        if found.error:
+            raise celexpr.InvalidExpression(found.error)
+        return dict(zip(clusters, found.matches, strict=True))
+
+
+def _valid(
+    named: frozenset[str] | None, clusters: Mapping[str, Manifest], scores: Scores, now: datetime
+) -> Mapping[str, _Valid]:
+    """The scores of each cluster that an expression may ask for: an expired one counts as missing."""
+    found: defaultdict[str, _Valid] = defaultdict(tuple)
+    if named is None:
+        asked = [key for key in scores if key[0] in clusters]
+    else:
+        asked = [(name, resource) for name in clusters for resource in sorted(named)]
+    for name, resource in asked:
+        values = scores.get((name, resource))
+        if values is None:
+            continue
+        fresh = tuple((each, score.value) for each, score in values.items() if not score.until or score.until > now)
+        if fresh or not values:
+            found[name] = (*found[name], (resource, fresh))
+    return found

@@ -1,0 +1,268 @@
+"""CEL expressions of Placements: compiled with a check of types and names, and asked of ManagedClusters.
+
+The library is imported with the first expression, and by this module alone. It has no types of its own but those of
+CEL, so that an expression is checked in one environment, in which a quantity is a type, and run in another, in which it
+is a map. Its limits: 10,000 iterations of an expression for one cluster, and 32 levels of nesting.
+"""
+
+import functools
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agent.scheduling.placing.celfunctions import FUNCTIONS, LACKING, Signature
+
+Scores = Mapping[str, Sequence[tuple[str, int]]]
+"""The scores of one cluster by the name of their AddOnPlacementScore, without expired ones."""
+
+REMEDY = "CEL expressions need the library cel-expr-python: install flotilla[cel]"
+_LIBRARY = "cel_expr_python"
+_PROGRAMS = 512
+_EXTENDED = ("indexOf", "lastIndexOf")
+
+_CLUSTER = re.compile(r"\bmanagedCluster\b((?:\s*\.\s*[A-Za-z_]\w*)*)\s*(\()?", re.ASCII)
+_SCORES = re.compile(r"\.\s*scores\s*\(\s*(?:\"([^\"\\]*)\"|'([^'\\]*)')?\s*(\))?")
+_STATUS = re.compile(r"\A[A-Z_]+: (.*?)(?: \[[A-Z_]+\])?\Z", re.DOTALL)
+_UNDECLARED = re.compile(r"undeclared reference to '([\w.]+)'")
+
+
+class InvalidExpression(Exception):
+    """An expression that cannot be used; the message is the reference's."""
+
+
+class Question(msgspec.Struct):
+    """What is asked of a worker: of which clusters is an expression true."""
+
+    expression: str
+    clusters: list[bytes]
+    """ManagedClusters as JSON."""
+    scores: list[dict[str, list[tuple[str, int]]]]
+    """Of each of them, or nothing at all."""
+
+
+class Answer(msgspec.Struct):
+    """Why an expression cannot be used, or of which of the clusters it is true."""
+
+    error: str = ""
+    matches: list[bool] = []
+
+
+def missing() -> str:
+    """What to do where the library is not installed; empty where it is."""
+    return "" if importlib.util.find_spec(_LIBRARY) else REMEDY
+
+
+def scores_named(expression: str) -> frozenset[str] | None:
+    """The AddOnPlacementScores that an expression may ask for; None where only running it tells."""
+    found = [double or single if end else "" for double, single, end in _SCORES.findall(expression)]
+    return None if "" in found else frozenset(found)
+
+
+def answer(request: bytes) -> bytes:
+    """Answer a Question, for a worker."""
+    question = msgspec.msgpack.decode(request, type=Question)
+    try:
+        program = compile_expression(question.expression)
+    except InvalidExpression as error:
+        return msgspec.msgpack.encode(Answer(str(error)))
+    scores: Sequence[Scores] = question.scores or [{}] * len(question.clusters)
+    pairs = zip(question.clusters, scores, strict=True)
+    return msgspec.msgpack.encode(Answer(matches=[program.matches(cluster, its) for cluster, its in pairs]))
+
+
+@functools.lru_cache(maxsize=_PROGRAMS)
+def compile_expression(expression: str) -> "Program":
+    """An expression that can be asked of clusters.
+
+    :raises InvalidExpression: where it has a mistake, or the library is missing
+    """
+    environment = _environment()
+    try:
+        checked = environment.checking.compile(expression)
+    except RuntimeError as error:
+        raise InvalidExpression(f"compilation failed: {_reason(error)}") from None
+    try:
+        return Program(environment, environment.running.deserialize(checked.serialize()), _read_by(expression))
+    except RuntimeError as error:
+        raise InvalidExpression(f"instantiation failed: {_reason(error)}") from None
+
+
+class Program:
+    """A compiled expression."""
+
+    def __init__(self, environment: "Environment", compiled: Any, paths: frozenset[tuple[str, ...]] | None) -> None:
+        self._environment = environment
+        self._compiled = compiled
+        self._paths = paths
+
+    def matches(self, cluster: bytes, scores: Scores) -> bool:
+        """Whether it is true of a cluster: what fails for it, or says anything but a bool, is not."""
+        environment = self._environment
+        whole = _with_defaults(msgspec.json.decode(cluster))
+        seen = whole if self._paths is None else _part(whole, self._paths)
+        environment.name, environment.scores = whole["metadata"].get("name"), scores
+        try:
+            result = self._compiled.eval(environment.running.Activation({"managedCluster": seen}))
+        except RuntimeError:
+            return False
+        return bool(result.type() == environment.bool and result.value())
+
+
+class Environment:
+    """What expressions may use: where they are checked, and where they run."""
+
+    def __init__(self, cel: Any, extensions: Sequence[Any]) -> None:
+        self.bool = cel.Type.BOOL
+        self.name: str | None = None
+        self.scores: Scores = {}
+        """Of the cluster that an expression is asked of, whose name is `name`."""
+        signatures = (*FUNCTIONS, Signature("scores", ("map<dyn,dyn>", "string"), "list<dyn>", self._scores))
+        variables = {"managedCluster": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)}
+
+        def environment(types: _Types) -> Any:
+            # What the library has already gets more overloads only by an extension, which knows no types of ours.
+            more = [each for each in signatures if each.name in _EXTENDED]
+            own = [each for each in signatures if each.name not in _EXTENDED]
+            last = cel.CelExtension("flotilla", types.declarations(more))
+            return cel.NewEnv(
+                variables=variables, extensions=[*extensions, last], functions=types.declarations(own)
+            )
+
+        self.checking = environment(_Types(cel))
+        self.running = environment(_Kinds(cel))
+
+    def _scores(self, cluster: Mapping[str, Any], resource: str) -> list[dict[str, object]]:
+        if cluster["metadata"]["name"] != self.name:
+            raise ValueError("failed to get score: it is not of this cluster")
+        if resource not in self.scores:
+            raise ValueError(f'failed to get score: addonplacementscore "{resource}" not found')
+        return [{"name": name, "value": value} for name, value in self.scores[resource]]
+
+
+class _Types:
+    """Types as expressions are checked by."""
+
+    def __init__(self, cel: Any) -> None:
+        self._cel = cel
+
+    def type(self, word: str) -> Any:
+        """The type that a word of a Signature means."""
+        outer, _, inner = word.rstrip(">").partition("<")
+        types = self._cel.Type
+        if outer == "list":
+            return types.List(self.type(inner))
+        if outer == "map":
+            return types.Map(*map(self.type, inner.split(",")))
+        return getattr(types, outer.upper()) if outer.islower() else self.made(f"kubernetes.{outer}")
+
+    def made(self, name: str) -> Any:
+        """The type of what CEL does not know."""
+        return self._cel.Type.AbstractType(name)
+
+    def parameters(self, signature: Signature) -> list[tuple[str, ...]]:
+        """The types of arguments under which a function is declared."""
+        return [signature.parameters]
+
+    def result(self, signature: Signature) -> Any:
+        """The type of what a function gives."""
+        return self.type(signature.returns)
+
+    def declarations(self, signatures: Sequence[Signature]) -> list[Any]:
+        """All functions, with their overloads."""
+        overloads: dict[str, dict[tuple[Any, ...], Any]] = {}
+        for signature in signatures:
+            for words in self.parameters(signature):
+                types = [self.type(word) for word in words]
+                key = (signature.member, *(each.name() for each in types))
+                overloads.setdefault(signature.name, {}).setdefault(
+                    key,
+                    self._cel.Overload(
+                        "_".join((signature.name, *(["member"] if signature.member else []), *words)),
+                        return_type=self.result(signature),
+                        parameters=types,
+                        is_member=signature.member,
+                        impl=signature.function,
+                    ),
+                )
+        return [self._cel.FunctionDecl(name, list(found.values())) for name, found in overloads.items()]
+
+
+class _Kinds(_Types):
+    """Types as they are told apart when an expression runs: what a list or map is of is not."""
+
+    _ANY = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp", "list", "map")
+
+    def type(self, word: str) -> Any:
+        outer = word.partition("<")[0]
+        return getattr(self._cel.Type, outer.upper()) if outer.islower() else self.made(outer)
+
+    def made(self, name: str) -> Any:
+        return self._cel.Type.MAP
+
+    def result(self, signature: Signature) -> Any:
+        return self._cel.Type.DYN
+
+    def parameters(self, signature: Signature) -> list[tuple[str, ...]]:
+        if "dyn" not in signature.parameters:
+            return [signature.parameters]
+        return [tuple(kind if word == "dyn" else word for word in signature.parameters) for kind in self._ANY]
+
+
+@functools.cache
+def _environment() -> Environment:
+    try:
+        cel = importlib.import_module(f"{_LIBRARY}.cel")
+        strings = importlib.import_module(f"{_LIBRARY}.ext.ext_strings").ExtStrings()
+        optional = importlib.import_module(f"{_LIBRARY}.ext.ext_optional").ExtOptional()
+    except ImportError as error:
+        raise InvalidExpression(REMEDY) from error
+    return Environment(cel, (strings, optional))
+
+
+def _reason(error: Exception) -> str:
+    """Without the library's own status; what is known to be missing is named."""
+    match = _STATUS.match(str(error))
+    reason = match[1] if match else str(error)
+    lacking = sorted(LACKING.intersection(_UNDECLARED.findall(reason)))
+    return f"{reason}\n{', '.join(lacking)}: not in Flotilla's environment of CEL" if lacking else reason
+
+
+def _read_by(expression: str) -> frozenset[tuple[str, ...]] | None:
+    """The fields that an expression may read, the first two names of each path; None for all of them."""
+    found = set()
+    for path, call in _CLUSTER.findall(expression):
+        names = re.findall(r"\w+", path)
+        method = names.pop() if call and names else ""
+        if not names and method == "scores":
+            names = ["metadata", "name"]
+        if not names:
+            return None
+        found.add(tuple(names[:2]))
+    return frozenset(found)
+
+
+def _part(cluster: Mapping[str, Any], paths: frozenset[tuple[str, ...]]) -> dict[str, Any]:
+    """The cluster with only some of its fields: handing over all of them is what costs most."""
+    part: dict[str, Any] = {}
+    for first, *second in sorted(paths, key=len, reverse=True):
+        value = cluster.get(first)
+        if not second or not isinstance(value, dict):
+            if first in cluster:
+                part[first] = value
+            continue
+        inner = part.setdefault(first, {})
+        if second[0] in value:
+            inner[second[0]] = value[second[0]]
+    return part
+
+
+def _with_defaults(cluster: dict[str, Any]) -> dict[str, Any]:
+    """As the reference sees it, where these fields are never missing."""
+    cluster.setdefault("metadata", {})
+    cluster.setdefault("spec", {}).setdefault("hubAcceptsClient", False)
+    cluster.setdefault("status", {}).setdefault("version", {})
+    cluster["status"].setdefault("conditions", None)
+    return cluster
