@@ -74,7 +74,8 @@ class Worker:
 
     async def _exchange(self, request: bytes) -> tuple[bool, bytes]:
         process = self._process or await self._start()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             process.stdin.write(_LENGTH.pack(len(request), True))
             process.stdin.write(request)

@@ -1,4 +1,4 @@
-"""What CEL expressions say of clusters: asked of a worker process, and remembered until a cluster or its scores change."""
+"""What CEL expressions say of clusters: asked of a worker, and remembered until a cluster or its scores change."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping

@@ -39,7 +39,7 @@ class Question(msgspec.Struct):
     expression: str
     clusters: list[bytes]
     """ManagedClusters as JSON."""
-    scores: list[dict[str, list[tuple[str, int]]]]
+    scores: list[dict[str, tuple[tuple[str, int], ...]]]
     """Of each of them, or nothing at all."""
 
 
@@ -127,9 +127,7 @@ class Environment:
             more = [each for each in signatures if each.name in _EXTENDED]
             own = [each for each in signatures if each.name not in _EXTENDED]
             last = cel.CelExtension("flotilla", types.declarations(more))
-            return cel.NewEnv(
-                variables=variables, extensions=[*extensions, last], functions=types.declarations(own)
-            )
+            return cel.NewEnv(variables=variables, extensions=[*extensions, last], functions=types.declarations(own))
 
         self.checking = environment(_Types(cel))
         self.running = environment(_Kinds(cel))

@@ -94,7 +94,7 @@ def _precedence(text: str) -> tuple[Any, ...]:
 def _compare(left: Value, right: Value) -> int:
     if left.keys() != right.keys():
         raise ValueError("only values of one kind can be compared")
-    one, other = (_nano(each) if "quantity" in each else _precedence(each["semver"]) for each in (left, right))
+    one, other = ((_nano(each),) if "quantity" in each else _precedence(each["semver"]) for each in (left, right))
     return (one > other) - (one < other)
 
 

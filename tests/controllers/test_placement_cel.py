@@ -1,0 +1,116 @@
+"""CEL expressions in a worker process: verdicts that are remembered, and what is too much for it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from agent.controllers.placement.cel import CelEvaluator
+from agent.scheduling.placing.inputs import Score
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+PROD = 'managedCluster.metadata.labels.env == "prod"'
+BUSY = 'managedCluster.scores("usage").exists(s, s.name == "cpu" && s.value > 5)'
+SWELLING = '"x"' + ".replace('x', 'xxxxxxxxxxxxxxxx')" * 12 + ".size() == 1"
+
+
+@dataclass
+class Stored:
+    """A ManagedCluster as a store has it."""
+
+    raw: bytes
+    uid: str
+    version: str
+    reads: int = 0
+
+
+class Read(Stored):
+    """One that counts how often it was read."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "raw":
+            self.reads += 1
+        return super().__getattribute__(name)
+
+
+def cluster(name: str, env: str, version: str = "1") -> Stored:
+    raw = msgspec.json.encode({"metadata": {"name": name, "labels": {"env": env}}})
+    return Read(raw, f"uid-{name}", version)
+
+
+@pytest_asyncio.fixture
+async def cel() -> AsyncIterator[CelEvaluator]:
+    cel = CelEvaluator()
+    yield cel
+    await cel.close()
+
+
+async def test_only_what_has_changed_is_asked_again(cel: CelEvaluator) -> None:
+    clusters = {"eu": cluster("eu", "prod"), "us": cluster("us", "dev")}
+    first = await cel.verdicts([PROD, "oops("], clusters, {}, NOW)
+    assert first.matches == {(PROD, "eu")}
+    assert first.errors["oops("].startswith("compilation failed: ERROR: <input>:1:6: Syntax error")
+    assert first.again is None
+    clusters["us"] = cluster("us", "prod", version="2")
+    reads = clusters["eu"].reads
+    assert (await cel.verdicts([PROD, "oops("], clusters, {}, NOW)).matches == {(PROD, "eu"), (PROD, "us")}
+    assert clusters["eu"].reads == reads
+
+
+async def test_a_cluster_that_no_api_server_knows_is_asked_each_time(cel: CelEvaluator) -> None:
+    planned = cluster("eu", "prod")
+    planned.uid = ""
+    assert (await cel.verdicts([PROD], {"eu": planned}, {}, NOW)).matches
+    planned.raw = cluster("eu", "dev").raw
+    assert not (await cel.verdicts([PROD], {"eu": planned}, {}, NOW)).matches
+
+
+async def test_scores_count_until_they_expire(cel: CelEvaluator) -> None:
+    clusters = {"eu": cluster("eu", "prod"), "us": cluster("us", "prod"), "ap": cluster("ap", "prod")}
+    until = NOW + timedelta(seconds=10)
+    scores = {
+        ("eu", "usage"): {"cpu": Score(9, until)},
+        ("us", "usage"): {"cpu": Score(9)},
+        ("ap", "other"): {"cpu": Score(9)},
+    }
+    assert (await cel.verdicts([BUSY], clusters, scores, NOW)).matches == {(BUSY, "eu"), (BUSY, "us")}
+    assert (await cel.verdicts([BUSY], clusters, scores, until)).matches == {(BUSY, "us")}
+    scores["us", "usage"] = {"cpu": Score(1)}
+    scores["ap", "usage"] = {"cpu": Score(6)}
+    assert (await cel.verdicts([BUSY], clusters, scores, until)).matches == {(BUSY, "ap")}
+
+
+async def test_scores_by_a_name_that_is_made_up_while_it_runs(cel: CelEvaluator) -> None:
+    named = "managedCluster.scores(managedCluster.metadata.labels.env).exists(s, s.value > 5)"
+    clusters = {"eu": cluster("eu", "prod"), "us": cluster("us", "dev")}
+    scores = {("eu", "prod"): {"cpu": Score(9)}, ("us", "prod"): {"cpu": Score(9)}, ("gone", "dev"): {"cpu": Score(9)}}
+    assert (await cel.verdicts([named], clusters, scores, NOW)).matches == {(named, "eu")}
+
+
+async def test_many_clusters_are_asked_in_parts(cel: CelEvaluator) -> None:
+    clusters = {f"c{number}": cluster(f"c{number}", "prod" if number % 3 else "dev") for number in range(600)}
+    found = await cel.verdicts([PROD], clusters, {}, NOW)
+    assert found.matches == {(PROD, name) for name in clusters if int(name[1:]) % 3}
+    assert (await cel.verdicts([PROD], {"c1": clusters["c1"]}, {}, NOW)).matches == {(PROD, "c1")}
+
+
+@pytest.mark.parametrize("expression", [pytest.param(SWELLING, id="memory and time")])
+async def test_what_is_too_much_harms_nothing_else_and_is_tried_again_later(cel: CelEvaluator, expression: str) -> None:
+    clusters = {"eu": cluster("eu", "prod")}
+    found = await cel.verdicts([expression, PROD], clusters, {}, NOW)
+    assert found.matches == {(PROD, "eu")}
+    assert found.errors[expression].startswith("evaluation failed: ")
+    assert found.again == NOW + timedelta(minutes=1)
+    soon = NOW + timedelta(seconds=59)
+    reads = clusters["eu"].reads
+    assert (await cel.verdicts([expression], clusters, {}, soon)).errors == {expression: found.errors[expression]}
+    assert clusters["eu"].reads == reads
+    assert expression in (await cel.verdicts([expression], clusters, {}, found.again)).errors
+    assert clusters["eu"].reads == reads + 1
+
+
+async def test_without_clusters_nothing_is_asked(cel: CelEvaluator) -> None:
+    assert not (await cel.verdicts(["oops("], {}, {}, NOW)).errors
