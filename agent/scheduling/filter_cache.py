@@ -17,7 +17,19 @@ _NOTHING: Mapping[str, int] = {}
 class CachedResult:
     """Of one target. `rejection` is the first of `hard` and `node_fit`."""
 
-    __slots__ = ("hard", "node_fit", "raw", "rejection", "target", "total", "usage", "version", "weights")
+    __slots__ = (
+        "added",
+        "hard",
+        "node_fit",
+        "raw",
+        "rejection",
+        "summed",
+        "target",
+        "total",
+        "usage",
+        "version",
+        "weights",
+    )
 
     def __init__(self, template: PodTemplate, target: TargetInfo, usage: Usage, weights: Weights) -> None:
         self.target = target
@@ -30,7 +42,9 @@ class CachedResult:
         """Why no node has room for it."""
         self.raw = _NOTHING
         """Of the `Normalized` scorers, by name, where they are not 0."""
-        self.total = 0.0
+        self.total = self.summed = 0.0
+        """All scores of the target alone; the same and that of the pod which was added last."""
+        self.added: Mapping[str, float] | None = None
         self.rejection: Rejection | None = None
         per_target, normalized = plugins_of(target)
         for reject in per_target:
@@ -45,6 +59,10 @@ class CachedResult:
             if raw := count(template, target):
                 self.raw = {**self.raw, name: raw}
         self.total = own_total(template, usage.allocation(target), weights)
+
+    def add(self, weight: float, scores: Mapping[str, float]) -> None:
+        """Add a score that looks at the pod; what is the same for the next pod need not be added again."""
+        self.added, self.summed = scores, self.total + weight * scores[self.target.node_name]
 
     def scores(self, template: PodTemplate) -> dict[str, float]:
         """The single scores whose weighted sum `total` is."""

@@ -3,13 +3,14 @@
 To add one, write its function and name it here, under the kind that says what it looks at.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from agent.scheduling import filters, scores
 from agent.scheduling.allocation import Allocation
 from agent.scheduling.cross_target import CrossTarget
+from agent.scheduling.placed import not_placed, placement_scores
 from agent.scheduling.quota import over_limits, over_quotas
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.scores import Weights
@@ -50,6 +51,7 @@ class OnNodes(NamedTuple):
 Filter = PerPod | PerTarget | AcrossTargets | OnNodes
 
 FILTERS: tuple[Filter, ...] = (
+    PerPod(not_placed),  # a pod that follows a Placement goes where that has decided
     PerPod(filters.volumes_elsewhere),  # the data of a pod's claims is in one target and stays there
     PerTarget(filters.other_namespace, attrgetter("namespace")),  # a Target serves its own namespace only
     PerTarget(filters.not_ready),  # nothing can be made in a target that does not answer
@@ -95,7 +97,17 @@ class Compared(NamedTuple):
     scores: Callable[[CrossTarget, Sequence[TargetInfo]], list[float] | None]
 
 
-Scorer = Own | External | Normalized | Compared
+class ByPod(NamedTuple):
+    """A score that looks at what differs from pod to pod, by virtual node; None where it says nothing.
+
+    The same object is the same answer: what follows from it is kept until there is another.
+    """
+
+    name: str
+    scores: Callable[[PodInfo, Sequence[TargetInfo]], Mapping[str, float] | None]
+
+
+Scorer = Own | External | Normalized | Compared | ByPod
 
 SCORERS: tuple[Scorer, ...] = (
     Own("capacity", scores.capacity),  # least or most allocated, by the setting
@@ -106,6 +118,7 @@ SCORERS: tuple[Scorer, ...] = (
     Normalized("taints", scores.untolerated, reverse=True, concerns=attrgetter("softly_tainted")),  # PreferNoSchedule
     Compared("spread", CrossTarget.spread_scores),  # constraints with ScheduleAnyway
     Compared("pod_affinity", CrossTarget.affinity_scores),  # preferred affinity and anti-affinity to other pods
+    ByPod("placement", placement_scores),  # the scores of a Placement's decisions
 )
 
 PER_POD = tuple(each.reject for each in FILTERS if isinstance(each, PerPod))
@@ -113,6 +126,7 @@ ACROSS_TARGETS = tuple(each.prepare for each in FILTERS if isinstance(each, Acro
 ON_NODES = tuple(each.reject for each in FILTERS if isinstance(each, OnNodes))
 NORMALIZED = tuple(each for each in SCORERS if isinstance(each, Normalized))
 COMPARED = tuple(each for each in SCORERS if isinstance(each, Compared))
+(BY_POD,) = (each for each in SCORERS if isinstance(each, ByPod))  # ranking adds up one of them
 
 
 class PluginsOfTarget(NamedTuple):

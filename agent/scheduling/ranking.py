@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from agent.scheduling.cross_target import CrossTarget
 from agent.scheduling.filter_cache import CachedResult, cached_results
-from agent.scheduling.plugins import ACROSS_TARGETS, COMPARED, NORMALIZED, PER_POD
+from agent.scheduling.plugins import ACROSS_TARGETS, BY_POD, COMPARED, NORMALIZED, PER_POD
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.scores import Weights, share_of_most
 from agent.scheduling.snapshot import PodInfo, TargetInfo
@@ -16,6 +16,9 @@ __all__ = ["Ranking", "Scored", "rank"]
 
 NO_ROOM = ("NoRoom", "HostPortTaken", "TooBig", "NoNode")
 """Reasons for which room is missing, by how easily an autoscaler may make some."""
+
+Part = tuple[str, float, Mapping[str, float]]
+"""A score that was taken of several targets: its name, its weight, and what it is by virtual node."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Ranking:
     """The others, and why not."""
     pending: tuple[TargetInfo, ...] = ()
     """Of the refused, those that lack nothing but room on a node, best first: where one candidate may wait for it."""
-    parts: tuple[tuple[str, float, Mapping[str, float]], ...] = field(default=(), repr=False)
-    """Scores that compare targets: name, weight, and score by virtual node."""
+    parts: tuple[Part, ...] = field(default=(), repr=False)
+    """Scores that look at more than a template and a target."""
     results: Sequence[CachedResult] = field(default=(), repr=False)
 
     def total(self, target: TargetInfo) -> float:
@@ -62,7 +65,7 @@ class Ranking:
         return None
 
 
-_total = attrgetter("total")
+_total, _summed = attrgetter("total"), attrgetter("summed")
 
 
 def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: Weights, *, turn: int = 0) -> Ranking:
@@ -70,10 +73,7 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
 
     :param turn: a number that grows with every pod; which of several equally good targets comes first goes round by it
     """
-    away = _rejected_per_pod(pod, targets)
-    if away:
-        nodes = {target.node_name for target, _ in away}
-        targets = [target for target in targets if target.node_name not in nodes]
+    serving, (away, targets) = targets, _divided_per_pod(pod, targets)
     entries = cached_results(pod, targets, usages, weights)
     across = CrossTarget.of(pod, targets, usages)
     if across is None:
@@ -81,8 +81,8 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
         rejected = [(entry, entry.rejection) for entry in entries if entry.rejection is not None]
     else:
         feasible, rejected = _divide(entries, across)
-    parts = _parts(pod, feasible, across, weights)
-    ranked = _ordered(feasible, parts, turn)
+    parts, of_pod = _parts(pod, feasible, across, weights), _part_by_pod(pod, serving, weights)
+    ranked = _ordered(feasible, of_pod, parts, turn)
     tried = [target for target in ranked if target.node_name in pod.attempts] if pod.attempts else []
     untried = [target for target in ranked if target.node_name not in pod.attempts] if tried else ranked
     return Ranking(
@@ -93,13 +93,28 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
             *((entry.target, rejection) for entry, rejection in rejected if rejection.reason != "OtherNamespace"),
         ),
         pending=_pending(rejected) if not feasible else (),
-        parts=parts,
+        parts=parts if of_pod is None else (of_pod, *parts),
         results=entries,
     )
 
 
-def _rejected_per_pod(pod: PodInfo, targets: Sequence[TargetInfo]) -> list[tuple[TargetInfo, Rejection]]:
-    return [item for reject in PER_POD for item in reject(pod, targets)]
+def _divided_per_pod(
+    pod: PodInfo, targets: Sequence[TargetInfo]
+) -> tuple[list[tuple[TargetInfo, Rejection]], Sequence[TargetInfo]]:
+    """Targets that are rejected for this very pod, and those that are left."""
+    away: list[tuple[TargetInfo, Rejection]] = []
+    for reject in PER_POD:
+        found = reject(pod, targets)
+        if found:
+            away += found
+            nodes = {target.node_name for target, _ in found}
+            targets = [target for target in targets if target.node_name not in nodes]
+    return away, targets
+
+
+def _part_by_pod(pod: PodInfo, targets: Sequence[TargetInfo], weights: Weights) -> Part | None:
+    scores = BY_POD.scores(pod, targets)
+    return (BY_POD.name, weights.of(BY_POD.name), scores) if scores is not None else None
 
 
 def _divide(
@@ -133,7 +148,7 @@ def _pending_order(item: tuple[CachedResult, Rejection]) -> tuple[int, bool, int
 
 def _parts(
     pod: PodInfo, feasible: Sequence[CachedResult], across: CrossTarget | None, weights: Weights
-) -> tuple[tuple[str, float, Mapping[str, float]], ...]:
+) -> tuple[Part, ...]:
     """Scores that compare targets; empty for most pods."""
     found: list[tuple[str, float, Sequence[float]]] = []
     counted = {name for entry in feasible if entry.raw for name in entry.raw}
@@ -151,19 +166,23 @@ def _parts(
     return tuple((name, weight, dict(zip(nodes, scores, strict=True))) for name, weight, scores in found)
 
 
-def _ordered(
-    feasible: list[CachedResult], parts: Sequence[tuple[str, float, Mapping[str, float]]], turn: int
-) -> list[TargetInfo]:
+def _ordered(feasible: list[CachedResult], of_pod: Part | None, parts: Sequence[Part], turn: int) -> list[TargetInfo]:
+    total = _total
+    if of_pod is not None:
+        _, weight, scores = of_pod
+        for entry in feasible:
+            if entry.added is not scores:
+                entry.add(weight, scores)
+        total = _summed
     if not parts:
-        feasible.sort(key=_total, reverse=True)
-        totals = [entry.total for entry in feasible]
+        feasible.sort(key=total, reverse=True)
+        totals = [total(entry) for entry in feasible]
         targets = [entry.target for entry in feasible]
     else:
-        known = {
-            entry.target.node_name: entry.total
-            + sum(weight * scores[entry.target.node_name] for _, weight, scores in parts)
-            for entry in feasible
-        }
+        known = {entry.target.node_name: total(entry) for entry in feasible}
+        for _, weight, scores in parts:
+            for node in known:
+                known[node] += weight * scores[node]
         targets = sorted((entry.target for entry in feasible), key=lambda target: known[target.node_name], reverse=True)
         totals = [known[target.node_name] for target in targets]
     _rotate(targets, totals, turn)

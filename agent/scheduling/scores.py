@@ -30,6 +30,8 @@ class Weights:
     """Preferred affinity and anti-affinity to other pods."""
     spread: float = 200.0
     """Topology spread with ScheduleAnyway."""
+    placement: float = 100.0
+    """Scores of the decisions of the pod's Placement."""
     target_weight: float = 10.0
     """The annotation `multicluster/weight` of the Target."""
     capacity: float = 1.0

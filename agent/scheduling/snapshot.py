@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.model.requests import Amounts, amounts
 from agent.scheduling.cluster_totals import ClusterTotals, cluster_totals
+
+if TYPE_CHECKING:
+    from agent.scheduling.placed import Placed
 
 __all__ = ["Amounts", "Extra", "Free", "PodInfo", "PodTemplate", "Quota", "Scope", "Shape", "TargetInfo", "amounts"]
 
@@ -88,6 +91,8 @@ class PodInfo:
     """Virtual node to the reason why the pod could not be scheduled there."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claims to the virtual node that has their volume."""
+    placed: "Placed | None" = None
+    """What the Placement has decided that it follows, None for a pod that follows none."""
 
     @property
     def namespace(self) -> str:
@@ -117,6 +122,14 @@ class PodInfo:
     def beside(self, volumes: Mapping[str, str]) -> "PodInfo":
         """The same pod with the volumes of its claims, by the virtual node that has each."""
         return dataclasses.replace(self, volumes=volumes) if volumes else self
+
+    def following(self, placed: "Placed | None") -> "PodInfo":
+        """The same pod with what its Placement has decided."""
+        if placed is None:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "placed", placed)
+        return other
 
     def after(self, attempts: Mapping[str, str]) -> "PodInfo":
         """The same pod with other attempts."""
@@ -226,6 +239,8 @@ class TargetInfo:
     """Scores by the name of their setting; expired ones are not among them."""
     slow: bool = False
     """Whether it takes long to answer: others come first."""
+    managed_cluster: str = ""
+    """The ManagedCluster that stands for its cluster, empty where none is known."""
 
     @cached_property
     def taints_key(self) -> str:

@@ -67,6 +67,9 @@ class Scores:
     score_taints: float = _weight(Weights.taints, "weight of PreferNoSchedule taints of virtual nodes")
     score_pod_affinity: float = _weight(Weights.pod_affinity, "weight of preferred affinity and anti-affinity to pods")
     score_spread: float = _weight(Weights.spread, "weight of topology spread with ScheduleAnyway")
+    score_placement: float = _weight(
+        Weights.placement, "weight of the scores that the decisions of a pod's Placement give clusters"
+    )
     score_target_weight: float = _weight(
         Weights.target_weight, "weight of the annotation multicluster/weight of Targets"
     )
@@ -86,6 +89,7 @@ class Scores:
             taints=self.score_taints,
             pod_affinity=self.score_pod_affinity,
             spread=self.score_spread,
+            placement=self.score_placement,
             target_weight=self.score_target_weight,
             capacity=self.score_capacity,
             images=self.score_images,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.scheduler.cache.pod_info import template_of
+from agent.scheduling.placed import Decided, Placed, Reference, shares
 from agent.scheduling.ranking import rank
 from agent.scheduling.scores import Weights
 from agent.scheduling.snapshot import Free, PodInfo, PodTemplate, Shape, TargetInfo, amounts
@@ -36,6 +37,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "equal pods that keep others away": {"affinity": {"podAntiAffinity": _APART}},
 }
 DIFFERENT = "every pod differs"
+PLACED = "equal pods that follow a Placement"
+_PLACED_RATIO = 1.2
+"""What a Placement that decides for all targets may cost a ranking, where every other score has to be added up."""
 
 
 def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
@@ -45,13 +49,18 @@ def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
     lines.append(f"  {'targets':>7}  {'p50':>7}  {'p99':>7}  {'longest':>7}  pods")
     budgets: list[Budget] = []
     for targets, limit in _BUDGETS_MS.items():
-        for name in (*KINDS, DIFFERENT):
+        plain: Spread | None = None
+        for name in (*KINDS, PLACED, DIFFERENT):
             spread = _measured(targets, name, pods)
             row = {"targets": targets, "pods": name, "p50_ms": spread.p50, "p99_ms": spread.p99}
             figures["rankings"].append(row)
             lines.append(f"  {targets:7}  {spread.p50:7.3f}  {spread.p99:7.3f}  {spread.longest:7.3f}  {name}")
             if name == next(iter(KINDS)):
                 budgets.append(Budget(f"ranking over {targets} targets, p99", spread.p99, "most", limit, "ms"))
+                plain = spread
+            if name == PLACED and plain is not None:
+                what = f"the same with a Placement that decides for all {targets}, p50 / p50"
+                budgets.append(Budget(what, spread.p50 / plain.p50, "most", _PLACED_RATIO, "times"))
     lines += ["", *(_told(budget) for budget in budgets)]
     figures["budgets"] = [{"name": b.name, "measured": b.measured, "limit": b.limit, "kept": b.kept} for b in budgets]
     return lines, figures
@@ -59,7 +68,8 @@ def place(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
 
 def _told(budget: Budget) -> str:
     return (
-        f"  {'kept' if budget.kept else 'MISSED'}: {budget.name}: {budget.measured:.3f} ms (at most {budget.limit} ms)"
+        f"  {'kept' if budget.kept else 'MISSED'}: {budget.name}: {budget.measured:.3f} {budget.unit}"
+        f" (at most {budget.limit} {budget.unit})"
     )
 
 
@@ -68,10 +78,12 @@ def _measured(targets: int, name: str, count: int) -> Spread:
     sent, and stay in flight."""
     infos = [_target_info(number) for number in range(targets)]
     usages, weights = Usages(), Weights()
-    pods = _different() if name == DIFFERENT else _equal(KINDS[name])
+    pods = _different() if name == DIFFERENT else _equal(KINDS.get(name, {}))
+    decided = (Decided(info.managed_cluster, number) for number, info in enumerate(infos))
+    placed = Placed(Reference("web"), shares(decided)) if name == PLACED else None
     times: list[float] = []
     for turn in range(count):
-        pod_info = next(pods)
+        pod_info = next(pods).following(placed)
         started = time.thread_time()
         order = rank(pod_info, infos, usages, weights, turn=turn).order
         times.append((time.thread_time() - started) * 1000)
@@ -116,7 +128,9 @@ def _target_info(number: int) -> TargetInfo:
         Shape({"kubernetes.io/os": "linux", "disk": disk}, (), False, room, 10, _free()) for disk in ("ssd", "hdd")
     )
     total = amounts({"cpu": "320", "memory": "1280Gi", "pods": "2200"})
-    return TargetInfo(f"c{number}", node, "", True, "", labels, (_TAINT,), False, total, shapes)
+    return TargetInfo(
+        f"c{number}", node, "", True, "", labels, (_TAINT,), False, total, shapes, managed_cluster=f"c{number}"
+    )
 
 
 def _free() -> tuple[Free, ...]:

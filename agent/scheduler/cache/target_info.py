@@ -51,7 +51,8 @@ def target_info_of(
         spec = node.decode().get("spec") or {}
     told = summary.decode() if summary is not None else {}
     common = common_labels(summary)
-    limits, weight = limits_and_weight(obj)
+    manifest = obj.decode() if obj is not None else {}
+    limits, weight = limits_and_weight(manifest)
     return TargetInfo(
         title=target.title,
         node_name=target.node_name,
@@ -69,6 +70,7 @@ def target_info_of(
         weight=weight,
         extra=extra or {},
         slow=target.slow,
+        managed_cluster=(manifest.get("status") or {}).get("managedCluster") or "",
     )
 
 
@@ -80,16 +82,13 @@ def _why_not_ready(target: Health, node: Object | None) -> str:
     return f"{target.record.message} (since {target.record.since.strftime('%H:%M')})"
 
 
-def limits_and_weight(obj: Object | None) -> tuple[Amounts, int]:
+def limits_and_weight(manifest: Mapping[str, Any]) -> tuple[Amounts, int]:
     """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
-    if obj is None:
-        return {}, 0
-    manifest = obj.decode()
     try:
         limits = amounts((manifest.get("spec") or {}).get("limits"))
     except InvalidQuantity:
         limits = {}
-    text = names.annotation(manifest["metadata"].get("annotations"), names.WEIGHT)
+    text = names.annotation((manifest.get("metadata") or {}).get("annotations"), names.WEIGHT)
     try:
         weight = max(-100, min(100, int(text or "0")))
     except ValueError:
