@@ -20,7 +20,7 @@ from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
-from agent.controllers.managedclusters import TargetClusterRoom
+from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
@@ -50,6 +50,8 @@ ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
     TargetSecretRoom,
     TargetTokenRoom,
     InventoryRoom,
+    ManagedClusterRoom,
+    ClusterSetRoom,
     TargetClusterRoom,
     VirtualNodeRoom,
     ForeignPodRoom,

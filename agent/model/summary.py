@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
-from agent.api.names.ocm import USED
+from agent.api.names.ocm import CLAIMS, USED
 from agent.model import nodeshapes
 from agent.model.free_capacity import Taken
 from agent.model.measured import write_used
@@ -61,6 +61,7 @@ def summary(
     taken: Mapping[str, Taken] | None = None,
     delegates: Mapping[str, int] | None = None,
     used: Amounts | None = None,
+    claims: str = "",
 ) -> dict[str, Any]:
     """The ClusterSummary of a cluster with these nodes.
 
@@ -70,6 +71,7 @@ def summary(
     :param taken: what pods take, by node; None where that is not known, and so nothing is said of what is free
     :param delegates: how many pods among those are delegates, by the UID of the cluster that they are from
     :param used: what nodes use together; None where that is not known, or nobody is to know
+    :param claims: of the cluster (`clusterclaims`)
     """
     own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
     annotations = {}
@@ -81,10 +83,8 @@ def summary(
         annotations[USED] = write_used(used)
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = encode(list(own))
-    if version:
-        annotations[names.ANNOTATION_AGENT_VERSION] = version
-    if cluster_uid:
-        annotations[names.ANNOTATION_CLUSTER_UID] = cluster_uid
+    said = ((CLAIMS, claims), (names.ANNOTATION_AGENT_VERSION, version), (names.ANNOTATION_CLUSTER_UID, cluster_uid))
+    annotations |= {key: value for key, value in said if value}
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
         "kind": CLUSTER_SUMMARIES.name,

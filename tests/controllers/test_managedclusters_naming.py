@@ -156,7 +156,7 @@ def test_where_others_make_them(leads: Sequence[Lead], known: Sequence[Known], w
         pytest.param(
             [lead("a-b/c", "1"), lead("a/b-c", "2"), lead("x/c", "3"), lead("x/b-c", "4")],
             [],
-            {"a-b/c": "(NameTaken)", "a/b-c": "a-b-c*", "x/b-c": "x-b-c*", "x/c": "x-c*"},
+            {"a-b/c": f"{shortened('a-b/c')}*", "a/b-c": "a-b-c*", "x/b-c": "x-b-c*", "x/c": "x-c*"},
             id="dashes make two names the same",
         ),
     ],
@@ -192,5 +192,5 @@ def test_names_can_be_those_of_namespaces() -> None:
     assert shortened("eu.example.com") != shortened("eu.example-com")
     for name in ("a" * 100, "a." * 60 + "b", "a" * 51 + ".-x"):
         assert is_label(shortened(name))
-    assert candidates(("shop", "eu")) == ("eu", "shop-eu")
+    assert candidates(("shop", "eu"))[:2] == ("eu", "shop-eu")
     assert candidates(("", "eu")) == ("eu",)

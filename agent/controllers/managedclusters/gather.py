@@ -90,6 +90,10 @@ class Fleet:
             self._found = match(self._leads.values(), self._known.values())
         return self._found
 
+    def lead(self, key: Key) -> Lead | None:
+        """What is known of a Target."""
+        return self._leads.get(key)
+
     def _forget(self) -> None:
         store = self.clusters.store
         if store is not None:
@@ -104,14 +108,13 @@ class Fleet:
             if obj is None:
                 continue
             known = self._leads.get(obj.key)
-            if new is None or lead is not None:
-                self._unknown.discard(obj.key)
-            elif known is None or old is None or old.uid != new.uid:
-                self._unknown.add(obj.key)
-            else:
+            if new is not None and lead is None and known is not None and old is not None and old.uid == new.uid:
                 # Which cluster it was stays, also while that one is away.
                 lead = known
             self._note(self._leads, obj.key, lead)
+            if (new is not None and lead is None) != (obj.key in self._unknown):
+                self._unknown ^= {obj.key}
+                self._changed()
 
     def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
         known = known_of(new) if new is not None else None

@@ -147,6 +147,7 @@ def _new(groups: Sequence[Group], found: Partly, taken: set[str], there: Sequenc
         wish = wished[index]
         if wish in taken or (namespace and several[wish] > 1 and wish != LOCAL_CLUSTER):
             wish = shortened(f"{namespace}-{name}") if namespace else ""
+            wish = shortened(f"{namespace}/{name}") if wish in taken else wish
         if wish and wish not in taken:
             found[index] = _make(wish)
             taken.add(wish)
@@ -159,15 +160,17 @@ def _wish(group: Group) -> str:
 def candidates(key: Key) -> tuple[str, ...]:
     """Names that the ManagedCluster of a Target may have without an annotation."""
     namespace, name = key
-    return (shortened(name), shortened(f"{namespace}-{name}")) if namespace else (shortened(name),)
+    with_namespace = (shortened(f"{namespace}-{name}"), shortened(f"{namespace}/{name}")) if namespace else ()
+    return (shortened(name), *with_namespace)
 
 
 def shortened(name: str) -> str:
-    """A name that a namespace can have, too: no dots, at most 63 characters."""
+    """A name that a namespace can have, too: no dots, at most 63 characters, with a hash of what had to be changed."""
     if is_label(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_LENGTH]
-    return f"{name.replace('.', '-')[: SHORT_LIMIT - _HASH_LENGTH - 1].rstrip('-')}-{digest}"
+    plain = name.replace(".", "-").replace("/", "-")
+    return f"{plain[: SHORT_LIMIT - _HASH_LENGTH - 1].rstrip('-')}-{digest}"
 
 
 def is_label(name: str) -> bool:

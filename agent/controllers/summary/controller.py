@@ -96,6 +96,7 @@ class SummaryRoom(Controller[str]):
             version=__version__,
             cluster_uid=self._cluster_uid,
             properties=self._properties.read(),
+            claims=self._properties.claims(),
             taken=usage.taken if usage is not None else None,
             delegates=usage.delegates if usage is not None else None,
             used=self._measured.read(),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.api import labels, names
-from agent.api.names.ocm import USED
+from agent.api.names.ocm import CLAIMS, USED
 from agent.model.diff import merge_patch
 from agent.model.summary import steady
 
@@ -39,6 +39,7 @@ _OURS = (
     names.ANNOTATION_CLUSTER_PROPERTIES,
     names.ANNOTATION_AGENT_VERSION,
     names.ANNOTATION_CLUSTER_UID,
+    CLAIMS,
     USED,
 )
 

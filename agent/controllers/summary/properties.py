@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, Kind
+from agent.api.names.ocm import LABEL_SPOKE_ONLY
 from agent.clusters.cluster import Cluster
 from agent.controllers.summary.decide import properties
 from agent.kube.errors import UNDECODABLE, KubeError, StatusError
+from agent.model import clusterclaims
 
 if TYPE_CHECKING:
     from agent.kube.informer import Informer
@@ -48,9 +50,19 @@ class Properties:
 
     def read(self) -> dict[str, str]:
         """All properties that can be labels."""
+        return properties([*self._told(), self._settings])
+
+    def claims(self) -> str:
+        """All that sources may know, whatever the value, as ManagedClusters list them; JSON."""
+        return clusterclaims.write([*self._told(hidden=LABEL_SPOKE_ONLY), self._settings])
+
+    def _told(self, hidden: str = "") -> list[dict[str, str]]:
+        """By kind, without what carries a label that hides it."""
         stores = [self._informers[kind].store for kind in KINDS if kind in self._informers]
-        told = [{obj.name: value for obj in store if (value := _value(obj)) is not None} for store in stores]
-        return properties([*told, self._settings])
+        return [
+            {obj.name: value for obj in store if hidden not in obj.labels and (value := _value(obj)) is not None}
+            for store in stores
+        ]
 
     async def discover(self) -> None:
         """Watch what is served now, and no longer what is not."""
