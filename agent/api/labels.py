@@ -1,4 +1,4 @@
-"""What API servers take as a key and as a value of a label, and keys that others act upon."""
+"""What API servers take as a key and as a value of a label, and as a name; keys that others act upon."""
 
 import re
 from collections.abc import Collection
@@ -69,6 +69,11 @@ def is_key(text: str) -> bool:
     if slash and (len(domain) > _DOMAIN_LIMIT or not _DOMAIN.fullmatch(domain)):
         return False
     return bool(_PART.fullmatch(name))
+
+
+def is_name(text: str) -> bool:
+    """Whether most objects may be called so: a DNS subdomain."""
+    return len(text) <= _DOMAIN_LIMIT and bool(_DOMAIN.fullmatch(text))
 
 
 def is_value(text: str) -> bool:

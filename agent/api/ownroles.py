@@ -55,6 +55,7 @@ from agent.api.names import (
     NODE_LEASE_NAMESPACE,
     SUMMARY_NAME,
 )
+from agent.api.placementroles import AGENT_GRANTS as PLACEMENT_GRANTS
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, feature_role
 
 FEATURE_ROLES = tuple(feature_role(SOURCE_ROLE, name) for name in FEATURES)
@@ -97,6 +98,7 @@ TRUST = "the API server trusts it"
 REGISTER = "it registers itself"
 WARN = "known targets"
 SECRETS_OF_TARGETS = "warnings about the Secrets of targets"
+ASK_FOR_USERS = "what the user may do who asks: read a Secret, bind a cluster set"
 
 KEEP = "existing sources keep their rights"
 HOLD = "candidates keep their nodes until their source decides"
@@ -174,6 +176,7 @@ AGENT = Account(
             *grants(INGRESSES, "get list watch patch", SHARE),
             *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
             *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
+            *PLACEMENT_GRANTS,
         ),
         HOME: (
             *grants(LEASES, "create", LEADER),
@@ -191,7 +194,7 @@ WEBHOOK = Account(
             *grants(TARGETS, "list watch", WARN),
             *grants(CLUSTER_TARGETS, "list watch", WARN),
             *grants(SECRETS, "get", SECRETS_OF_TARGETS),
-            *grants(SUBJECT_ACCESS_REVIEWS, "create", SECRETS_OF_TARGETS),
+            *grants(SUBJECT_ACCESS_REVIEWS, "create", ASK_FOR_USERS),
             *grants(MUTATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
             *grants(VALIDATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
             *grants(MUTATING_WEBHOOKS, "patch", TRUST, names=(CONFIGURATION,)),

@@ -6,18 +6,29 @@ from dataclasses import dataclass
 from agent.base import flags
 from agent.base.flags import InvalidSetting
 from agent.settings.clusters import Connections, Sources, VirtualNodes
+from agent.settings.placement import PlacementMode, Placements, UsageScores
 from agent.settings.pods import Delegates, Followers
 from agent.settings.process import Leadership, Process
 from agent.settings.scheduling import Extender, Mode, Scheduling, Scores
 
-__all__ = ["InvalidSetting", "Mode", "Settings", "check", "parse"]
+__all__ = ["InvalidSetting", "Mode", "PlacementMode", "Settings", "UsageScores", "check", "parse"]
 
 check = flags.check
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
-    Extender, Scores, Scheduling, Sources, Followers, Delegates, VirtualNodes, Connections, Leadership, Process
+    Extender,
+    Placements,
+    Scores,
+    Scheduling,
+    Sources,
+    Followers,
+    Delegates,
+    VirtualNodes,
+    Connections,
+    Leadership,
+    Process,
 ):
     """All topics, the last first; times are seconds."""
 

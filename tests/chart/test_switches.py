@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.api import ownroles
+from agent.api import ownroles, placementroles
 from agent.api.accounts import Account, role_objects
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
@@ -10,12 +10,20 @@ from tests.chart.test_chart import granted, roles_of
 
 OFF = {
     "sourceController.enabled=false": {ownroles.SOURCE},
-    "webhook.checkSecrets=false": {ownroles.SECRETS_OF_TARGETS},
+    "webhook.checkSecrets=false": {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS},
+    "agent.placement.mode=off": {placementroles.FOLLOW_PLACEMENTS},
     "agent.settings.stand-in-volumes=false": {ownroles.STAND_INS},
     "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
 }
 """What these values switch off."""
-ON = {"agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API}}
+ON = {
+    "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
+    "agent.placement.crds=true": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
+    "agent.placement.mode=serve": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
+    "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
+    "agent.prometheusScores[0].name=a,agent.prometheusScores[0].resource=b,agent.prometheusScores[0].max=1,"
+    "agent.prometheusScores[0].url=http://p,agent.prometheusScores[0].query=up": {placementroles.PLACEMENT_SCORES},
+}
 """What is off unless these values are given."""
 NEVER = {ownroles.REGISTER}
 """The chart itself does it."""
@@ -33,6 +41,30 @@ BOTH = pytest.mark.parametrize("account", [AGENT, WEBHOOK], ids=lambda account: 
 def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
     features = {grant.feature for each in (AGENT, WEBHOOK) for grants in each.grants.values() for grant in grants}
     assert features == ALWAYS | NEVER | set[str]().union(*OFF.values(), *ON.values())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("settings", "on"),
+    [
+        (("agent.placement.crds=true", "agent.placement.mode=consume"), set[str]()),
+        (
+            ("agent.placement.crds=true", "agent.placement.usageScores=false"),
+            {placementroles.SERVE_PLACEMENTS},
+        ),
+        (
+            ("agent.placement.crds=true", "webhook.checkSecrets=false"),
+            {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
+        ),
+    ],
+    ids=str,
+)
+def test_rights_for_placements_go_with_who_evaluates_them(
+    account: Account, settings: tuple[str, ...], on: set[str]
+) -> None:
+    off = {ownroles.SECRETS_OF_TARGETS} if "webhook.checkSecrets=false" in settings else set[str]()
+    without = (NEVER.union(*ON.values()) | off) - on
+    assert roles_of(template(*settings), account.name) == granted(role_objects(account, NAMESPACE, without=without))
 
 
 @BOTH

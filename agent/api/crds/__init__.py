@@ -2,9 +2,18 @@
 
 from typing import Any
 
-from agent.api.crds import admiralty
+from agent.api.crds import admiralty, ocm
 
 
 def crds() -> list[dict[str, Any]]:
-    """All CustomResourceDefinitions, sorted by name."""
-    return sorted(admiralty.crds(), key=lambda crd: str(crd["metadata"]["name"]))
+    """All CustomResourceDefinitions of our own, sorted by name."""
+    return _sorted(admiralty.crds())
+
+
+def placement_crds() -> list[dict[str, Any]]:
+    """Those of Open Cluster Management, which come with the chart where that is asked for, sorted by name."""
+    return _sorted(ocm.crds())
+
+
+def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(found, key=lambda crd: str(crd["metadata"]["name"]))

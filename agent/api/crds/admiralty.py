@@ -23,12 +23,12 @@ from agent.api.roles import OPTIONAL_FEATURES
 def crds() -> list[dict[str, Any]]:
     """Targets, Sources, ClusterSummaries and PodChaperons."""
     return [
-        crd(CLUSTER_SOURCES, "csrc", _source(_CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
-        crd(CLUSTER_SUMMARIES, "mcsum", _summary(), [AGE]),
-        crd(CLUSTER_TARGETS, "ctg", _target({"namespace": _NAMESPACE}), _TARGET_COLUMNS),
-        crd(CHAPERONS, "chap", _chaperon(), _CHAPERON_COLUMNS),
-        crd(SOURCES, "src", _source(_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
-        crd(TARGETS, "tg", _target({}), _TARGET_COLUMNS),
+        crd(CLUSTER_SOURCES, ["csrc"], _source(_CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        crd(CLUSTER_SUMMARIES, ["mcsum"], _summary(), [AGE]),
+        crd(CLUSTER_TARGETS, ["ctg"], _target({"namespace": _NAMESPACE}), _TARGET_COLUMNS),
+        crd(CHAPERONS, ["chap"], _chaperon(), _CHAPERON_COLUMNS),
+        crd(SOURCES, ["src"], _source(_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
+        crd(TARGETS, ["tg"], _target({}), _TARGET_COLUMNS),
     ]
 
 

@@ -1,12 +1,13 @@
 """What CustomResourceDefinitions have in common."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from agent.api.crds.schema import Schema
 from agent.api.kinds import Kind
 
 
-def crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
+def crd(kind: Kind, short_names: Sequence[str], schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
     """The definition of a kind with one version."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -20,7 +21,7 @@ def crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, Any
                 "listKind": f"{kind.name}List",
                 "plural": kind.plural,
                 "singular": kind.name.lower(),
-                "shortNames": [short_name],
+                **({"shortNames": list(short_names)} if short_names else {}),
             },
             "versions": [
                 {
@@ -28,7 +29,7 @@ def crd(kind: Kind, short_name: str, schema: Schema, columns: list[dict[str, Any
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": columns,
+                    **({"additionalPrinterColumns": columns} if columns else {}),
                     "schema": {"openAPIV3Schema": schema},
                 }
             ],

@@ -26,6 +26,16 @@ def text(description: str, **rest: Any) -> Schema:
     return {"type": "string", "description": description, **rest}
 
 
+def items(description: str, schema: Schema, **rest: Any) -> Schema:
+    """A list of such fields."""
+    return {"type": "array", "description": description, "items": schema, **rest}
+
+
+def whole(description: str, format: str = "int32", **rest: Any) -> Schema:
+    """Schema of a field with a whole number."""
+    return {"type": "integer", "format": format, "description": description, **rest}
+
+
 QUANTITY: Schema = {
     "x-kubernetes-int-or-string": True,
     "anyOf": [{"type": "integer"}, {"type": "string"}],

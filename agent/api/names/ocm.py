@@ -45,6 +45,10 @@ TAINT_UNREACHABLE = OCM_GROUP + "/unreachable"
 APPLIED_LABELS = SHORT_PREFIX + "applied-labels"
 """Annotation of a ManagedCluster: the keys of the labels that came from its Target, as JSON."""
 
+# Of AddOnPlacementScores
+USAGE_SCORES = "resource-usage-score"
+"""Name of those with the scores of usage that we make ourselves."""
+
 # Of Targets and virtual nodes
 MANAGED_CLUSTER = SHORT_PREFIX + "managed-cluster"
 """Annotation of a Target or ClusterTarget: the name of its ManagedCluster. Label of the virtual node: the one found."""

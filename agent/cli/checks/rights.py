@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.api import ownroles
 from agent.api.kinds import SIGNERS
+from agent.api.placementroles import AGENT_GRANTS
 from agent.api.roles import (
     CLUSTER_SUMMARY_VIEWER,
     EVERYTHING,
@@ -62,8 +63,8 @@ def _matters(grant: Grant, view: View) -> bool:
     if grant.kind == SIGNERS:
         # It may be another signer's; where certificates come, it is the right one.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
-    # Granted with a setting that is not seen from here; a pod that misses it says so itself.
-    return grant.feature != ownroles.SOURCE_API
+    # Granted with settings that are not seen from here; a pod or Placement that misses it says so itself.
+    return grant.feature != ownroles.SOURCE_API and grant not in AGENT_GRANTS
 
 
 def granted(view: View) -> Iterator[Finding]:

@@ -38,7 +38,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
-      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication"
+      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
@@ -79,12 +79,33 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $placement := include "flotilla.placements" . | fromYaml -}}
+{{- if eq $placement.mode "off" -}}
+{{- if eq $placement.usageScores "true" -}}
+{{- fail "agent.placement.usageScores=true with agent.placement.mode=off: scores are for Placements, which are not looked at then; set the mode to auto, serve or consume" -}}
+{{- end -}}
+{{- if ne $placement.prometheus "[]" -}}
+{{- fail "agent.prometheusScores with agent.placement.mode=off: scores are for Placements, which are not looked at then; set the mode to auto, serve or consume" -}}
+{{- end -}}
+{{- end -}}
+{{- range $index, $score := $placement.prometheus | fromJsonArray -}}
+{{- if not (lt (default 0.0 $score.min | float64) ($score.max | float64)) -}}
+{{- fail (printf "agent.prometheusScores[%d].max (%v) must be more than its min (%v), which is the score -100: swap them, or correct one" $index $score.max (default 0.0 $score.min)) -}}
+{{- end -}}
+{{- if and (or $score.tokenSecret $score.caBundle) (not (hasPrefix "https://" $score.url)) -}}
+{{- fail (printf "agent.prometheusScores[%d].%s is for https only, and url is %s: use https, or remove it" $index (ternary "tokenSecret" "caBundle" (not (empty $score.tokenSecret))) $score.url) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (not $values.crds.install) (not $values.crds.keep) -}}
 {{- fail "crds.keep=false with crds.install=false: CRDs that the chart does not install it cannot remove" -}}
 {{- end -}}
 
 {{- /* 3. What is in the cluster already. (helm template and a client-side dry run look at no cluster.) */ -}}
 {{- $mine := printf "%s/%s" .Release.Namespace .Release.Name -}}
+{{- $theirs := dict -}}
+{{- range $path, $_ := .Files.Glob "files/placement-crds/*.yaml" -}}
+{{- $_ := set $theirs (get ($.Files.Get $path | fromYaml).metadata "name") true -}}
+{{- end -}}
 {{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items -}}
 {{- if eq .metadata.name "multicluster-scheduler-source" -}}
 {{- $notes := default (dict) .metadata.annotations -}}
@@ -106,6 +127,21 @@
 {{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") $release -}}
 {{- if ne $owner $mine -}}
 {{- fail (printf "CustomResourceDefinition %s is there and not of this release (%s): let this release have all of them (kubectl get crd -o name | grep multicluster.admiralty.io | xargs -I{} kubectl annotate --overwrite {} meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s, and the same with kubectl label --overwrite {} app.kubernetes.io/managed-by=Helm), or leave them to whoever installed them with crds.install=false" .metadata.name (ternary "made without Helm, or kept" (printf "release %s" $owner) (eq $owner "/")) $.Release.Name $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $placement.crds -}}
+{{- range (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "").items -}}
+{{- if hasKey $theirs .metadata.name -}}
+{{- $notes := default (dict) .metadata.annotations -}}
+{{- $release := get $notes "meta.helm.sh/release-name" -}}
+{{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") $release -}}
+{{- if ne (get (default (dict) .metadata.labels) "multicluster/ours") "true" -}}
+{{- fail (printf "agent.placement.crds: CustomResourceDefinition %s is there and somebody else's, such as a hub's of Open Cluster Management, whose controllers evaluate Placements: set agent.placement.crds=false, and pods follow what they decide" .metadata.name) -}}
+{{- end -}}
+{{- if ne $owner $mine -}}
+{{- fail (printf "agent.placement.crds: CustomResourceDefinition %s is there and not of this release (%s): let this release have all of them (kubectl get crd -l multicluster/ours=true -o name | xargs -I{} kubectl annotate --overwrite {} meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s, and the same with kubectl label --overwrite {} app.kubernetes.io/managed-by=Helm), or leave them to whoever installed them with agent.placement.crds=false and agent.placement.mode=serve" .metadata.name (ternary "made without Helm, or kept" (printf "release %s" $owner) (eq $owner "/")) $.Release.Name $.Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

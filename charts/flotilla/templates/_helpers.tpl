@@ -88,6 +88,26 @@ imagePullSecrets:
 {{- $agent | toYaml -}}
 {{- end -}}
 
+{{- /* Placements: mode, crds, usageScores, what the agent does then (serves, scores), and the file of Prometheus' scores.
+       Values of an earlier chart have none of it, and YAML reads an unquoted off as false. */ -}}
+{{- define "flotilla.placements" -}}
+{{- $agent := include "flotilla.agent" . | fromYaml -}}
+{{- $given := merge (dict) (default (dict) $agent.placement) -}}
+{{- $mode := ternary $given.mode "auto" (hasKey $given "mode") | toString -}}
+{{- $mode = ternary "off" $mode (eq $mode "false") -}}
+{{- $usage := ternary $given.usageScores "auto" (hasKey $given "usageScores") | toString -}}
+{{- $crds := default false $given.crds -}}
+{{- $serves := or (eq $mode "serve") (and (eq $mode "auto") $crds) -}}
+{{- $asked := default (list) $agent.prometheusScores -}}
+mode: {{ $mode | quote }}
+crds: {{ $crds }}
+usageScores: {{ $usage | quote }}
+serves: {{ $serves }}
+scores: {{ or (eq $usage "true") (and (eq $usage "auto") $serves) (not (empty $asked)) }}
+scoreMax: {{ default (dict) $given.scoreMax | toJson }}
+prometheus: {{ $asked | toJson | quote }}
+{{- end -}}
+
 {{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}
 {{- define "flotilla.podSecurity" -}}
 {{- mergeOverwrite (deepCopy .root.Values.podSecurity) (default (dict) .own) | toYaml -}}

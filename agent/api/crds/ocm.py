@@ -1,0 +1,167 @@
+"""Group cluster.open-cluster-management.io as its users know it: names, defaults and checks are Open Cluster
+Management's, so that what is written for a hub is taken here unchanged, and the other way round.
+
+There are no more checks than there, either: what a controller has to find out, it says in a condition. Each definition
+has a label by which it is told from one that a hub's operator has brought.
+"""
+
+from typing import Any
+
+from agent.api.crds.definition import AGE, column, crd
+from agent.api.crds.placement import EFFECTS, KEY, PLACEMENT_COLUMNS, conditions, label_selector, placement, status_of
+from agent.api.crds.schema import Schema, amounts, fields, items, resource, text, whole
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+)
+from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_SET, OURS
+
+
+def crds() -> list[dict[str, Any]]:
+    """ManagedClusters, their sets and bindings, Placements, their decisions, and scores."""
+    found = [
+        crd(ADDON_PLACEMENT_SCORES, (), _scores(), []),
+        crd(MANAGED_CLUSTERS, ("mcl", "mcls"), _managed_cluster(), _CLUSTER_COLUMNS),
+        crd(MANAGED_CLUSTER_SETS, ("mclset", "mclsets"), _set(), _SET_COLUMNS),
+        crd(MANAGED_CLUSTER_SET_BINDINGS, ("mclsetbinding", "mclsetbindings"), _binding(), []),
+        crd(PLACEMENTS, (), placement(), PLACEMENT_COLUMNS),
+        crd(PLACEMENT_DECISIONS, (), _decision(), []),
+    ]
+    for each in found:
+        each["metadata"]["labels"] = {OURS: "true"}
+    return found
+
+
+_CLUSTER_COLUMNS = [
+    column("Hub Accepted", ".spec.hubAcceptsClient", "Whether it may take part.", type="boolean"),
+    column("Managed Cluster URLs", ".spec.managedClusterClientConfigs[*].url", "Where its API server is."),
+    column("Joined", status_of("ManagedClusterJoined"), "Whether it takes part."),
+    column("Available", status_of(CONDITION_AVAILABLE), "Whether it can be reached and is well."),
+    AGE,
+]
+_SET_COLUMNS = [column("Empty", status_of("ClusterSetEmpty"), "Whether no cluster is in it."), AGE]
+
+
+def _taint() -> Schema:
+    return fields(
+        "What keeps Placements that do not tolerate it away.",
+        {
+            "key": text("Its key.", **KEY),
+            "value": text("Its value.", maxLength=1024),
+            "effect": text(
+                "NoSelect: not decided. PreferNoSelect: rather not. NoSelectIfNew: not decided anew.",
+                enum=list(EFFECTS),
+            ),
+            "timeAdded": text("Since when it is there.", format="date-time", nullable=True),
+        },
+        required=["effect", "key"],
+    )
+
+
+def _managed_cluster() -> Schema:
+    address = fields(
+        "One address.",
+        {
+            "url": text("URL of the API server."),
+            "caBundle": text("Certificates of its authority, PEM in base64; the system's if not set.", format="byte"),
+        },
+        required=["url"],
+    )
+    spec = fields(
+        "What is wanted of the cluster.",
+        {
+            "hubAcceptsClient": {"type": "boolean", "description": "Whether it may take part."},
+            "leaseDurationSeconds": whole("How often its agent gives a sign of life.", default=60),
+            "managedClusterClientConfigs": items("Where its API server can be reached.", address),
+            "taints": items("What keeps Placements away.", _taint()),
+        },
+        required=["hubAcceptsClient"],
+    )
+    claim = fields(
+        "One claim.",
+        {
+            "name": text("Name of the claim.", minLength=1, maxLength=253),
+            "value": text("Its value.", minLength=1, maxLength=1024),
+        },
+    )
+    status = fields(
+        "What is known of the cluster.",
+        {
+            "allocatable": amounts("Sum of what its nodes can allocate to pods."),
+            "capacity": amounts("Sum of its nodes' capacity."),
+            "clusterClaims": items("What it says of itself.", claim),
+            **conditions("cluster"),
+            "version": fields("Its versions.", {"kubernetes": text("Version of Kubernetes.")}),
+        },
+    )
+    return resource("A cluster that Placements can decide for.", {"spec": spec, "status": status})
+
+
+def _set() -> Schema:
+    def default() -> dict[str, Any]:
+        return {"selectorType": "ExclusiveClusterSetLabel"}
+
+    selector = fields(
+        "Which clusters are in the set.",
+        {
+            "selectorType": text(
+                f"ExclusiveClusterSetLabel: those whose label {LABEL_CLUSTER_SET} names the set. LabelSelector: those "
+                "that the selector matches.",
+                default="ExclusiveClusterSetLabel",
+                enum=["ExclusiveClusterSetLabel", "LabelSelector"],
+            ),
+            "labelSelector": label_selector(),
+        },
+        default=default(),
+    )
+    spec = fields("What the set is.", {"clusterSelector": selector}, default={"clusterSelector": default()})
+    status = fields("What is known of the set.", conditions("set"))
+    return resource("Clusters that belong together.", {"spec": spec, "status": status})
+
+
+def _binding() -> Schema:
+    spec = fields("What is bound.", {"clusterSet": text("Name of the set, and of the binding.", minLength=1)})
+    status = fields("What is known of the binding.", conditions("binding"))
+    return resource(
+        "Placements of its namespace may decide for the clusters of a set. Whoever makes one needs the right to create "
+        "managedclustersets/bind.",
+        {"spec": spec, "status": status},
+    )
+
+
+def _decision() -> Schema:
+    one = fields(
+        "One decided cluster.",
+        {
+            "clusterName": text("Name of the ManagedCluster."),
+            "reason": text("Why: the scores that it had."),
+            "score": whole("Its score, all in all."),
+        },
+        required=["clusterName", "reason"],
+    )
+    status = fields(
+        "What has been decided.", {"decisions": items("Clusters, 100 at most.", one)}, required=["decisions"]
+    )
+    return resource("Clusters that a Placement is decided for, all or some of them.", {"status": status})
+
+
+def _scores() -> Schema:
+    one = fields(
+        "One score.",
+        {"name": text("Name of the score."), "value": whole("Its value.", minimum=-100, maximum=100)},
+        required=["name", "value"],
+    )
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    status = fields(
+        "The scores.",
+        {
+            **conditions("scores", mergeable=True),
+            "scores": items("Scores by name.", one, **keyed),
+            "validUntil": text("Until when they count; for ever if it is not set.", format="date-time"),
+        },
+    )
+    return resource("Scores of the cluster that its namespace is named like.", {"status": status})

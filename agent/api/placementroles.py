@@ -1,0 +1,42 @@
+"""What the agent may do with the kinds of Open Cluster Management in its own cluster: a part of its table.
+
+Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores.
+"""
+
+from agent.api.accounts import grants
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+)
+from agent.api.roles import Grant
+
+FOLLOW_PLACEMENTS = "pods follow Placements"
+SERVE_PLACEMENTS = "Placements are evaluated here"
+PLACEMENT_SCORES = "scores for Placements"
+
+AGENT_GRANTS: tuple[Grant, ...] = (
+    *grants(PLACEMENTS, "list watch", FOLLOW_PLACEMENTS),
+    *grants(PLACEMENT_DECISIONS, "list watch", FOLLOW_PLACEMENTS),
+    *grants(MANAGED_CLUSTERS, "list watch", FOLLOW_PLACEMENTS),
+    *grants(MANAGED_CLUSTER_SETS, "list watch", FOLLOW_PLACEMENTS),
+    *grants(MANAGED_CLUSTER_SET_BINDINGS, "list watch", FOLLOW_PLACEMENTS),
+    *grants(ADDON_PLACEMENT_SCORES, "list watch", FOLLOW_PLACEMENTS),
+    *grants(PLACEMENTS, "patch", SERVE_PLACEMENTS, sub="status"),
+    *grants(PLACEMENT_DECISIONS, "create patch delete", SERVE_PLACEMENTS),
+    *grants(PLACEMENT_DECISIONS, "patch", SERVE_PLACEMENTS, sub="status"),
+    *grants(MANAGED_CLUSTERS, "create patch delete", SERVE_PLACEMENTS),
+    *grants(MANAGED_CLUSTERS, "patch", SERVE_PLACEMENTS, sub="status"),
+    *grants(MANAGED_CLUSTER_SETS, "create", SERVE_PLACEMENTS),
+    *grants(MANAGED_CLUSTER_SETS, "patch", SERVE_PLACEMENTS, sub="status"),
+    # The webhook asks for it when a cluster is put into a set.
+    *grants(MANAGED_CLUSTER_SETS, "create", SERVE_PLACEMENTS, sub="join"),
+    *grants(MANAGED_CLUSTER_SET_BINDINGS, "patch", SERVE_PLACEMENTS, sub="status"),
+    *grants(NAMESPACES, "create", SERVE_PLACEMENTS),
+    *grants(ADDON_PLACEMENT_SCORES, "create patch", PLACEMENT_SCORES),
+    *grants(ADDON_PLACEMENT_SCORES, "patch", PLACEMENT_SCORES, sub="status"),
+)

@@ -1,0 +1,97 @@
+"""Settings of Placements of Open Cluster Management, and of the scores that clusters get for them."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agent.api import labels
+from agent.base.flags import InvalidSetting, flag, repeated
+from agent.base.forms import DURATION, Form, one_of
+from agent.model import promscore
+from agent.model.promscore import InvalidPrometheusScores, PrometheusScore
+from agent.model.quantity import InvalidQuantity, Quantity
+
+PlacementMode = Literal["auto", "serve", "consume", "off"]
+UsageScores = Literal["auto", "true", "false"]
+
+SCORE_MAX = {"cpu": "100", "memory": "1Ti", "gpu": "20", "tpu": "20"}
+"""What is the score 100 of each resource: what Open Cluster Management's own collector of scores takes."""
+
+
+def _score_max(text: str) -> str:
+    name, equals, amount = text.partition("=")
+    if not equals or not labels.is_value(name) or not name:
+        raise ValueError("must be NAME=QUANTITY, such as cpu=100 or memory=1Ti")
+    if name not in SCORE_MAX:
+        raise ValueError(f"{name} is none of {', '.join(SCORE_MAX)}, of which there are scores")
+    try:
+        positive = Quantity.of(amount).nano > 0
+    except InvalidQuantity as error:
+        raise ValueError(f"{error}; write NAME=QUANTITY, such as {name}={SCORE_MAX[name]}") from error
+    if not positive:
+        raise ValueError(f"must be more than 0, such as {name}={SCORE_MAX[name]}")
+    return text
+
+
+def _prometheus_scores(path: str) -> tuple[PrometheusScore, ...]:
+    if not path:
+        return ()
+    try:
+        found = promscore.read(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot be read: {error}") from error
+    except InvalidPrometheusScores as error:
+        raise ValueError(str(error)) from error
+    for score in found:
+        if not score.ca_bundle:
+            continue
+        try:
+            ssl.create_default_context(cadata=score.ca_bundle)
+        except (ssl.SSLError, ValueError) as error:
+            raise ValueError(f"{score.place}.caBundle: is no PEM of certificates ({error}): correct it") from error
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placements:
+    """Placements of Open Cluster Management."""
+
+    placement: PlacementMode = flag(
+        one_of("auto", "serve", "consume", "off"),
+        "auto",
+        "who evaluates Placements: serve (this agent), consume (others: their decisions are followed), off (pods that"
+        " name one wait); auto: serve where our chart brought their CRDs, consume where somebody else did",
+    )
+    usage_scores: UsageScores = flag(
+        one_of("auto", "true", "false"),
+        "auto",
+        "give ManagedClusters scores of what is free and used (AddOnPlacementScore resource-usage-score); auto: where"
+        " Placements are served",
+    )
+    score_validity: float = flag(DURATION, "15m", "how long such scores are valid; they are renewed at a third of it")
+    score_max: tuple[str, ...] = repeated(
+        Form("NAME=QUANTITY", _score_max),
+        "amount of a resource that is free where its score is 100; those not named: "
+        + ", ".join(f"{name}={amount}" for name, amount in SCORE_MAX.items()),
+    )
+    prometheus_scores: tuple[PrometheusScore, ...] = flag(
+        Form("FILE", _prometheus_scores),
+        "",
+        "file of YAML with scores that Prometheus knows, a list of: name, resource, url, query, clusterLabel, min, max,"
+        " interval, tokenSecret, caBundle",
+    )
+
+    @property
+    def score_maxima(self) -> Mapping[str, int]:
+        """What is the score 100 of each resource, in 10^-9 units."""
+        given = dict(text.split("=", 1) for text in self.score_max)
+        return {name: Quantity.of(amount).nano for name, amount in (SCORE_MAX | given).items()}
+
+    def check(self) -> None:
+        """Raises InvalidSetting."""
+        named = [text.partition("=")[0] for text in self.score_max]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidSetting(f"--score-max: {twice} is given twice: keep one of them")
