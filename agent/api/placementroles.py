@@ -6,6 +6,7 @@ Each feature is a value of the chart: `agent.placement` says who evaluates Place
 from agent.api.accounts import grants
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
+    CRDS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
@@ -20,6 +21,8 @@ SERVE_PLACEMENTS = "Placements are evaluated here"
 PLACEMENT_SCORES = "scores for Placements"
 
 AGENT_GRANTS: tuple[Grant, ...] = (
+    # Who has brought it evaluates Placements.
+    *grants(CRDS, "get", FOLLOW_PLACEMENTS, names=(str(PLACEMENTS),)),
     *grants(PLACEMENTS, "list watch", FOLLOW_PLACEMENTS),
     *grants(PLACEMENT_DECISIONS, "list watch", FOLLOW_PLACEMENTS),
     *grants(MANAGED_CLUSTERS, "list watch", FOLLOW_PLACEMENTS),

@@ -10,7 +10,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
 from agent.clusters.live_reads import LiveReads
 from agent.clusters.namespaces import Namespaces
-from agent.clusters.placement_mode import PlacementMode, Setting
+from agent.clusters.placement_mode import PlacementMode
 from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.proxies import ProxyPods
 from agent.clusters.registry import Targets
@@ -58,8 +58,7 @@ class Deps:
     @cached_property
     def placement(self) -> PlacementMode:
         """Who evaluates Placements here, and watches of their kinds."""
-        setting: Setting = getattr(self.settings, "placement", None) or "auto"
-        return PlacementMode(self.local, setting, self.settings.discovery_interval)
+        return PlacementMode(self.local, self.settings.placement, self.settings.discovery_interval)
 
     @cached_property
     def live_reads(self) -> LiveReads:

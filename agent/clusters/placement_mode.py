@@ -20,11 +20,11 @@ from agent.clusters.port import Port
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
 from agent.kube.store import Object, Store
 from agent.kube.subscribers import Subscriber
+from agent.settings import PlacementSetting
 
 log = logging.getLogger(__name__)
 
 Mode = Literal["consume", "serve", "off"]
-Setting = Literal["auto", "consume", "serve", "off"]
 
 _NO_ANSWER_SECONDS = 5.0
 
@@ -92,7 +92,7 @@ class Watched:
 class PlacementMode:
     """`mode` is None until it is known for the first time."""
 
-    def __init__(self, local: Cluster, setting: Setting, interval: float) -> None:
+    def __init__(self, local: Cluster, setting: PlacementSetting, interval: float) -> None:
         self._local = local
         self._interval = interval
         self._listeners: list[Callable[[], None]] = []

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from agent.base import flags
 from agent.base.flags import InvalidSetting
 from agent.settings.clusters import Connections, Sources, VirtualNodes
-from agent.settings.placement import PlacementMode, Placements, UsageScores
+from agent.settings.placement import Placements, PlacementSetting, UsageScores
 from agent.settings.pods import Delegates, Followers
 from agent.settings.process import Leadership, Process
 from agent.settings.scheduling import Extender, Mode, Scheduling, Scores
 
-__all__ = ["InvalidSetting", "Mode", "PlacementMode", "Settings", "UsageScores", "check", "parse"]
+__all__ = ["InvalidSetting", "Mode", "PlacementSetting", "Settings", "UsageScores", "check", "parse"]
 
 check = flags.check
 

@@ -13,7 +13,7 @@ from agent.model import promscore
 from agent.model.promscore import InvalidPrometheusScores, PrometheusScore
 from agent.model.quantity import InvalidQuantity, Quantity
 
-PlacementMode = Literal["auto", "serve", "consume", "off"]
+PlacementSetting = Literal["auto", "serve", "consume", "off"]
 UsageScores = Literal["auto", "true", "false"]
 
 SCORE_MAX = {"cpu": "100", "memory": "1Ti", "gpu": "20", "tpu": "20"}
@@ -58,7 +58,7 @@ def _prometheus_scores(path: str) -> tuple[PrometheusScore, ...]:
 class Placements:
     """Placements of Open Cluster Management."""
 
-    placement: PlacementMode = flag(
+    placement: PlacementSetting = flag(
         one_of("auto", "serve", "consume", "off"),
         "auto",
         "who evaluates Placements: serve (this agent), consume (others: their decisions are followed), off (pods that"

@@ -15,8 +15,8 @@ from agent import __version__
 from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
-from agent.api.crds import crds, placement_crds
-from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, WEBHOOK
+from agent.api.crds import crds
+from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, USED, WEBHOOK
 from agent.api.placementroles import PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
 from agent.sandbox.objects import REPOSITORY
@@ -208,7 +208,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
-    without = {"it registers itself", SOURCE_API, SERVE_PLACEMENTS, PLACEMENT_SCORES}
+    without = {"it registers itself", SOURCE_API, USED, SERVE_PLACEMENTS, PLACEMENT_SCORES}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 

@@ -21,6 +21,7 @@ from agent.api.admission import policies as made
 from agent.api.crds import crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
+from agent.api.placementroles import AGENT_GRANTS
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, FEATURES, RUN, SOURCE, rules
 from agent.cli.checks import clusters, namespaces, remote, rights, targets, webhook
 from agent.cli.checks.about import skew_of
@@ -379,8 +380,8 @@ def test_verbs_that_the_agent_lacks_are_told_with_the_feature_that_they_serve() 
 
 
 def test_rights_for_what_is_not_used_need_not_be_there() -> None:
-    features = (ownroles.SELF_TARGETS, ownroles.SOURCE, ownroles.SOURCE_API)
-    unused = tuple(grant for grant in AGENT.grants[""] if grant.feature in features)
+    features = (ownroles.SELF_TARGETS, ownroles.SOURCE, ownroles.SOURCE_API, ownroles.USED)
+    unused = (*(grant for grant in AGENT.grants[""] if grant.feature in features), *AGENT_GRANTS)
     assert bad(rights.own, view(rights=Rights("x", unused))) == []
     own = target(cluster=None)
     own.manifest["spec"] = {"self": True}

@@ -12,9 +12,10 @@ from agent.api.kinds import MANAGED_CLUSTERS
 from agent.api.names.ocm import OURS
 from agent.clusters import placement_mode
 from agent.clusters.cluster import Cluster
-from agent.clusters.placement_mode import Mode, PlacementMode, Setting, Watched
+from agent.clusters.placement_mode import Mode, PlacementMode, Watched
 from agent.kube.config import Connection
 from agent.kube.store import Object
+from agent.settings import PlacementSetting
 from tests.kube.test_session import serving
 from tests.waiting import until
 
@@ -49,7 +50,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def looking(
-    answers: dict[str, dict[str, Any] | int], setting: Setting = "auto", interval: float = 3600
+    answers: dict[str, dict[str, Any] | int], setting: PlacementSetting = "auto", interval: float = 3600
 ) -> AsyncIterator[tuple[PlacementMode, Server]]:
     server = Server(answers)
     async with serving(server.handle) as address:
@@ -91,7 +92,7 @@ async def test_the_owner_of_the_crd_decides(answers: dict[str, dict[str, Any] | 
 
 
 @pytest.mark.parametrize("setting", ["consume", "serve", "off"])
-async def test_a_setting_decides_without_a_request(setting: Setting) -> None:
+async def test_a_setting_decides_without_a_request(setting: PlacementSetting) -> None:
     async with looking(OURS_THERE | {CRD: crd()}, setting) as (found, server):
         assert found.mode == setting
         await asyncio.sleep(0)

@@ -64,7 +64,7 @@ def _matters(grant: Grant, view: View) -> bool:
         # It may be another signer's; where certificates come, it is the right one.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
     # Granted with settings that are not seen from here; a pod or Placement that misses it says so itself.
-    return grant.feature != ownroles.SOURCE_API and grant not in AGENT_GRANTS
+    return grant.feature not in (ownroles.SOURCE_API, ownroles.USED) and grant not in AGENT_GRANTS
 
 
 def granted(view: View) -> Iterator[Finding]:
