@@ -1,0 +1,291 @@
+"""Placement: decide which clusters each Placement selects, and write that as Open Cluster Management's controller does.
+
+Watches  Placements, PlacementDecisions, ManagedClusters, their sets and bindings, AddOnPlacementScores: all of them
+         where Placements are evaluated here, and on a hub, where another controller evaluates them, as soon as one
+         asks to be evaluated here all the same.
+Writes   PlacementDecisions, the status of Placements, Events about them.
+A Placement is evaluated when what concerns it has been quiet for a moment, and when a toleration or a score expires.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
+from agent.clusters.deps import Deps
+from agent.controllers.placement.cel import CelEvaluator
+from agent.controllers.placement.decide import Plan, Present, clusters, decide
+from agent.controllers.placement.decisions import Decisions, Owner, owner_of
+from agent.controllers.placement.interests import Interests, Key, interest
+from agent.controllers.placement.surroundings import Surroundings
+from agent.kube.errors import NotFound
+from agent.kube.store import Object
+from agent.runtime.controller import Controller
+from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
+from agent.scheduling.placing.inputs import CelVerdicts
+from agent.scheduling.placing.outcome import Outcome
+
+QUIET_SECONDS = 0.05
+_PATIENCE_SECONDS = 0.25
+"""What never is quiet is evaluated after this time."""
+_LONGEST = timedelta(hours=1)
+_EARLY = timedelta(milliseconds=1)
+"""A timer may go off that much before its time."""
+_TURNS = 3
+"""How often verdicts are asked for when clusters change meanwhile."""
+
+
+class Quiet:
+    """How long it has been quiet about each key."""
+
+    def __init__(self) -> None:
+        self._touched: dict[Key, tuple[float, float]] = {}
+
+    def touch(self, key: Key) -> None:
+        """Something has happened."""
+        now = asyncio.get_running_loop().time()
+        self._touched[key] = (self._touched.get(key, (now, now))[0], now)
+
+    def forget(self, key: Key) -> None:
+        """It is gone."""
+        self._touched.pop(key, None)
+
+    def wait(self, key: Key) -> float:
+        """For how many seconds yet; 0 begins anew."""
+        now = asyncio.get_running_loop().time()
+        first, last = self._touched.get(key, (now - _PATIENCE_SECONDS, now))
+        wait = min(last + QUIET_SECONDS, first + _PATIENCE_SECONDS) - now
+        if wait > 0:
+            return wait
+        self._touched.pop(key, None)
+        return 0.0
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered of a Placement, for what its own status cannot tell."""
+
+    scored: datetime | None = None
+    """When scores were written last: older hubs have no field for that."""
+    answered: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Name of an object, its version, and what it was told without being changed: hubs drop what they do not know."""
+
+
+class PlacementRoom(Controller[Key]):
+    """Keys are those of Placements."""
+
+    name: ClassVar[str] = "placement"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._client = deps.local.client
+        self._clock = deps.clock
+        self._recorder = deps.recorder
+        self._mode = deps.placement
+        self._quiet = Quiet()
+        self._interests = Interests()
+        self._labels: dict[Owner, Key] = {}
+        """Of which Placement the decisions with a label are."""
+        self._memories: dict[Key, Memory] = {}
+        self._own = False
+        self._surroundings: Surroundings | None = None
+        self._decisions: Decisions | None = None
+        self._cel = CelEvaluator()
+        self._placements = self._mode.watch(PLACEMENTS)
+        self._mode.on_turn(self._turn)
+        self._placements.subscribe(self._changed, self._turn)
+
+    async def run(self) -> None:
+        """Evaluate Placements until cancelled."""
+        try:
+            await super().run()
+        finally:
+            await self._cel.close()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Evaluate one Placement, and write what has changed."""
+        wait = self._quiet.wait(key)
+        if wait > 0:
+            return wait
+        obj, surroundings, decisions = self._placement(key), self._surroundings, self._decisions
+        if obj is None or surroundings is None or decisions is None:
+            return None
+        if not surroundings.known or not decisions.known:
+            return None
+        placement = obj.decode()
+        verdicts = await self._verdicts(placement, surroundings)
+        present, now = decisions.present(key), self._clock.now()
+        outcome = self._evaluate(placement, surroundings, decisions, present, verdicts, now)
+        memory = self._memories.setdefault(key, Memory())
+        plan = decide(placement, outcome, present, now, memory.scored)
+        if not outcome.misconfigured:
+            decisions.hold(key, outcome.decided)
+        try:
+            await self._write(obj, placement, plan, decisions, memory)
+        finally:
+            decisions.release(key)
+        again = min(filter(None, (plan.again, verdicts.again)), default=None)
+        return None if again is None else _seconds(again - self._clock.now())
+
+    async def _verdicts(self, placement: Mapping[str, Any], surroundings: Surroundings) -> CelVerdicts:
+        verdicts = CelVerdicts()
+        expressions = cel_expressions(placement)
+        for _ in range(_TURNS if expressions else 0):
+            fleet = surroundings.fleet
+            asked = surroundings.manifests(candidates(placement, fleet))
+            verdicts = await self._cel.verdicts(expressions, asked, fleet.scores, self._clock.now())
+            if surroundings.fleet is fleet:
+                break
+        return verdicts
+
+    def _evaluate(
+        self,
+        placement: Mapping[str, Any],
+        surroundings: Surroundings,
+        decisions: Decisions,
+        present: Iterable[Present],
+        verdicts: CelVerdicts,
+        now: datetime,
+    ) -> Outcome:
+        metadata = placement["metadata"]
+        own = [each for each in present if each.owner in ("", metadata["uid"])]
+        decided = frozenset(name for each in own for name in clusters(each.decisions))
+        elsewhere = decisions.elsewhere((metadata["namespace"], metadata["name"]))
+
+        def evaluated(decided: Collection[str]) -> Outcome:
+            return evaluate(placement, surroundings.fleet, decided=decided, elsewhere=elsewhere, cel=verdicts, now=now)
+
+        outcome = evaluated(decided)
+        if outcome.misconfigured or outcome.decided.keys() == decided:
+            return outcome
+        # That they are decided is a score of its own: told now, it need not be written a minute later.
+        settled = evaluated(frozenset(outcome.decided))
+        return settled if settled.decided.keys() == outcome.decided.keys() else outcome
+
+    async def _write(
+        self, obj: Object, placement: dict[str, Any], plan: Plan, decisions: Decisions, memory: Memory
+    ) -> None:
+        namespace, _ = obj.key
+        for present in plan.delete:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(PLACEMENT_DECISIONS, present.name, namespace, uid=present.uid)
+            decisions.deleted(namespace, present)
+        for manifest in plan.create:
+            decisions.written(await self._client.create_raw(PLACEMENT_DECISIONS, manifest))
+        for name, metadata in plan.metadata:
+            body = {"metadata": metadata}
+            decisions.written(await self._client.patch_raw(PLACEMENT_DECISIONS, name, body, namespace))
+        written = bool(plan.delete or plan.create or plan.metadata)
+        for name, told in plan.decisions:
+            found = decisions.get(namespace, name)
+            if found is not None:
+                written |= await self._tell(found, {"decisions": told}, memory, decisions.written)
+        if plan.decisions:
+            memory.scored = self._clock.now()
+        if plan.status:
+            written |= await self._tell(obj, plan.status, memory, self._absorb, guarded=True)
+        for event in plan.events if written else ():
+            self._recorder.event(placement, event.type, event.reason, event.message)
+
+    async def _tell(
+        self,
+        obj: Object,
+        status: Mapping[str, Any],
+        memory: Memory,
+        absorb: Callable[[bytes], None],
+        *,
+        guarded: bool = False,
+    ) -> bool:
+        """Patch the status of an object; whether that has changed it."""
+        name = f"{obj.kind.plural}/{obj.name}"
+        if memory.answered.get(name) == (obj.version, status):
+            return False
+        body: dict[str, Any] = {"status": status}
+        if guarded:
+            body["metadata"] = {"resourceVersion": obj.version}
+        raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
+        absorb(raw)
+        changed = Object(obj.kind, raw).version != obj.version
+        memory.answered.pop(name, None)
+        if not changed:
+            memory.answered[name] = (obj.version, status)
+        return changed
+
+    def _absorb(self, raw: bytes) -> None:
+        self._own = True
+        try:
+            self._placements.absorb(raw)
+        finally:
+            self._own = False
+
+    def _placement(self, key: Key) -> Object | None:
+        """A Placement that is ours to evaluate."""
+        store = self._placements.store
+        obj = store.get(key) if store is not None else None
+        return obj if obj is not None and self._is_ours(obj) else None
+
+    def _is_ours(self, obj: Object) -> bool:
+        if obj.deleting or not self._mode.active:
+            return False
+        annotations = obj.annotations
+        if annotations.get(SCHEDULING_DISABLED) == "true":
+            return annotations.get(EVALUATE) == "true"
+        return self._mode.mode == "serve"
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if self._own:
+            return
+        about = new or old
+        assert about is not None
+        key = about.key
+        if new is None:
+            self._memories.pop(key, None)
+            self._quiet.forget(key)
+        if new is None or not self._is_ours(new):
+            self._interests.drop(key)
+            self._labels.pop(owner_of(key), None)
+            return
+        self._interests.put(key, interest(new.decode()))
+        self._labels[owner_of(key)] = key
+        self._look_around()
+        self._touch([key])
+
+    def _turn(self) -> None:
+        """Another mode, or Placements came or went."""
+        if self._mode.mode == "serve":
+            self._look_around()
+        for key in self._interests:
+            self._interests.drop(key)
+        self._labels.clear()
+        for obj in self._placements.store or ():
+            self._changed(None, obj)
+
+    def _look_around(self) -> None:
+        if self._surroundings is None:
+            self._surroundings = Surroundings(self._mode, self._interests, self._touch)
+            self._decisions = Decisions(self._mode, self._found, self._balance, lambda: self._touch(self._interests))
+
+    def _touch(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._quiet.touch(key)
+            self.queue.add_after(key, QUIET_SECONDS)
+
+    def _found(self, owner: Owner) -> None:
+        if owner in self._labels:
+            self._touch([self._labels[owner]])
+
+    def _balance(self, owner: Owner, clusters: Collection[str]) -> None:
+        """Other Placements look at how many decisions name these clusters."""
+        if self._surroundings is not None:
+            sets, bindings = self._surroundings.in_sets_of(clusters), self._surroundings.bindings
+            own = self._labels.get(owner)
+            others = self._interests.of_sets(sets, bindings, lambda interest: interest.balances)
+            self._touch([key for key in others if key != own])
+
+
+def _seconds(left: timedelta) -> float:
+    return min(max(left + _EARLY, _EARLY), _LONGEST).total_seconds()

@@ -1,0 +1,255 @@
+"""From the outcome of an evaluation to writes: what of PlacementDecisions and of the Placement's status differs. Pure."""
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from agent.api.conditions import find_condition, timestamp
+from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label, decision_name
+from agent.controllers.placement.telling import MISCONFIGURED, Changes, Event, conditions, events, kept
+from agent.model.diff import merge_patch, same
+from agent.model.duration import InvalidDuration, seconds
+from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome
+
+Raw = dict[str, Any]
+
+CLUSTERS_EACH = 100
+"""Clusters in one PlacementDecision."""
+_SCORE_SECONDS = 60.0
+"""Between updates of mere scores, unless the Placement says otherwise."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """A PlacementDecision that exists."""
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+    """UID of the Placement that controls it; empty: none does."""
+    owned: bool = True
+    """Whether it has any owner."""
+    decisions: tuple[Mapping[str, Any], ...] | None = None
+    """None: its status has not been written yet."""
+
+
+class _Wanted(NamedTuple):
+    name: str
+    labels: dict[str, str]
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to write, in this order; nothing of what is right already."""
+
+    delete: tuple[Present, ...] = ()
+    create: tuple[Raw, ...] = ()
+    metadata: tuple[tuple[str, Raw], ...] = ()
+    """Name of a PlacementDecision and patch of its labels and owner."""
+    decisions: tuple[tuple[str, list[Raw]], ...] = ()
+    """Name of a PlacementDecision and what its status has to say."""
+    status: Raw = field(default_factory=dict)
+    """Patch of the Placement's status."""
+    events: tuple[Event, ...] = ()
+    again: datetime | None = None
+    """When to look again though nothing changes."""
+
+
+def decide(
+    placement: Mapping[str, Any],
+    outcome: Outcome,
+    present: Iterable[Present],
+    now: datetime,
+    scored: datetime | None = None,
+) -> Plan:
+    """What is to be written; `scored`: when scores were written last, as far as the status cannot tell.
+
+    Of a Placement that is misconfigured the last decisions stay, if there are any.
+    """
+    metadata = placement["metadata"]
+    old = [each for each in present if each.owner and each.owner != metadata["uid"]]
+    own = [each for each in present if each not in old]
+    if outcome.misconfigured and own:
+        count = sum(len(each.decisions or ()) for each in own)
+        told = kept(placement, outcome, count)
+        return Plan(tuple(old), status=_status(placement, outcome, now, kept=True), events=told, again=outcome.again)
+    groups = () if outcome.misconfigured else outcome.groups
+    wanted, listed = _wanted(metadata["name"], groups or (DecisionGroup("", ()),))
+    plan = _decisions(placement, outcome, own, wanted, now, scored)
+    scores = {"lastScoreUpdateTime": timestamp(now)} if any(decisions for _, decisions in plan.decisions) else {}
+    selected = sum(len(each.decisions) for each in wanted)
+    new = {"numberOfSelectedClusters": selected, "decisionGroups": listed, **scores}
+    return Plan(
+        delete=(*old, *plan.delete),
+        create=plan.create,
+        metadata=plan.metadata,
+        decisions=plan.decisions,
+        status=_status(placement, outcome, now, new),
+        events=plan.events,
+        again=min(filter(None, (plan.again, outcome.again)), default=None),
+    )
+
+
+def clusters(decisions: Iterable[Mapping[str, Any]] | None) -> list[str]:
+    """Names of the clusters that the status of a PlacementDecision lists."""
+    names = (each.get("clusterName") for each in decisions or () if isinstance(each, Mapping))
+    return [name for name in names if isinstance(name, str) and name]
+
+
+def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Wanted], list[Raw]]:
+    """All PlacementDecisions, and what the Placement's status says of its groups."""
+    wanted: list[_Wanted] = []
+    told: list[Raw] = []
+    for index, group in enumerate(groups):
+        labels = {
+            LABEL_PLACEMENT: decision_label(placement),
+            LABEL_GROUP_INDEX: str(index),
+            LABEL_GROUP_NAME: group.name,
+        }
+        names = []
+        for begin in range(0, max(1, len(group.decisions)), CLUSTERS_EACH):
+            names.append(decision_name(placement, len(wanted) + 1))
+            wanted.append(_Wanted(names[-1], labels, group.decisions[begin : begin + CLUSTERS_EACH]))
+        told.append(
+            {
+                "decisionGroupIndex": index,
+                "decisionGroupName": group.name,
+                "decisions": names,
+                "clusterCount": len(group.decisions),
+            }
+        )
+    return wanted, told
+
+
+def _decisions(
+    placement: Mapping[str, Any],
+    outcome: Outcome,
+    present: Sequence[Present],
+    wanted: Sequence[_Wanted],
+    now: datetime,
+    scored: datetime | None,
+) -> Plan:
+    known = {each.name: each for each in present}
+    names = {each.name for each in wanted}
+    surplus = tuple(each for each in present if each.name not in names)
+    create = tuple(_manifest(placement["metadata"], each) for each in wanted if each.name not in known)
+    differing = [(each, _told(each)) for each in wanted if not _says(known.get(each.name), each)]
+    again = None
+    if differing and not create and not surplus and _scores_only(placement, known, wanted):
+        again = _due(placement, scored)
+        if again is not None and again <= now:
+            again = None
+        if again is not None:
+            differing = []
+    changes = Changes(
+        [each["metadata"]["name"] for each in create],
+        [(each.name, _others(known.get(each.name), each)) for each, _ in differing],
+        [each.name for each in surplus],
+    )
+    return Plan(
+        delete=surplus,
+        create=create,
+        metadata=tuple(
+            (each.name, patch)
+            for each in wanted
+            if each.name in known and (patch := _relabelled(placement["metadata"], known[each.name], each))
+        ),
+        decisions=tuple((each.name, told) for each, told in differing),
+        events=tuple(events(placement, outcome, changes)),
+        again=again,
+    )
+
+
+def _manifest(placement: Mapping[str, Any], wanted: _Wanted) -> Raw:
+    return {
+        "apiVersion": PLACEMENT_DECISIONS.api_version,
+        "kind": PLACEMENT_DECISIONS.name,
+        "metadata": {
+            "name": wanted.name,
+            "namespace": placement["namespace"],
+            "labels": wanted.labels,
+            "ownerReferences": [_owner(placement)],
+        },
+    }
+
+
+def _owner(placement: Mapping[str, Any]) -> Raw:
+    return {
+        "apiVersion": PLACEMENTS.api_version,
+        "kind": PLACEMENTS.name,
+        "name": placement["name"],
+        "uid": placement["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _relabelled(placement: Mapping[str, Any], present: Present, wanted: _Wanted) -> Raw:
+    labels = {key: value for key, value in wanted.labels.items() if present.labels.get(key) != value}
+    patch: Raw = {"labels": labels} if labels else {}
+    return patch if present.owned else {**patch, "ownerReferences": [_owner(placement)]}
+
+
+def _told(wanted: _Wanted) -> list[Raw]:
+    return [{"clusterName": each.cluster, "reason": each.reason, "score": each.score} for each in wanted.decisions]
+
+
+def _says(present: Present | None, wanted: _Wanted) -> bool:
+    """Whether a PlacementDecision says what it has to."""
+    return present is not None and present.decisions is not None and same(list(present.decisions), _told(wanted))
+
+
+def _scores_only(placement: Mapping[str, Any], known: Mapping[str, Present], wanted: Sequence[_Wanted]) -> bool:
+    """Whether the same clusters are in the same groups as before, for a Placement that has not been changed."""
+    told = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
+    if told.get("observedGeneration") != placement["metadata"].get("generation"):
+        return False
+    if any(known[each.name].decisions is None for each in wanted):
+        return False
+    sizes = [len(known[each.name].decisions or ()) for each in wanted]
+    if sizes != [len(each.decisions) for each in wanted]:
+        return False
+    before = {
+        cluster: known[each.name].labels.get(LABEL_GROUP_NAME)
+        for each in wanted
+        for cluster in clusters(known[each.name].decisions)
+    }
+    return before == {each.cluster: one.labels[LABEL_GROUP_NAME] for one in wanted for each in one.decisions}
+
+
+def _due(placement: Mapping[str, Any], scored: datetime | None) -> datetime | None:
+    """When mere scores may be written again; None where they never were."""
+    limit = _SCORE_SECONDS
+    with contextlib.suppress(InvalidDuration):
+        limit = seconds(str((placement.get("spec") or {}).get("scoreRateLimit") or f"{_SCORE_SECONDS}s"))
+    moments = [scored] if scored is not None else []
+    with contextlib.suppress(TypeError, ValueError):
+        told = datetime.fromisoformat((placement.get("status") or {}).get("lastScoreUpdateTime"))
+        moments.append(told if told.tzinfo is not None else told.replace(tzinfo=UTC))
+    with contextlib.suppress(OverflowError):
+        return max(moments) + timedelta(seconds=limit) if moments else None
+    return datetime.max.replace(tzinfo=UTC)
+
+
+def _others(present: Present | None, wanted: _Wanted) -> bool:
+    """Whether other clusters are wanted than those that are told."""
+    told = present.decisions if present is not None else ()
+    return set(clusters(told)) != {each.cluster for each in wanted.decisions}
+
+
+def _status(
+    placement: Mapping[str, Any],
+    outcome: Outcome,
+    now: datetime,
+    new: Mapping[str, Any] | None = None,
+    *,
+    kept: bool = False,
+) -> Raw:
+    """Patch of the status."""
+    old = placement.get("status") or {}
+    return merge_patch(old, {**old, **(new or {}), "conditions": conditions(placement, outcome, now, kept=kept)})

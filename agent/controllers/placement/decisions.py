@@ -1,0 +1,193 @@
+"""PlacementDecisions as they are, and how many of them name each cluster, of which Balance is made."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from agent.api.kinds import PLACEMENT_DECISIONS
+from agent.api.names.ocm import LABEL_PLACEMENT, decision_label, decision_name
+from agent.clusters.placement_mode import PlacementMode
+from agent.controllers.placement.decide import Present
+from agent.controllers.placement.interests import Key
+from agent.kube.store import Object
+from agent.scheduling.placing import read
+
+_INDEX = "placement"
+_PLACEMENT = "Placement"
+Owner = tuple[str, str]
+"""Namespace and label of the decisions of one Placement."""
+
+
+class Ledger:
+    """The clusters that each Placement has decided, as far as is known; `changed` is called with those that are decided
+    more often, or less often, than before.
+    """
+
+    def __init__(self, changed: Callable[[Owner, Collection[str]], None]) -> None:
+        self._changed = changed
+        self._decided: dict[Owner, tuple[str, ...]] = {}
+        self._counts: Counter[str] = Counter()
+
+    def put(self, owner: Owner, clusters: Iterable[str]) -> None:
+        """What a Placement decides now."""
+        before, after = self._decided.pop(owner, ()), tuple(clusters)
+        if after:
+            self._decided[owner] = after
+        self._counts.update(after)
+        self._counts.subtract(before)
+        for cluster in before:
+            if not self._counts[cluster]:
+                del self._counts[cluster]
+        others = Counter(after)
+        others.subtract(before)
+        changed = [cluster for cluster, count in others.items() if count]
+        if changed:
+            self._changed(owner, changed)
+
+    def elsewhere(self, owner: Owner) -> dict[str, int]:
+        """How many decisions of all other Placements name each cluster."""
+        counts = dict(self._counts)
+        for cluster in self._decided.get(owner, ()):
+            counts[cluster] -= 1
+        return {cluster: count for cluster, count in counts.items() if count}
+
+
+class Decisions:
+    """`found` is called for each PlacementDecision that others have changed, `balance` as Ledger's `changed`.
+
+    While a Placement is `held`, what it was evaluated to counts, not what is written of that already.
+    """
+
+    def __init__(
+        self,
+        mode: PlacementMode,
+        found: Callable[[Owner], None],
+        balance: Callable[[Owner, Collection[str]], None],
+        turned: Callable[[], None],
+    ) -> None:
+        self._watched = mode.watch(PLACEMENT_DECISIONS)
+        self._found = found
+        self._balance = balance
+        self._turned = turned
+        self._ledger = Ledger(balance)
+        self._held: set[Owner] = set()
+        self._own = False
+        self._gone: set[str] = set()
+        """UIDs of what we have deleted and still see."""
+        if self._watched.store is not None:
+            self._watched.store.index(_INDEX, _indexed)
+        self._watched.subscribe(self._changed, self._turn)
+
+    @property
+    def known(self) -> bool:
+        """Whether all of them have been read."""
+        return self._watched.store is not None
+
+    def present(self, key: Key) -> list[Present]:
+        """Those of a Placement, and others that have the names of its own."""
+        store = self._watched.store
+        if store is None:
+            return []
+        found = {obj.key: obj for obj in store.by_index(_INDEX, "/".join(owner_of(key)))}
+        number = 1
+        while (obj := store.get((key[0], decision_name(key[1], number)))) is not None:
+            found[obj.key] = obj
+            number += 1
+        return [_present(obj) for obj in found.values() if obj.uid not in self._gone]
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """One of them."""
+        return self._watched.store.get((namespace, name)) if self._watched.store is not None else None
+
+    def elsewhere(self, key: Key) -> dict[str, int]:
+        """How many decisions of all other Placements name each cluster."""
+        return self._ledger.elsewhere(owner_of(key))
+
+    def hold(self, key: Key, clusters: Iterable[str]) -> None:
+        """This is about to be written."""
+        self._held.add(owner_of(key))
+        self._ledger.put(owner_of(key), clusters)
+
+    def release(self, key: Key) -> None:
+        """It has been, or could not be."""
+        self._held.discard(owner_of(key))
+        self._recount(owner_of(key))
+
+    def written(self, raw: bytes) -> None:
+        """Take the answer to our own write."""
+        self._own = True
+        try:
+            self._watched.absorb(raw)
+        finally:
+            self._own = False
+
+    def deleted(self, namespace: str, present: Present) -> None:
+        """We have deleted one."""
+        obj = self.get(namespace, present.name)
+        if obj is not None and obj.uid == present.uid:
+            self._gone.add(obj.uid)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if new is None and old is not None and old.uid in self._gone:
+            self._gone.discard(old.uid)
+            return
+        for owner in {_owner(obj) for obj in (old, new) if obj is not None} - {None}:
+            assert owner is not None
+            self._recount(owner)
+            if not self._own:
+                self._found(owner)
+
+    def _recount(self, owner: Owner) -> None:
+        store = self._watched.store
+        if store is None or owner in self._held:
+            return
+        self._ledger.put(
+            owner,
+            (
+                cluster
+                for obj in store.by_index(_INDEX, "/".join(owner))
+                if obj.uid not in self._gone
+                for cluster in read.decided(obj.decode())
+            ),
+        )
+
+    def _turn(self) -> None:
+        """All of them are known now, or none."""
+        self._gone.clear()
+        self._ledger = Ledger(self._balance)
+        store = self._watched.store
+        if store is not None:
+            store.index(_INDEX, _indexed)
+            for owner in {_owner(obj) for obj in store} - {None}:
+                assert owner is not None
+                self._recount(owner)
+        self._turned()
+
+
+def owner_of(key: Key) -> Owner:
+    """Where the decisions of a Placement are found."""
+    return key[0], decision_label(key[1])
+
+
+def _owner(obj: Object) -> Owner | None:
+    label = obj.labels.get(LABEL_PLACEMENT)
+    return (obj.namespace, label) if label else None
+
+
+def _indexed(obj: Object) -> Iterable[str]:
+    owner = _owner(obj)
+    return ("/".join(owner),) if owner else ()
+
+
+def _present(obj: Object) -> Present:
+    controller = obj.controller
+    status: Any = obj.decode().get("status")
+    decisions = status.get("decisions") if isinstance(status, dict) else None
+    return Present(
+        name=obj.name,
+        uid=obj.uid,
+        labels=obj.labels,
+        owner=controller.uid if controller is not None and controller.kind == _PLACEMENT else "",
+        owned=bool(obj.head.metadata.owner_references),
+        decisions=tuple(decisions) if isinstance(decisions, list) else None,
+    )

@@ -1,0 +1,80 @@
+"""What a Placement is told of its evaluation: conditions, and Events in the words of Open Cluster Management. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from agent.api.conditions import find_condition, set_condition
+from agent.scheduling.placing.outcome import Outcome
+
+SATISFIED, MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
+_EVENT_LIMIT = 1000
+"""Characters of scores in an event."""
+
+
+class Event(NamedTuple):
+    """An Event on the Placement."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Changes(NamedTuple):
+    """Names of PlacementDecisions that are written."""
+
+    created: Sequence[str]
+    updated: Sequence[tuple[str, bool]]
+    """Of those that say something else now; whether they name other clusters."""
+    deleted: Sequence[str]
+
+
+def conditions(placement: Mapping[str, Any], outcome: Outcome, now: datetime, *, kept: bool) -> list[dict[str, Any]]:
+    """The Placement's conditions; where decisions are kept, it stays satisfied as it was."""
+    generation = placement["metadata"].get("generation")
+    found = (placement.get("status") or {}).get("conditions")
+    satisfied, wrong = outcome.satisfied, outcome.misconfigured
+    if not (kept and find_condition(found, SATISFIED)):
+        state: Literal["True", "False"] = "True" if satisfied.status else "False"
+        found = set_condition(found, SATISFIED, state, satisfied.reason, satisfied.message, now, generation)
+    if wrong:
+        return set_condition(found, MISCONFIGURED, "True", "Misconfigured", wrong, now, generation)
+    message = "Placement configurations check pass"
+    return set_condition(found, MISCONFIGURED, "False", "Succeedconfigured", message, now, generation)
+
+
+def kept(placement: Mapping[str, Any], outcome: Outcome, count: int) -> tuple[Event, ...]:
+    """That the last decisions are kept, of so many clusters: once for each thing that is wrong."""
+    condition = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
+    if condition.get("status") == "True" and condition.get("message") == outcome.misconfigured:
+        return ()
+    message = f"The last decisions are kept ({count} clusters) while the placement is misconfigured: "
+    return (Event("Warning", "DecisionKept", message + outcome.misconfigured),)
+
+
+def events(placement: Mapping[str, Any], outcome: Outcome, changes: Changes) -> Iterable[Event]:
+    """What happens to its PlacementDecisions."""
+    metadata = placement["metadata"]
+    where = f"with placement {metadata['name']} in namespace {metadata['namespace']}"
+    for name in changes.created:
+        yield Event("Normal", "DecisionCreate", f"Decision {name} is created {where}")
+    warning = "; ".join(outcome.warnings)
+    for name, others in changes.updated:
+        if warning:
+            yield Event("Warning", "DecisionUpdate", f"Decision {name} is updated {where}: {warning}")
+        elif others:
+            yield Event("Normal", "DecisionUpdate", f"Decision {name} is updated {where}")
+    for name in changes.deleted:
+        yield Event("Normal", "DecisionDelete", f"Decision {name} is deleted {where}")
+    if changes.updated and outcome.scores:
+        yield Event("Normal", "ScoreUpdate", _scores(outcome.scores))
+
+
+def _scores(scores: Mapping[str, int]) -> str:
+    text = ""
+    for cluster, score in sorted(scores.items()):
+        more = f"{cluster}:{score} "
+        if len(text) + len(more) > _EVENT_LIMIT:
+            return text + "......"
+        text += more
+    return text.rstrip()
