@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -127,7 +128,7 @@ def test_a_decision_has_at_most_a_hundred_clusters(clusters: int, want: list[int
     found = told(decisions)
     assert list(found) == [f"web-decision-{number + 1}" for number in range(len(want))]
     assert [len(each) for each in found.values()] == want
-    assert sorted(sum(found.values(), [])) == names
+    assert sorted(itertools.chain(*found.values())) == names
     assert after["status"]["decisionGroups"][0]["decisions"] == list(found)
 
 
@@ -136,7 +137,10 @@ def test_groups_are_numbered_and_their_decisions_are_numbered_through() -> None:
     after, decisions = settled(placement(), outcome(groups))
     labels = [(each.labels[LABEL_GROUP_INDEX], each.labels[LABEL_GROUP_NAME]) for each in decisions]
     assert labels == [("0", "canary"), ("1", "stable"), ("1", "stable"), ("2", "")]
-    assert [(each["decisionGroupName"], each["clusterCount"], each["decisions"]) for each in after["status"]["decisionGroups"]] == [
+    assert [
+        (each["decisionGroupName"], each["clusterCount"], each["decisions"])
+        for each in after["status"]["decisionGroups"]
+    ] == [
         ("canary", 1, ["web-decision-1"]),
         ("stable", 101, ["web-decision-2", "web-decision-3"]),
         ("", 1, ["web-decision-4"]),
@@ -320,9 +324,20 @@ def test_the_earlier_of_two_times_counts() -> None:
 
 
 def test_conditions_of_others_stay_and_times_move_only_with_the_status() -> None:
-    foreign = {"type": "Other", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    foreign = {
+        "type": "Other",
+        "status": "True",
+        "reason": "X",
+        "message": "",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
     before, decisions = settled(placement({"conditions": [foreign]}), outcome({"": [("eu", 1)]}))
     assert foreign in before["status"]["conditions"]
-    plan = decide(before, outcome({"": [("eu", 1)]}, satisfied=replace(SCHEDULED, message="x")), decisions, NOW + timedelta(hours=1))
+    plan = decide(
+        before,
+        outcome({"": [("eu", 1)]}, satisfied=replace(SCHEDULED, message="x")),
+        decisions,
+        NOW + timedelta(hours=1),
+    )
     times = {each["type"]: each["lastTransitionTime"] for each in plan.status["conditions"]}
     assert times["PlacementSatisfied"] == "2026-11-23T12:00:00Z"

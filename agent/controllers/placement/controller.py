@@ -10,7 +10,7 @@ A Placement is evaluated when what concerns it has been quiet for a moment, and 
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 

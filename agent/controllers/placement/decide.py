@@ -1,4 +1,4 @@
-"""From the outcome of an evaluation to writes: what of PlacementDecisions and of the Placement's status differs. Pure."""
+"""From the outcome of an evaluation to writes: what of PlacementDecisions and of the status differs. Pure."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,15 +11,14 @@ from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import LABEL_GROUP_INDEX, LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label, decision_name
 from agent.controllers.placement.telling import MISCONFIGURED, Changes, Event, conditions, events, kept
 from agent.model.diff import merge_patch, same
-from agent.model.duration import InvalidDuration, seconds
 from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome
+from agent.scheduling.placing.spec import parse
 
 Raw = dict[str, Any]
 
 CLUSTERS_EACH = 100
 """Clusters in one PlacementDecision."""
-_SCORE_SECONDS = 60.0
-"""Between updates of mere scores, unless the Placement says otherwise."""
+_LONGEST_SECONDS = 1e9
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def decide(
     )
 
 
-def clusters(decisions: Iterable[Mapping[str, Any]] | None) -> list[str]:
+def clusters(decisions: Iterable[object] | None) -> list[str]:
     """Names of the clusters that the status of a PlacementDecision lists."""
     names = (each.get("clusterName") for each in decisions or () if isinstance(each, Mapping))
     return [name for name in names if isinstance(name, str) and name]
@@ -224,16 +223,12 @@ def _scores_only(placement: Mapping[str, Any], known: Mapping[str, Present], wan
 
 def _due(placement: Mapping[str, Any], scored: datetime | None) -> datetime | None:
     """When mere scores may be written again; None where they never were."""
-    limit = _SCORE_SECONDS
-    with contextlib.suppress(InvalidDuration):
-        limit = seconds(str((placement.get("spec") or {}).get("scoreRateLimit") or f"{_SCORE_SECONDS}s"))
+    told = (placement.get("status") or {}).get("lastScoreUpdateTime")
     moments = [scored] if scored is not None else []
-    with contextlib.suppress(TypeError, ValueError):
-        told = datetime.fromisoformat((placement.get("status") or {}).get("lastScoreUpdateTime"))
-        moments.append(told if told.tzinfo is not None else told.replace(tzinfo=UTC))
-    with contextlib.suppress(OverflowError):
-        return max(moments) + timedelta(seconds=limit) if moments else None
-    return datetime.max.replace(tzinfo=UTC)
+    with contextlib.suppress(ValueError):
+        moments += [datetime.fromisoformat(told).astimezone(UTC)] if isinstance(told, str) else []
+    limit = parse(placement).policy.score_rate_limit
+    return max(moments) + timedelta(seconds=min(limit, _LONGEST_SECONDS)) if moments else None
 
 
 def _others(present: Present | None, wanted: _Wanted) -> bool:

@@ -15,9 +15,7 @@ Name = str
 class Surroundings:
     """ManagedClusters, sets, bindings and scores; `concerned` is called with Placements for which some have changed."""
 
-    def __init__(
-        self, mode: PlacementMode, interests: Interests, concerned: Callable[[Iterable[Key]], None]
-    ) -> None:
+    def __init__(self, mode: PlacementMode, interests: Interests, concerned: Callable[[Iterable[Key]], None]) -> None:
         self._interests = interests
         self._concerned = concerned
         self._clusters: dict[Name, ManagedCluster] = {}
@@ -104,7 +102,7 @@ class Surroundings:
         about = new or old
         assert about is not None
         before = self._scores.pop(about.key, None)
-        after = read.values(new.decode()) if new is not None else None
+        after = read.scores(new.decode()) if new is not None else None
         if after is not None:
             self._scores[about.key] = after
         if before != after:
@@ -119,7 +117,7 @@ class Surroundings:
         known = {kind: tuple(watched.store or ()) for kind, watched in self._watched.items()}
         self._clusters = {obj.name: read.managed_cluster(obj.decode()) for obj in known[MANAGED_CLUSTERS]}
         self._sets = {obj.name: read.cluster_set(obj.decode()) for obj in known[MANAGED_CLUSTER_SETS]}
-        self._scores = {obj.key: read.values(obj.decode()) for obj in known[ADDON_PLACEMENT_SCORES]}
+        self._scores = {obj.key: read.scores(obj.decode()) for obj in known[ADDON_PLACEMENT_SCORES]}
         self._bindings = {}
         for obj in known[MANAGED_CLUSTER_SET_BINDINGS]:
             self._bindings[obj.namespace] = self._bindings.get(obj.namespace, frozenset()) | {obj.name}
