@@ -23,6 +23,7 @@ from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
+from agent.controllers.placement.controller import PlacementRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
@@ -69,6 +70,8 @@ ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
     RoleBindingRoom,
     NetworkPolicyRoom,
     OrphanFinalizersRoom,
+    # Where pods may go, where Placements of Open Cluster Management are evaluated here.
+    PlacementRoom,
     # What leads to pods, in every cluster that they may run in.
     NetworkDriverRoom,
     ServiceRerouteRoom,

@@ -1,6 +1,7 @@
 """ManagedClusters, sets, Placements and scores on a real API server, as whoever uses a hub writes them."""
 
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -100,8 +101,8 @@ class Hub:
 
     async def decided(self, name: str) -> set[str]:
         """The clusters that a Placement has decided, without the namespace in their names."""
-        found = [one for each in await self.decisions(name) for one in (each.get("status") or {}).get("decisions") or ()]
-        return {each["clusterName"].removeprefix(f"{self.namespace}-") for each in found}
+        found = [each.get("status", {}).get("decisions") or [] for each in await self.decisions(name)]
+        return {each["clusterName"].removeprefix(f"{self.namespace}-") for each in itertools.chain(*found)}
 
     async def become(self, name: str, *clusters: str) -> None:
         """Wait until a Placement has decided these clusters, and says so."""

@@ -5,7 +5,6 @@ import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, PLACEMENT_DECISIONS, PLACEMENTS

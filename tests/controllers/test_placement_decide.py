@@ -215,7 +215,7 @@ def test_a_change_of_clusters_is_written_at_once() -> None:
     ],
 )
 def test_mere_scores_are_written_as_often_as_the_placement_allows(limit: str | None, seconds: int, want: str) -> None:
-    spec = {"scoreRateLimit": limit} if limit else {}
+    spec: Raw = {"scoreRateLimit": limit} if limit else {}
     before, decisions = settled(placement(**spec), outcome({"": [("eu", 1), ("us", 2)]}))
     now = NOW + timedelta(seconds=seconds)
     plan = decide(before, outcome({"": [("eu", 1), ("us", 3)]}), decisions, now)
