@@ -68,6 +68,8 @@ def events() -> set[str]:
                     found.add(str(reason))
                 case ast.Call(ast.Attribute(attr="event"), [_, _, ast.Name(id=name), *_]) if name in constants:
                     found.add(str(constants[name]))
+                case ast.Call(ast.Name("Event"), [_, ast.Constant(value=reason), _]):
+                    found.add(str(reason))
                 case ast.Call(ast.Subscript(ast.Name("BlockedCopies")), [_, ast.Name(id=name)]):
                     found.add(str(constants[name]))
     return found

@@ -28,6 +28,7 @@ from agent.runtime.controller import Controller
 from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
 from agent.scheduling.placing.inputs import CelVerdicts
 from agent.scheduling.placing.outcome import Outcome
+from agent.scheduling.placing.spec import STEADY, parse
 
 QUIET_SECONDS = 0.05
 _PATIENCE_SECONDS = 0.25
@@ -161,6 +162,8 @@ class PlacementRoom(Controller[Key]):
 
         outcome = evaluated(decided)
         if outcome.misconfigured or outcome.decided.keys() == decided:
+            return outcome
+        if all(each.built_in != STEADY for each in parse(placement).policy.prioritizers):
             return outcome
         # That they are decided is a score of its own: told now, it need not be written a minute later.
         settled = evaluated(frozenset(outcome.decided))

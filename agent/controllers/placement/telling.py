@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 from agent.api.conditions import find_condition, set_condition
 from agent.scheduling.placing.outcome import Outcome
 
-SATISFIED, MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
+SATISFIED = "PlacementSatisfied"
+MISCONFIGURED = "PlacementMisconfigured"
 _EVENT_LIMIT = 1000
 """Characters of scores in an event."""
 
