@@ -24,7 +24,8 @@ CPU_SECONDS = 1.0
 """That one request may compute. Not time of day: where the agent is throttled, that says nothing of a request."""
 _PATIENCE_SECONDS = 15.0
 """Time of day within which a request is answered and a worker starts, on a machine that is busy."""
-_MEMORY_BYTES = 512 << 20
+_MEMORY_BYTES = 256 << 20
+"""Of address space, of which Python and its libraries take a third."""
 _LENGTH = struct.Struct(">I?")
 """Bytes that follow, and whether they are an answer (else why there is none)."""
 _ROOT = Path(__file__).resolve().parents[2]

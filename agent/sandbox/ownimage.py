@@ -1,6 +1,6 @@
 """The file tree of our own image, made here without Docker: what the Dockerfile makes, of this machine's Python.
 
-Interpreter, standard library, the packages that `flotilla[cli]` needs, and the shared libraries of all of these.
+Interpreter, standard library, the packages that `flotilla[cel,cli]` needs, and the shared libraries of all of these.
 """
 
 import importlib.metadata
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ ENVIRONMENT = {
 }
 
 _DISTRIBUTION = "flotilla"
-_EXTRAS = {"cli"}
+_EXTRAS = {"cel", "cli"}
 _NOT_NEEDED = shutil.ignore_patterns(
     "__pycache__", "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
     "lib2to3", "config-*", "*.a",
@@ -124,7 +125,15 @@ def distributions(extras: Collection[str] = _EXTRAS) -> list[str]:
 
 
 def requirements(distribution: str, extras: Collection[str]) -> Iterator[str]:
-    """Names of what an installed package asks for, itself and with these extras, on whatever platform."""
+    """Names of what a package asks for, itself and with these extras, on whatever platform.
+
+    Of our own as the checkout has it: what was installed with it may be older.
+    """
+    if distribution == _DISTRIBUTION:
+        project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+        more = (each for extra in extras for each in project["optional-dependencies"][extra])
+        yield from (name[0] for each in (*project["dependencies"], *more) if (name := _NAME.match(each)))
+        return
     for requirement in importlib.metadata.requires(distribution) or ():
         extra = _EXTRA.search(requirement)
         name = _NAME.match(requirement)

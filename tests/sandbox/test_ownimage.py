@@ -10,6 +10,11 @@ import pytest
 from agent.sandbox import ownimage
 from agent.sandbox.objects import REPOSITORY
 
+EXPRESSION = """
+from agent.scheduling.placing.celexpr import compile_expression
+print("It is", compile_expression('quantity("1").isLessThan(quantity("2"))').matches(b"{}", {}))
+"""
+
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,6 +41,7 @@ def test_nothing_of_this_machine_is_in_it(tree: Path) -> None:
         (("python", "-m", "webhook", "--help"), "--certificates"),
         (("python", "-m", "agent.cli", "uninstall", "--help"), "--policy"),
         (("flotilla", "--help"), "uninstall"),
+        (("python", "-c", EXPRESSION), "It is True"),
         (("python", "-c", "import kubernetes_asyncio, ssl, socket, re2; print('all there')"), "all there"),
     ],
 )
@@ -57,4 +63,4 @@ def test_the_dockerfile_says_the_same() -> None:
     assert f"USER {ownimage.USER}\n" in text
     assert 'ENTRYPOINT ["python", "-m"]\nCMD ["agent"]\n' in text
     assert text.count(f"FROM python:{sys.version_info.major}.") == 2
-    assert "'.[cli]'" in text
+    assert "'.[cel,cli]'" in text

@@ -18,6 +18,9 @@ from agent.scheduling.placing.celfunctions import FUNCTIONS, LACKING, Signature
 Scores = Mapping[str, Sequence[tuple[str, int]]]
 """The scores of one cluster by the name of their AddOnPlacementScore, without expired ones."""
 
+_Paths = tuple[tuple[str, ...], ...]
+"""The first one or two names of fields; those with two come first, so that a whole one replaces parts of it."""
+
 REMEDY = "CEL expressions need the library cel-expr-python: install flotilla[cel]"
 _LIBRARY = "cel_expr_python"
 _PROGRAMS = 512
@@ -93,7 +96,7 @@ def compile_expression(expression: str) -> "Program":
 class Program:
     """A compiled expression."""
 
-    def __init__(self, environment: "Environment", compiled: Any, paths: frozenset[tuple[str, ...]] | None) -> None:
+    def __init__(self, environment: "Environment", compiled: Any, paths: _Paths | None) -> None:
         self._environment = environment
         self._compiled = compiled
         self._paths = paths
@@ -228,8 +231,8 @@ def _reason(error: Exception) -> str:
     return f"{reason}\n{', '.join(lacking)}: not in Flotilla's environment of CEL" if lacking else reason
 
 
-def _read_by(expression: str) -> frozenset[tuple[str, ...]] | None:
-    """The fields that an expression may read, the first two names of each path; None for all of them."""
+def _read_by(expression: str) -> _Paths | None:
+    """The fields that an expression may read; None for all of them."""
     found = set()
     for path, call in _CLUSTER.findall(expression):
         names = re.findall(r"\w+", path)
@@ -239,13 +242,13 @@ def _read_by(expression: str) -> frozenset[tuple[str, ...]] | None:
         if not names:
             return None
         found.add(tuple(names[:2]))
-    return frozenset(found)
+    return tuple(sorted(found, key=len, reverse=True))
 
 
-def _part(cluster: Mapping[str, Any], paths: frozenset[tuple[str, ...]]) -> dict[str, Any]:
+def _part(cluster: Mapping[str, Any], paths: _Paths) -> dict[str, Any]:
     """The cluster with only some of its fields: handing over all of them is what costs most."""
     part: dict[str, Any] = {}
-    for first, *second in sorted(paths, key=len, reverse=True):
+    for first, *second in paths:
         value = cluster.get(first)
         if not second or not isinstance(value, dict):
             if first in cluster:
