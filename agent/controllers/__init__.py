@@ -24,6 +24,7 @@ from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
 from agent.controllers.placement.controller import PlacementRoom
+from agent.controllers.promscores import PrometheusScoresRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
 from agent.controllers.source.controller import SourceRoom
 from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
@@ -33,6 +34,7 @@ from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
+from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.foreign_pods import ForeignPodRoom
 from agent.controllers.virtualnode.lease import NodeLeaseRoom
@@ -72,6 +74,7 @@ ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
     OrphanFinalizersRoom,
     # Where pods may go, where Placements of Open Cluster Management are evaluated here.
     PlacementRoom,
+    UsageScoresRoom,
     # What leads to pods, in every cluster that they may run in.
     NetworkDriverRoom,
     ServiceRerouteRoom,
@@ -97,6 +100,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(SourceApiRoom(deps))
     else:
         NoSourceApi(deps)
+    if deps.settings.prometheus_scores:
+        rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
     return rooms

@@ -71,12 +71,12 @@ class Prometheus:
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
-        self._url = url
+        self.url = url
 
     async def query(self, expression: str) -> list[Raw]:
         """Series of an instant query. Raises AssertionError with Prometheus' complaint."""
         arguments = urllib.parse.urlencode({"query": expression})
-        async with self._session.get(f"{self._url}/api/v1/query?{arguments}") as response:
+        async with self._session.get(f"{self.url}/api/v1/query?{arguments}") as response:
             answer = await response.json()
         assert answer["status"] == "success", f"{expression}: {answer.get('error')}"
         return list(answer["data"]["result"])
@@ -84,7 +84,7 @@ class Prometheus:
     async def ready(self) -> bool:
         """Whether it answers."""
         try:
-            async with self._session.get(f"{self._url}/-/ready") as response:
+            async with self._session.get(f"{self.url}/-/ready") as response:
                 return response.status == 200
         except aiohttp.ClientError:
             return False

@@ -4,87 +4,52 @@ Whole numbers from -100 to 100, or 0 to 100 where the name has no scope; halves 
 What a cluster does not tell has no score: nothing is made up.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.requests import Amounts
 from agent.scheduling.cluster_totals import ClusterTotals, cluster_totals
 from agent.scheduling.snapshot import Shape
 
 RESOURCES = {"cpu": "cpu", "mem": "memory", "gpu": "nvidia.com/gpu", "tpu": "google.com/tpu"}
 """How scores call a resource, to the name that it has on nodes."""
-OBJECT = "resource-usage-score"
-"""The AddOnPlacementScore that has them."""
-
+_MAXIMA = {"cpu": "cpu", "mem": "memory", "gpu": "gpu", "tpu": "tpu"}
 _MEASURED = ("cpu", "mem")
 _LEAST, _MOST = -100, 100
 
 
-class InvalidMaximum(ValueError):
-    """Text that is no maximum; the message says what it should look like."""
+def usage_scores(shapes: Sequence[Shape], used: Amounts | None, maxima: Mapping[str, int]) -> dict[str, int]:
+    """The scores of a cluster with nodes of these shapes, by name.
 
-
-@dataclass(frozen=True)
-class Maxima:
-    """What has to be free for a score of 100, in 10^-9 of the base unit."""
-
-    cpu: int = Quantity.of(100).nano
-    mem: int = Quantity.of("1Ti").nano
-    gpu: int = Quantity.of(20).nano
-    tpu: int = Quantity.of(20).nano
-
-    @classmethod
-    def parse(cls, texts: Iterable[str]) -> "Maxima":
-        """From some of `cpu=100`, `mem=1Ti`, `gpu=20`, `tpu=20`; the others stay as they are.
-
-        :raises InvalidMaximum: if one of them is not that
-        """
-        return cls(**dict(map(_maximum, texts)))
-
-
-def _maximum(text: str) -> tuple[str, int]:
-    name, _, amount = text.partition("=")
-    try:
-        nano = Quantity.of(amount).nano
-    except InvalidQuantity:
-        nano = 0
-    if name not in {field.name for field in fields(Maxima)} or nano <= 0:
-        raise InvalidMaximum(
-            f"{text!r} is no maximum: it must be one of {', '.join(RESOURCES)} with a quantity above 0, such as mem=2Ti"
-        )
-    return name, nano
-
-
-def usage_scores(shapes: Sequence[Shape], used: Amounts | None, maxima: Maxima) -> dict[str, int]:
-    """The scores of a cluster with nodes of these shapes, by name; `used` as it tells, None where it does not."""
+    :param used: as the cluster tells, None where it does not
+    :param maxima: what has to be free for a score of 100, of cpu, memory, gpu and tpu
+    """
     if not shapes:
         return {}
     totals = cluster_totals(shapes, used)
     return dict(sorted((_of_nodes(shapes, totals, maxima) | _of_the_cluster(totals, maxima)).items()))
 
 
-def _of_nodes(shapes: Sequence[Shape], totals: ClusterTotals, maxima: Maxima) -> dict[str, int]:
+def _of_nodes(shapes: Sequence[Shape], totals: ClusterTotals, maxima: Mapping[str, int]) -> dict[str, int]:
     """Those of the best node, of each resource another."""
     # All nodes may be cordoned: then none has anything, and that is known.
     best = totals.most_free if totals.most_free is not None else totals.free
     if best is None:
         return {}
     scores = {
-        f"{short}NodeAvailable": scaled(best.get(resource, 0), getattr(maxima, short))
+        f"{short}NodeAvailable": scaled(best.get(resource, 0), maxima[_MAXIMA[short]])
         for short, resource in RESOURCES.items()
     }
     return scores | {f"{short}NodeRatio": _best_ratio(shapes, RESOURCES[short]) for short in _MEASURED}
 
 
-def _of_the_cluster(totals: ClusterTotals, maxima: Maxima) -> dict[str, int]:
+def _of_the_cluster(totals: ClusterTotals, maxima: Mapping[str, int]) -> dict[str, int]:
     scores: dict[str, int] = {}
     if totals.free is not None:
         for short, resource in RESOURCES.items():
-            scores[f"{short}ClusterAvailable"] = scaled(totals.free.get(resource, 0), getattr(maxima, short))
+            scores[f"{short}ClusterAvailable"] = scaled(totals.free.get(resource, 0), maxima[_MAXIMA[short]])
         for short in _MEASURED:
-            free, most = totals.free.get(RESOURCES[short], 0), getattr(maxima, short)
+            free, most = totals.free.get(RESOURCES[short], 0), maxima[_MAXIMA[short]]
             scores[f"{short}Available"] = max(0, min(_MOST, _MOST * free // most))
     for kind, left in (("ClusterRatio", totals.free), ("ClusterIdle", totals.idle)):
         if left is not None:

@@ -1,0 +1,90 @@
+"""AddOnPlacementScores of ours in this cluster, in the namespaces of ManagedClusters: found, made and kept right."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from agent.api.kinds import ADDON_PLACEMENT_SCORES
+from agent.api.names.ocm import OURS
+from agent.clusters.deps import Deps
+from agent.kube.errors import NotFound
+from agent.kube.store import Object
+from agent.model.addonscore import Statement, Writing, decide
+
+
+class CannotSay(Exception):
+    """What keeps us from writing scores, with the remedy; `reason` is for a condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class AddOnScores:
+    """`changed` is called with the cluster and the name of one that was changed, or that may be written from now on."""
+
+    def __init__(self, deps: Deps, changed: Callable[[str, str], None], turned: Callable[[], None]) -> None:
+        self._client = deps.local.client
+        self._clock = deps.clock
+        self._watched = deps.placement.watch(ADDON_PLACEMENT_SCORES)
+
+        def told(old: Object | None, new: Object | None) -> None:
+            for obj in (new, old):
+                if obj is not None:
+                    changed(obj.namespace, obj.name)
+                    return
+
+        self._watched.subscribe(told, turned)
+
+    @property
+    def known(self) -> bool:
+        """Whether they are served, and have been read."""
+        return self._watched.store is not None
+
+    def ours(self) -> Iterator[tuple[str, str]]:
+        """Cluster and name of each that we have made."""
+        return ((obj.namespace, obj.name) for obj in self._watched.store or () if OURS in obj.labels)
+
+    def status(self, cluster: str, name: str) -> Mapping[str, Any]:
+        """What one says now; nothing where it is not there."""
+        obj = self._watched.store.get((cluster, name)) if self._watched.store is not None else None
+        return (obj.decode().get("status") or {}) if obj is not None else {}
+
+    async def say(self, cluster: str, name: str, wanted: Statement) -> Writing:
+        """Have one say this; returns what was written for that. One that is not there is not made without scores.
+
+        Raises CannotSay, and KubeError.
+        """
+        store = self._watched.store
+        if store is None:
+            return Writing(None, None)
+        obj = store.get((cluster, name))
+        if obj is None:
+            if not wanted.scores:
+                return Writing(None, None)
+            obj = await self._create(cluster, name)
+        elif OURS not in obj.labels:
+            raise CannotSay(
+                "ScoresTaken",
+                f"AddOnPlacementScore {cluster}/{name} is another's, and left alone: have one of us write it, not both",
+            )
+        writing = decide(wanted, obj.decode().get("status") or {}, self._clock.now())
+        if writing.patch is not None:
+            body = {"metadata": {"resourceVersion": obj.version}, "status": writing.patch}
+            with contextlib.suppress(NotFound):
+                raw = await self._client.patch_raw(ADDON_PLACEMENT_SCORES, name, body, cluster, sub="status")
+                self._watched.absorb(raw)
+        return writing
+
+    async def _create(self, cluster: str, name: str) -> Object:
+        metadata = {"name": name, "namespace": cluster, "labels": {OURS: "true"}}
+        head = {"apiVersion": ADDON_PLACEMENT_SCORES.api_version, "kind": ADDON_PLACEMENT_SCORES.name}
+        try:
+            raw = await self._client.create_raw(ADDON_PLACEMENT_SCORES, {**head, "metadata": metadata})
+        except NotFound as error:
+            raise CannotSay(
+                "NamespaceMissing",
+                f"there is no namespace {cluster} for scores of ManagedCluster {cluster}: create it",
+            ) from error
+        self._watched.absorb(raw)
+        return Object(ADDON_PLACEMENT_SCORES, raw)

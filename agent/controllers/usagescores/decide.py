@@ -1,0 +1,44 @@
+"""Which scores of usage a cluster has, as its targets tell. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agent.model.addonscore import Statement
+from agent.model.requests import Amounts
+from agent.scheduling.placing.usage_scores import usage_scores
+from agent.scheduling.snapshot import Shape
+
+NOT_TOLD = Statement(
+    {},
+    0.0,
+    "False",
+    "NotTold",
+    "its agent does not tell what is free on its nodes: have it tell (agent.summaryDetail: full in its chart's values,"
+    " and the right to read pods)",
+)
+_NO_TARGET = "no Target leads to it any more"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one target of a cluster tells."""
+
+    state: Literal["ready", "unknown", "lost"]
+    """Unknown: it is being connected, so that what was said last stays until it expires."""
+    message: str = ""
+    """Why it is lost."""
+    shapes: Sequence[Shape] = ()
+    used: Amounts | None = None
+
+
+def decide(targets: Sequence[Told], maxima: Mapping[str, int], validity: float) -> Statement | None:
+    """What the scores of a cluster should say; None for what they say now. Several targets may lead to one cluster."""
+    ready = next((told for told in targets if told.state == "ready"), None)
+    if ready is not None:
+        scores = usage_scores(ready.shapes, ready.used, maxima)
+        return Statement(scores, validity, message="as its agent tells") if scores else NOT_TOLD
+    if any(told.state == "unknown" for told in targets):
+        return None
+    message = targets[0].message if targets else _NO_TARGET
+    return Statement({}, validity, "False", "TargetLost", message)
