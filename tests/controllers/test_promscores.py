@@ -144,7 +144,7 @@ async def test_scores_follow_what_prometheus_says(
         await client.delete(NAMESPACES, late)
         # Its namespace has gone without it.
         await client.delete(NAMESPACES, us)
-        await until(lambda: told(client, us, "NamespaceMissing"))
+        await until(lambda: told(client, us, "ScoresBlocked"))
 
 
 async def told(client: Client, name: str, reason: str) -> bool:

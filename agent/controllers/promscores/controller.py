@@ -39,7 +39,7 @@ QUERIES = Counter(
 class Ask(NamedTuple):
     """Ask the query of this place in the list."""
 
-    index: int
+    number: int
 
 
 class Tell(NamedTuple):
@@ -72,7 +72,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
         """Ask one query, or write one cluster's scores."""
         if self._clusters.store is None or not self._scores.known:
             return None
-        return await (self._ask(key.index) if isinstance(key, Ask) else self._tell(key))
+        return await (self._ask(key.number) if isinstance(key, Ask) else self._tell(key))
 
     async def _ask(self, index: int) -> float:
         wait = self._due[index] - time.monotonic()
@@ -121,7 +121,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
         try:
             return (await self._scores.say(*key, wanted)).again
         except CannotSay as error:
-            self._deps.recorder.event(cluster.decode(), "Warning", error.reason, str(error))
+            self._deps.recorder.event(cluster.decode(), "Warning", "ScoresBlocked", str(error))
             return None
 
     def _turned(self) -> None:
