@@ -40,10 +40,9 @@ async def ask(score: PrometheusScore, token: str, timeout: float) -> dict[str, i
                 return read_answer(await _body(answer), answer.status, score)
     except TimeoutError:
         raise NoAnswer(f"no answer from {score.url} within {timeout:g} s") from None
-    except aiohttp.ClientConnectorCertificateError:
-        raise NoAnswer(
-            f"the certificate of {score.url} is signed by nobody we trust: put its CA into caBundle"
-        ) from None
+    except aiohttp.ClientConnectorCertificateError as error:
+        reason = error.certificate_error
+        raise NoAnswer(f"the certificate of {score.url} is not trusted, see caBundle: {reason}") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise NoAnswer(f"{score.url} cannot be reached: {error}") from error
 
