@@ -12,6 +12,7 @@ from agent.base.metrics import REGISTRY
 from agent.controllers.summary import SummaryRoom
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.quantity import Quantity
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.test_summary import node, writes
@@ -68,6 +69,10 @@ async def used(client: Client) -> Raw | None:
     return dict(json.loads(text)) if text is not None else None
 
 
+def cores(amounts: Raw) -> int:
+    return Quantity.of(amounts.get("cpu", 0)).value
+
+
 def asked() -> float:
     labels = {"cluster": "local", "method": "GET", "resource": "nodes", "outcome": "200"}
     return REGISTRY.get_sample_value("flotilla_api_requests_total", labels) or 0.0
@@ -77,12 +82,12 @@ async def test_what_nodes_use_is_told_when_it_moves(cluster: Cluster, client: Cl
     name = f"{namespace}-busy"
     # Large beside the others, of which nothing is measured.
     await client.create(NODES, node(name, "1000"))
-    others = sum(int(each["status"]["allocatable"]["cpu"]) for each in await client.list(NODES)) - 1000
+    others = sum(cores(each["status"]["allocatable"]) for each in await client.list(NODES)) - 1000
     async with running(cluster, SummaryRoom, **SOON), metrics_served(client):
         await client.create(NODE_METRICS, metrics(name, "100"))
 
         async def told(cpu: int) -> bool:
-            return ((await used(client)) or {}).get("cpu") == str(cpu + others)
+            return cores((await used(client)) or {}) == cpu + others
 
         await until(lambda: told(100))
         before, rounds = writes(), asked()
