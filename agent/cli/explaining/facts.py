@@ -215,7 +215,7 @@ async def scored(source: Client, info: TargetInfo, scores: list[ExtraScore], now
     for score in scores:
         kind = kind_of(score)
         with contextlib.suppress(Forbidden, NotFound):
-            raw = await source.get_raw(kind, score.object, info.title)
+            raw = await source.get_raw(kind, score.object, info.managed_cluster or info.title)
             extra = read_score(Object(kind, raw), score.score)
             if extra is not None and extra.counts(now):
                 found[score.name] = extra
