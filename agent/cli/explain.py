@@ -1,6 +1,7 @@
-"""flotilla explain: why a pod is where it is, or what it waits for."""
+"""flotilla explain: why a pod is where it is, or what it waits for; which clusters a Placement decides, and why."""
 
 import sys
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -10,15 +11,24 @@ from agent.base.clock import SystemClock
 from agent.cli.explaining import facts, rendering
 from agent.cli.explaining.explanation import explanation_of
 from agent.cli.explaining.lines import Explanation
+from agent.cli.fleet.source_queries import source
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, connection, finish, opened
 from agent.cli.output import as_json, as_yaml
+from agent.cli.placements import queries
+from agent.cli.placements import rendering as placement_rendering
+from agent.cli.placements.documents import placement_in, text_of
+from agent.cli.placements.explanation import PlacementExplanation
+from agent.cli.placements.explanation import explanation_of as explanation_of_placement
+from agent.cli.placements.facts import read_facts, read_placement
 from agent.kube.store import Object
 from agent.model.daemonpod import REASON, message
 from agent.model.namespaces import command, is_enabled
 from agent.model.proxypod import is_delegate, is_elected, is_of_a_daemon_set
 from agent.settings import InvalidSetting, Settings, parse
 
-app = typer.Typer(help="Say why a pod is where it is, or what it waits for.", no_args_is_help=True)
+app = typer.Typer(
+    help="Say why a pod is where it is, or what it waits for; which clusters a Placement decides.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -53,6 +63,51 @@ def pod(
             print(as_json(found))
         case Output.YAML:
             print(as_yaml(found))
+
+
+@app.command()
+def placement(
+    name: Annotated[
+        str, typer.Argument(help="Name of a Placement.", autocompletion=queries.placement_names, show_default=False)
+    ] = "",
+    namespace: Namespace = "",
+    file: Annotated[
+        str,
+        typer.Option(
+            "-f", "--file", metavar="FILE", help="Say what would be decided of the Placement in this file; - reads it."
+        ),
+    ] = "",
+    output: OutputOption = Output.TABLE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Say which clusters a Placement decides and by which scores, and of each other one why not. Nothing is changed.
+
+    It is evaluated by this command, over what you may read. With -f the Placement need not be applied.
+    """
+    if not name and not file:
+        raise typer.BadParameter("name a Placement, or a file with one by -f")
+    now = SystemClock().now()
+    found = finish(_placement(name, namespace, file, kubeconfig, context, now))
+    match output:
+        case Output.TABLE | Output.WIDE:
+            print(placement_rendering.as_text(found, now, terminal=sys.stdout.isatty()))
+        case Output.JSON:
+            print(as_json(found))
+        case Output.YAML:
+            print(as_yaml(found))
+
+
+async def _placement(
+    name: str, namespace: str, file: str, kubeconfig: str, context: str, now: datetime
+) -> PlacementExplanation:
+    async with source(kubeconfig, context, namespace) as found:
+        place = found.namespace or "default"
+        if file:
+            placement = placement_in(text_of(file), file, name, namespace, place)
+        else:
+            placement = await read_placement(found.client, place, name)
+        return explanation_of_placement(await read_facts(found.client, placement, now, file), now)
 
 
 async def _explanation(name: str, namespace: str, kubeconfig: str, context: str, settings: Settings) -> Explanation:

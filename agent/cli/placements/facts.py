@@ -1,0 +1,125 @@
+"""Everything that a Placement is decided by, read once, with the user's own rights. Nothing is ever written."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+)
+from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
+from agent.cli.options import Failed
+from agent.cli.placements.queries import as_far, listed, name_of, read
+from agent.kube.client import Client
+from agent.kube.errors import Forbidden, NotFound
+from agent.scheduling.placing import read as reading
+from agent.scheduling.placing.celexpr import InvalidExpression, Program, compile_expression
+from agent.scheduling.placing.evaluate import candidates, cel_expressions, scores_used
+from agent.scheduling.placing.inputs import CelVerdicts, Fleet
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What bears on one Placement."""
+
+    placement: Raw
+    fleet: Fleet
+    decisions: Sequence[Raw] = ()
+    """Its PlacementDecisions."""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    """How many decisions of all other Placements name each cluster."""
+    cel: CelVerdicts = field(default_factory=CelVerdicts)
+    file: str = ""
+    """That it was read from; empty for one that is applied."""
+    notes: Sequence[str] = ()
+    """What could not be read, and what follows."""
+
+    @property
+    def decided(self) -> tuple[str, ...]:
+        """The clusters that its decisions name."""
+        return tuple(name for each in self.decisions for name in reading.decided(each))
+
+
+async def read_placement(client: Client, namespace: str, name: str) -> Raw:
+    """The Placement. Raises Failed, KubeError."""
+    try:
+        return await client.get(PLACEMENTS, name, namespace)
+    except NotFound:
+        there = listed(map(name_of, await read(client, PLACEMENTS, namespace)))
+        raise Failed(f"there is no Placement {namespace}/{name} (there is: {there})") from None
+
+
+async def read_facts(client: Client, placement: Raw, now: datetime, file: str = "") -> Facts:
+    """All that bears on a Placement. Raises Failed, KubeError."""
+    notes: list[str] = []
+    namespace, name = placement["metadata"]["namespace"], placement["metadata"]["name"]
+    clusters = await read(client, MANAGED_CLUSTERS)
+    sets = await read(client, MANAGED_CLUSTER_SETS)
+    bindings = await read(client, MANAGED_CLUSTER_SET_BINDINGS, namespace)
+    used = scores_used(placement)
+    scored = await as_far(client, ADDON_PLACEMENT_SCORES, notes, "scores count as missing") if used else []
+    fleet = reading.fleet(clusters, sets, bindings, [each for each in scored if name_of(each) in used])
+    try:
+        decisions = await read(client, PLACEMENT_DECISIONS)
+    except Forbidden as error:
+        notes.append(f"Balance counts no decisions of other namespaces: {error}")
+        decisions = await read(client, PLACEMENT_DECISIONS, namespace)
+    own = [
+        each
+        for each in decisions
+        if each["metadata"]["namespace"] == namespace
+        and (each["metadata"].get("labels") or {}).get(LABEL_PLACEMENT) == decision_label(name)
+    ]
+    others = Counter(cluster for each in decisions if each not in own for cluster in reading.decided(each))
+    return Facts(
+        placement=placement,
+        fleet=fleet,
+        decisions=sorted(own, key=_index),
+        elsewhere=others,
+        cel=_verdicts(placement, fleet, {name_of(each): each for each in clusters}, now),
+        file=file,
+        notes=notes,
+    )
+
+
+def _index(decision: Raw) -> tuple[int, str]:
+    """Decisions in the order in which they are numbered."""
+    name = name_of(decision)
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0, name
+
+
+def _verdicts(placement: Raw, fleet: Fleet, raw: Mapping[str, Raw], now: datetime) -> CelVerdicts:
+    errors: dict[str, str] = {}
+    matches: set[tuple[str, str]] = set()
+    encoded = {name: msgspec.json.encode(raw[name]) for name in candidates(placement, fleet)}
+    for expression in cel_expressions(placement):
+        try:
+            program: Program = compile_expression(expression)
+        except InvalidExpression as error:
+            errors[expression] = str(error)
+            continue
+        for name, cluster in encoded.items():
+            if program.matches(cluster, _scores(fleet, name, now)):
+                matches.add((expression, name))
+    return CelVerdicts(errors, frozenset(matches))
+
+
+def _scores(fleet: Fleet, cluster: str, now: datetime) -> dict[str, list[tuple[str, int]]]:
+    """Those of a cluster that have not expired."""
+    return {
+        resource: kept
+        for (name, resource), values in fleet.scores.items()
+        if name == cluster and (kept := [(key, each.value) for key, each in values.items() if not each.expired(now)])
+    }
