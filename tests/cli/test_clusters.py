@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from agent.api.names import ocm
-from agent.cli.placements.lines import cluster_lines, clusters_table, is_member, set_lines, sets_table
+from agent.cli.placements.lines import cluster_lines, clusters_table, set_lines, sets_table
 
 Raw = dict[str, Any]
 
@@ -30,22 +28,6 @@ def of_set(name: str, cluster_set: str) -> Raw:
     found = cluster(name)
     found["metadata"]["labels"] = {ocm.LABEL_CLUSTER_SET: cluster_set}
     return found
-
-
-@pytest.mark.parametrize(
-    ("selector", "labels", "want"),
-    [
-        (None, {ocm.LABEL_CLUSTER_SET: "a"}, True),
-        (None, {ocm.LABEL_CLUSTER_SET: "b"}, False),
-        (None, {}, False),
-        ({}, {}, True),
-        ({"matchLabels": {"zone": "eu"}}, {"zone": "eu"}, True),
-        ({"matchLabels": {"zone": "eu"}}, {"zone": "us", ocm.LABEL_CLUSTER_SET: "a"}, False),
-        ({"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}, {}, True),
-    ],
-)
-def test_members_of_a_set_are_those_of_its_label_or_its_selector(selector: Raw | None, labels: Raw, want: bool) -> None:
-    assert is_member(cluster_set("a", selector), labels) is want
 
 
 def test_a_cluster_is_told_with_sets_taints_claims_and_targets() -> None:

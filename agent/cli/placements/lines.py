@@ -8,7 +8,8 @@ from agent.api.conditions import find_condition
 from agent.api.names import ocm
 from agent.cli.fleet.units import NOTHING, cores, size
 from agent.cli.output import Table
-from agent.scheduling.pod_terms import selector
+from agent.scheduling.placing import read as reading
+from agent.scheduling.placing.inputs import Fleet
 
 Raw = Mapping[str, Any]
 
@@ -51,7 +52,7 @@ class SetLine:
     """Those that it is bound to."""
 
 
-def cluster_lines(clusters: Iterable[Raw], sets: Sequence[Raw], targets: Iterable[Raw]) -> list[ClusterLine]:
+def cluster_lines(clusters: Sequence[Raw], sets: Sequence[Raw], targets: Iterable[Raw]) -> list[ClusterLine]:
     """A line for every ManagedCluster, by name."""
     leading: dict[str, list[str]] = {}
     for target in targets:
@@ -59,25 +60,30 @@ def cluster_lines(clusters: Iterable[Raw], sets: Sequence[Raw], targets: Iterabl
             metadata = target["metadata"]
             parts = (metadata.get("namespace", ""), metadata["name"])
             leading.setdefault(found, []).append("/".join(part for part in parts if part))
-    return [_cluster_line(each, sets, sorted(leading.get(_name(each), ()))) for each in sorted(clusters, key=_name)]
+    fleet = reading.fleet(clusters, sets, (), ())
+    return [
+        _cluster_line(each, fleet, sorted(leading.get(name, ())))
+        for each in sorted(clusters, key=_name)
+        for name in (_name(each),)
+    ]
 
 
-def _cluster_line(cluster: Raw, sets: Sequence[Raw], targets: Sequence[str]) -> ClusterLine:
+def _cluster_line(cluster: Raw, fleet: Fleet, targets: Sequence[str]) -> ClusterLine:
     status = cluster.get("status") or {}
     available = find_condition(status.get("conditions"), ocm.CONDITION_AVAILABLE) or {}
-    labels = cluster["metadata"].get("labels") or {}
+    known = fleet.clusters[_name(cluster)]
     # Who may not list the sets still sees the label.
-    of_label = {labels[ocm.LABEL_CLUSTER_SET]} if not sets and ocm.LABEL_CLUSTER_SET in labels else set()
+    of_label = {known.labels[ocm.LABEL_CLUSTER_SET]} if not fleet.sets and ocm.LABEL_CLUSTER_SET in known.labels else ()
     allocatable = status.get("allocatable") or {}
     return ClusterLine(
-        name=_name(cluster),
-        sets=sorted({_name(each) for each in sets if is_member(each, labels)} | of_label),
+        name=known.name,
+        sets=sorted(fleet.sets_of[known.name].union(of_label)),
         available=available.get("status") or "Unknown",
         reason=available.get("reason") or "NothingSaid",
         message=available.get("message") or "nobody has said yet whether this cluster is available",
-        taints=[_taint(taint) for taint in (cluster.get("spec") or {}).get("taints") or ()],
-        claims={claim["name"]: claim.get("value", "") for claim in status.get("clusterClaims") or ()},
-        labels=labels,
+        taints=[str(taint) for taint in known.taints],
+        claims=known.claims,
+        labels=known.labels,
         targets=targets,
         kubernetes=(status.get("version") or {}).get("kubernetes", ""),
         cpu=str(allocatable.get("cpu", "")),
@@ -85,37 +91,31 @@ def _cluster_line(cluster: Raw, sets: Sequence[Raw], targets: Sequence[str]) -> 
     )
 
 
-def set_lines(sets: Iterable[Raw], clusters: Sequence[Raw], bindings: Iterable[Raw]) -> list[SetLine]:
+def set_lines(sets: Sequence[Raw], clusters: Sequence[Raw], bindings: Iterable[Raw]) -> list[SetLine]:
     """A line for every ManagedClusterSet, by name."""
     bound: dict[str, list[str]] = {}
     for binding in bindings:
         bound.setdefault(binding["spec"]["clusterSet"], []).append(binding["metadata"]["namespace"])
+    members = reading.fleet(clusters, sets, (), ()).sets_of
     return [
         SetLine(
-            name=_name(each),
+            name=name,
             chooses=_chooses(each),
-            clusters=sorted(
-                _name(cluster) for cluster in clusters if is_member(each, cluster["metadata"].get("labels") or {})
-            ),
-            namespaces=sorted(bound.get(_name(each), ())),
+            clusters=sorted(cluster for cluster, its in members.items() if name in its),
+            namespaces=sorted(bound.get(name, ())),
         )
         for each in sorted(sets, key=_name)
+        for name in (_name(each),)
     ]
-
-
-def is_member(cluster_set: Raw, labels: Mapping[str, str]) -> bool:
-    """Whether a cluster with these labels is in a set."""
-    chosen = (cluster_set.get("spec") or {}).get("clusterSelector") or {}
-    if chosen.get("selectorType") == "LabelSelector":
-        return selector(chosen.get("labelSelector")).matches(labels)
-    return labels.get(ocm.LABEL_CLUSTER_SET) == _name(cluster_set)
 
 
 def _chooses(cluster_set: Raw) -> str:
     chosen = (cluster_set.get("spec") or {}).get("clusterSelector") or {}
     if chosen.get("selectorType") != "LabelSelector":
         return f"{ocm.LABEL_CLUSTER_SET}={_name(cluster_set)}"
-    wanted = chosen.get("labelSelector") or {}
+    wanted = chosen.get("labelSelector")
+    if wanted is None:
+        return "no cluster"
     words = [f"{key}={value}" for key, value in sorted((wanted.get("matchLabels") or {}).items())]
     words += [
         " ".join([each["key"], each["operator"], *([f"[{','.join(each['values'])}]"] if each.get("values") else [])])
@@ -166,11 +166,6 @@ def _claims(claims: Mapping[str, str], *, wide: bool) -> str:
         return ",".join(f"{name}={value}" for name, value in claims.items()) or NOTHING
     found = [f"{name.partition('.')[0]}={value}" for name, value in claims.items() if name not in _TOLD_APART]
     return _cell(found)
-
-
-def _taint(taint: Raw) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint['key']}{value}:{taint['effect']}"
 
 
 def _name(obj: Raw) -> str:
