@@ -327,6 +327,9 @@ async def test_a_drain_moves_all_pods_to_other_targets_and_an_undrain_lets_them_
         (("pods", "--target", "mars"), 1, "no target mars serves this namespace (there is: cd, us)"),
         (("targets", "mars"), 1, "no target mars serves this namespace (there is: cd, us)"),
         (("targets", "-o", "xml"), 2, "'xml'"),
+        (("clusters",), 1, "does not serve managedclusters.cluster.open-cluster-management.io: install Flotilla in it"),
+        (("bind", "default"), 1, "with `--set agent.placement.crds=true`, or choose another cluster by --context"),
+        (("explain", "placement"), 2, "name a Placement, or a file with one by -f"),
         (("targets", "--context", "mars"), 1, "no context named 'mars'"),
     ],
 )

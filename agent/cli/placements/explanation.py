@@ -65,14 +65,7 @@ class PlacementExplanation:
 
 def explanation_of(facts: Facts, now: datetime) -> PlacementExplanation:
     """What is decided of a Placement that is applied, and what would be of one in a file."""
-    outcome = evaluate(
-        facts.placement,
-        facts.fleet,
-        decided=frozenset(facts.decided),
-        elsewhere=facts.elsewhere,
-        cel=facts.cel,
-        now=now,
-    )
+    outcome = _outcome(facts, now)
     metadata = facts.placement["metadata"]
     # Of a misconfigured one the last decisions stay, if there are any.
     new = bool(facts.file) and not outcome.misconfigured
@@ -93,6 +86,18 @@ def explanation_of(facts: Facts, now: datetime) -> PlacementExplanation:
         clusters=[_with_validity(each, facts.fleet) for each in verdicts],
         notes=[*facts.notes, *outcome.warnings, *_differs(facts, outcome)],
     )
+
+
+def _outcome(facts: Facts, now: datetime) -> Outcome:
+    """As the controller evaluates it, which also counts at once that what is new is decided."""
+
+    def evaluated(decided: Collection[str]) -> Outcome:
+        found = facts.placement, facts.fleet
+        return evaluate(*found, decided=decided, elsewhere=facts.elsewhere, cel=facts.cel, now=now)
+
+    outcome = evaluated(frozenset(facts.decided))
+    settled = evaluated(frozenset(outcome.decided))
+    return settled if settled.decided.keys() == outcome.decided.keys() else outcome
 
 
 def _evaluated(outcome: Outcome) -> list[Verdict]:

@@ -1,0 +1,269 @@
+"""The verbs about Placements as they are typed, on a real API server with Open Cluster Management's kinds."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from agent.api.crds import ocm
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+    ROLE_BINDINGS,
+    SERVICE_ACCOUNTS,
+    Kind,
+)
+from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_SET, LABEL_PLACEMENT
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, NotFound
+from agent.sandbox import Cluster
+from agent.sandbox.objects import token
+from tests.cli.command import Told, flotilla
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+Raw = dict[str, Any]
+
+
+@dataclass
+class Hub:
+    """A set of three clusters, called like the namespace; what is not in a namespace goes in the end."""
+
+    client: Client
+    namespace: str
+    kubeconfig: Path
+    made: list[tuple[Kind, str]]
+
+    async def make(self, kind: Kind, name: str, namespace: str | None = None, **fields: Any) -> None:
+        """An object, with its status if it has one."""
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        status = fields.pop("status", None)
+        if namespace is None:
+            self.made.append((kind, name))
+        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
+        await self.client.create(kind, manifest, namespace)
+        if status:
+            await self.client.patch_raw(kind, name, {"status": status}, namespace, sub="status")
+
+    async def cluster(self, short: str, taints: list[Raw], **claims: str) -> None:
+        """A ManagedCluster of the set that is available."""
+        available = {"type": CONDITION_AVAILABLE, "status": "True", "reason": "ManagedClusterAvailable", "message": "m"}
+        await self.make(
+            MANAGED_CLUSTERS,
+            f"{self.namespace}-{short}",
+            metadata={"labels": {LABEL_CLUSTER_SET: self.namespace}},
+            spec={"hubAcceptsClient": True, "taints": taints},
+            status={
+                "conditions": [available | {"lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "clusterClaims": [{"name": name, "value": value} for name, value in claims.items()],
+            },
+        )
+
+    async def run(self, *words: str) -> Told:
+        """What the command says."""
+        return await flotilla(*words, "--kubeconfig", str(self.kubeconfig))
+
+    async def read(self, *words: str) -> Raw:
+        """What it says as JSON."""
+        code, output, errors = await self.run(*words, "-o", "json")
+        assert (code, errors) == (0, "")
+        found: Raw = json.loads(output)
+        return found
+
+
+async def serve(client: Client) -> None:
+    """Have the API server know the kinds; they stay, for other tests use them, too."""
+    for definition in ocm.crds():
+        with contextlib.suppress(AlreadyExists):
+            await client.create_raw(CRDS, definition)
+    for kind in (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTER_SET_BINDINGS, PLACEMENTS, PLACEMENT_DECISIONS):
+        await until(lambda kind=kind: _served(client, kind))
+
+
+async def _served(client: Client, kind: Kind) -> bool:
+    try:
+        await client.list(kind)
+    except NotFound:
+        return False
+    return True
+
+
+@pytest_asyncio.fixture
+async def hub(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Hub]:
+    """Clusters eu and us, and ap, which has a taint."""
+    await serve(client)
+    hub = Hub(client, namespace, cluster.kubeconfig, [])
+    try:
+        await hub.make(MANAGED_CLUSTER_SETS, namespace, spec={})
+        await hub.cluster("eu", [], gpu="true")
+        await hub.cluster("us", [])
+        await hub.cluster("ap", [{"key": "maintenance", "effect": "NoSelect"}])
+        yield hub
+    finally:
+        for kind, name in reversed(hub.made):
+            with contextlib.suppress(NotFound):
+                await client.delete(kind, name)
+
+
+def placement(namespace: str, **spec: Any) -> Raw:
+    head = {"apiVersion": PLACEMENTS.api_version, "kind": PLACEMENTS.name}
+    return {**head, "metadata": {"name": "web", "namespace": namespace}, "spec": spec}
+
+
+async def test_clusters_and_sets_are_shown_and_bound(hub: Hub) -> None:
+    eu = f"{hub.namespace}-eu"
+    (line,) = (await hub.read("clusters", eu))["clusters"]
+    assert (line["sets"], line["available"], line["claims"]) == ([hub.namespace], "True", {"gpu": "true"})
+    code, output, _ = await hub.run("clusters")
+    assert code == 0
+    (row,) = (each for each in output.splitlines() if each.startswith(f"{hub.namespace}-ap"))
+    assert row.split()[1:] == [hub.namespace, "True", "maintenance:NoSelect", "-", "-"]
+    bound = f"set {hub.namespace} is bound to namespace {hub.namespace}"
+    code, output, errors = await hub.run("bind", hub.namespace, "-n", hub.namespace)
+    assert (code, output, errors) == (0, f"{bound}: its Placements may choose from the clusters of this set\n", "")
+    assert await hub.run("bind", hub.namespace, "-n", hub.namespace) == (0, f"{bound} already\n", "")
+    (line,) = (await hub.read("clustersets", hub.namespace))["clustersets"]
+    assert line["clusters"] == [f"{hub.namespace}-{short}" for short in ("ap", "eu", "us")]
+    assert line["namespaces"] == [hub.namespace]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("clusters", "mars"), "there is no ManagedCluster mars (there is: "),
+        (("clustersets", "mars"), "there is no ManagedClusterSet mars (there is: "),
+        (("bind", "mars"), "there is no ManagedClusterSet mars (there is: "),
+        (("bind", "SET", "-n", "mars"), "there is no namespace mars: create it, or name another one by -n"),
+        (("explain", "placement", "mars"), "there is no Placement default/mars (there is: "),
+        (("explain", "placement", "-f", "mars.yaml"), "mars.yaml cannot be read: "),
+    ],
+)
+async def test_what_is_not_there_is_refused_with_words(hub: Hub, words: tuple[str, ...], says: str) -> None:
+    code, output, errors = await hub.run(*(hub.namespace if word == "SET" else word for word in words))
+    assert (code, output) == (1, "")
+    assert says in errors
+
+
+async def test_who_may_not_is_told_so(hub: Hub, tmp_path: Path) -> None:
+    await hub.make(SERVICE_ACCOUNTS, "somebody", hub.namespace)
+    document = yaml.safe_load(hub.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": await token(hub.client, hub.namespace, "somebody")}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(document))
+    somebody = Hub(hub.client, hub.namespace, kubeconfig, [])
+    for words, kind in (
+        (("clusters",), MANAGED_CLUSTERS),
+        (("clustersets",), MANAGED_CLUSTER_SETS),
+        (("bind", hub.namespace, "-n", hub.namespace), MANAGED_CLUSTER_SET_BINDINGS),
+        (("explain", "placement", "web", "-n", hub.namespace), PLACEMENTS),
+    ):
+        code, output, errors = await somebody.run(*words)
+        assert (code, output) == (1, "")
+        assert "the cluster does not let you: " in errors
+        assert str(kind.plural) in errors
+
+
+async def test_a_placement_is_explained_applied_and_from_a_file(hub: Hub, tmp_path: Path) -> None:
+    place = hub.namespace
+    eu, us, ap = (f"{place}-{short}" for short in ("eu", "us", "ap"))
+    await hub.run("bind", place, "-n", place)
+    await hub.make(NAMESPACES, us)
+    scored = {"scores": [{"name": "cpu", "value": 40}], "validUntil": "2099-01-01T00:00:00Z"}
+    await hub.make(ADDON_PLACEMENT_SCORES, "usage", us, status=scored)
+    score = {"type": "AddOn", "addOn": {"resourceName": "usage", "scoreName": "cpu"}}
+    policy = {"mode": "Exact", "configurations": [{"scoreCoordinate": score}]}
+    one = placement(place, clusterSets=[place], numberOfClusters=1, prioritizerPolicy=policy)
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.safe_dump(one))
+    code, output, errors = await hub.run("explain", "placement", "-f", str(file))
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[0].startswith(f"Placement {place}/web of {file}, which is not applied: 1 of ")
+    told = {each["cluster"]: each for each in (await hub.read("explain", "placement", "-f", str(file)))["clusters"]}
+    assert (told[us]["decided"], told[us]["score"], told[us]["reason"]) == (True, 40, "AddOn/usage/cpu 40")
+    assert told[us]["valid_until"] == {"AddOn/usage/cpu": "2099-01-01T00:00:00Z"}
+    assert told[eu]["refusal"] == "score 0, not among the best 1"
+    assert told[ap]["refusal"] == "taint maintenance:NoSelect is not tolerated"
+    assert not await hub.client.list(PLACEMENTS, place)
+
+    await hub.client.create(PLACEMENTS, one, place)
+    labels = {LABEL_PLACEMENT: "web"}
+    decided = {"decisions": [{"clusterName": eu, "reason": ""}]}
+    await hub.make(PLACEMENT_DECISIONS, "web-decision-1", place, metadata={"labels": labels}, status=decided)
+    found = await hub.read("explain", "placement", "web", "-n", place)
+    assert [each["cluster"] for each in found["clusters"] if each["decided"]] == [eu]
+    assert found["decided_at"]
+    assert f"evaluated now, it comes to {us}" in found["notes"][0]
+    code, output, _ = await hub.run("explain", "placement", "web", "-n", place)
+    assert code == 0
+    assert "nobody has evaluated it yet" in output
+
+
+async def test_cel_and_what_is_wrong_in_a_file(hub: Hub, tmp_path: Path) -> None:
+    await hub.run("bind", hub.namespace, "-n", hub.namespace)
+    file = tmp_path / "web.yaml"
+
+    async def explain(**spec: Any) -> Told:
+        file.write_text(yaml.safe_dump(placement(hub.namespace, **spec)))
+        return await hub.run("explain", "placement", "web", "-f", str(file), "-n", hub.namespace)
+
+    def cel(expression: str) -> list[Raw]:
+        return [{"requiredClusterSelector": {"celSelector": {"celExpressions": [expression]}}}]
+
+    code, output, errors = await explain(predicates=cel("managedCluster.metadata.name.endsWith('-us')"))
+    assert (code, errors) == (0, "")
+    told = {row.split()[0]: row.split()[1] for row in output.splitlines() if row.startswith(hub.namespace)}
+    assert told == {f"{hub.namespace}-{short}": decided for short, decided in (("us", "yes"), ("eu", "no"), ("ap", "no"))}
+    code, output, _ = await explain(predicates=cel("managedCluster.nothing("))
+    assert code == 0
+    assert "  Misconfigured: Predicate:compilation failed: " in output
+    code, output, errors = await explain(numberOfCluster=2, sortBy="Name")
+    assert (code, output) == (1, "")
+    assert errors.splitlines() == [
+        f"flotilla: {file}: spec.numberOfCluster: unknown field; did you mean numberOfClusters?",
+        "spec.sortBy: 'Name' is none of ClusterName, Score",
+    ]
+
+
+async def test_who_sees_only_their_namespace_is_told_what_is_left_out(hub: Hub, tmp_path: Path) -> None:
+    await hub.run("bind", hub.namespace, "-n", hub.namespace)
+    await hub.make(PLACEMENTS, "web", hub.namespace, spec={})
+    await hub.make(SERVICE_ACCOUNTS, "viewer", hub.namespace)
+    subject = {"kind": "ServiceAccount", "name": "viewer", "namespace": hub.namespace}
+    for kind, kinds, namespace in (
+        (CLUSTER_ROLE_BINDINGS, (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS), None),
+        (ROLE_BINDINGS, (MANAGED_CLUSTER_SET_BINDINGS, PLACEMENTS, PLACEMENT_DECISIONS), hub.namespace),
+    ):
+        name = f"{hub.namespace}-{kind.plural}"
+        rules = [{"apiGroups": [each.group], "resources": [each.plural], "verbs": ["get", "list"]} for each in kinds]
+        await hub.make(CLUSTER_ROLES, name, rules=rules)
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+        await hub.make(kind, name, namespace, roleRef=role, subjects=[subject])
+    document = yaml.safe_load(hub.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": await token(hub.client, hub.namespace, "viewer")}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(document))
+    viewer = Hub(hub.client, hub.namespace, kubeconfig, [])
+
+    async def allowed() -> bool:
+        return all([(await viewer.run(*words))[0] == 0 for words in (("clusters",), explain)])
+
+    explain = ("explain", "placement", "web", "-n", hub.namespace)
+    await until(allowed)
+    _, _, errors = await viewer.run("clusters")
+    assert "Note: targets are left out: " in errors
+    assert "Note: Balance counts no decisions of other namespaces: " in (await viewer.run(*explain))[1]
