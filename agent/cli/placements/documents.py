@@ -151,4 +151,6 @@ def _number_or_text(value: Any, schema: Schema, where: str) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str | int | float | bool) else "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "an object" if isinstance(value, dict) else repr(value)
