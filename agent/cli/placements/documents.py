@@ -94,7 +94,7 @@ def wrong(value: Any, schema: Schema, where: str) -> Iterator[str]:
     if value is None:
         # As an API server has it: a field without a value is not there.
         return
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if not _is(value, kind):
         yield f"{where}: must be {called}, not {_shown(value)}"
     elif kind is dict:
         yield from _of_fields(value, schema, where)
@@ -107,6 +107,10 @@ def wrong(value: Any, schema: Schema, where: str) -> Iterator[str]:
         yield from _of_text(value, schema, where)
     elif kind is int:
         yield from _of_number(value, schema, where)
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
 
 
 def _of_fields(value: Raw, schema: Schema, where: str) -> Iterator[str]:
