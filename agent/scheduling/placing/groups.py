@@ -12,7 +12,7 @@ def divide(
     strategy: GroupStrategy, decisions: Sequence[Decision], clusters: Mapping[str, ManagedCluster]
 ) -> tuple[DecisionGroup, ...]:
     """The decisions in groups, which keep their order; one empty group where there are none."""
-    length = strategy.length(len(decisions))
+    length = max(strategy.length(len(decisions)), 1)
     rest, found = list(decisions), []
     for named in strategy.named:
         taken = [each for each in rest if predicates.takes(named.clusters, clusters[each.cluster])]

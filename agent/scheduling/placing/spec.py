@@ -89,7 +89,7 @@ class GroupStrategy:
 
     def length(self, total: int) -> int:
         """How many clusters a group has at most."""
-        found = math.ceil(self.percent / 100 * total) if self.clusters is None else self.clusters
+        found = math.ceil(min(self.percent, 100.0) / 100 * total) if self.clusters is None else self.clusters
         return found if 0 < found <= total else total
 
 
@@ -122,8 +122,8 @@ class PlacementSpec:
 
 def parse(placement: Raw) -> PlacementSpec:
     """Read a Placement, also one that no API server has checked."""
-    metadata: Raw = placement.get("metadata") or {}
-    raw: Raw = placement.get("spec") or {}
+    metadata, raw = _object(placement, "metadata"), _object(placement, "spec")
+    namespace = metadata.get("namespace")
     flaws: dict[Stage, str] = {}
 
     def part(stage: Stage, plugin: str, read: Callable[[Raw], T], default: T) -> T:
@@ -134,15 +134,20 @@ def parse(placement: Raw) -> PlacementSpec:
             return default
 
     return PlacementSpec(
-        namespace=metadata.get("namespace") or "",
+        namespace=namespace if isinstance(namespace, str) else "",
         sets=part("policy", "", lambda raw: fields.texts(raw, "clusterSets", "spec"), ()),
         predicates=part("predicates", "Predicate", _predicates, ()),
         tolerations=part("tolerations", "TaintToleration", _tolerations, ()),
         policy=part("policy", "", _policy, Policy()),
         groups=part("groups", "", _groups, GroupStrategy()),
-        keep_decided=(metadata.get("annotations") or {}).get(KEEP_DECIDED) == "true",
+        keep_decided=_object(metadata, "annotations").get(KEEP_DECIDED) == "true",
         flaws=flaws,
     )
+
+
+def _object(raw: Raw, name: str) -> Raw:
+    found = raw.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _predicates(raw: Raw) -> tuple[Predicate, ...]:
