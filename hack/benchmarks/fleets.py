@@ -37,7 +37,7 @@ def scores(count: int, now: datetime) -> list[Raw]:
 def fleet(count: int, now: datetime | None = None) -> Fleet:
     """As many clusters with their scores, in the sets default and global, the first bound to the namespace."""
     chosen = {"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}}
-    sets = [{"metadata": {"name": "default"}}, {"metadata": {"name": "global"}, "spec": chosen}]
+    sets: list[Raw] = [{"metadata": {"name": "default"}}, {"metadata": {"name": "global"}, "spec": chosen}]
     bindings = [{"metadata": {"name": "default", "namespace": NAMESPACE}}]
     return read.fleet(managed_clusters(count), sets, bindings, scores(count, now or datetime.now(UTC)))
 

@@ -46,20 +46,20 @@ def evaluate(
     :param elsewhere: how many decisions of all other Placements name each cluster
     :param cel: of all `cel_expressions` and `candidates`
     """
-    spec = parse(placement)
+    spec, decided = parse(placement), frozenset(decided)
     names = _candidates(spec, fleet)
     refused = _outside(spec, fleet, names)
-    feasible = _filter(spec, [fleet.clusters[name] for name in names], frozenset(decided), cel, now, refused)
+    feasible = _filter(spec, [fleet.clusters[name] for name in names], decided, cel, now, refused)
     # In the order in which the reference finds them.
     flaw = feasible.flaw or spec.flaws.get("policy", "")
     chosen = _Chosen()
     if not flaw:
-        chosen = _choose(spec, feasible, fleet, frozenset(decided), elsewhere, now, refused)
+        chosen = _choose(spec, feasible, fleet, decided, elsewhere, now, refused)
     flaw = spec.flaws.get("groups") or flaw
     if flaw:
-        for name in names:
-            if name not in decided:
-                refused.setdefault(name, f"the Placement is misconfigured: {flaw}")
+        refused = {**dict.fromkeys(names, f"the Placement is misconfigured: {flaw}"), **refused}
+        # These stay, whatever would become of them.
+        refused = {name: why for name, why in refused.items() if name not in decided}
     return Outcome(
         groups=() if flaw else groups.divide(spec.groups, chosen.decisions, fleet.clusters),
         satisfied=_satisfied(spec, fleet, len(names), len(chosen.decisions)),
@@ -188,14 +188,16 @@ def _choose(
             best = f"score {totals[cluster.name]}, not among the best {policy.number}"
             refused[cluster.name] = best if full else picks.refusal(cluster) or best
     listed = sorted(chosen, key=lambda name: (-totals[name], name)) if policy.by_score else sorted(chosen)
-    decisions = [Decision(name, totals[name], _reason(parts, name)) for name in listed]
+    reasons = _reasons(parts, listed)
+    decisions = [Decision(name, totals[name], why) for name, why in zip(listed, reasons, strict=True)]
     again = [part.again for part in parts if part.again is not None]
     return _Chosen(decisions, totals, again, scored.warnings)
 
 
-def _reason(parts: Sequence[prioritizers.Scores], cluster: str) -> str:
-    told = (part for part in parts if part.name != prioritizers.PREFERRED or cluster in part.values)
-    return ", ".join(part.told(cluster) for part in told)
+def _reasons(parts: Sequence[prioritizers.Scores], clusters: Sequence[str]) -> list[str]:
+    """What all prioritizers say of each cluster."""
+    rows = zip(*(part.told(clusters) for part in parts), strict=True) if parts else ((),) * len(clusters)
+    return [", ".join(filter(None, row)) for row in rows]
 
 
 def _satisfied(spec: PlacementSpec, fleet: Fleet, available: int, decided: int) -> Satisfied:

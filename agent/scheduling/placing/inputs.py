@@ -94,8 +94,9 @@ class Fleet:
         """Cluster to the sets that it is in."""
         selecting = [each for each in self.sets.values() if each.selector is not None]
         labelled = {each.name: frozenset((each.name,)) for each in self.sets.values() if each.selector is None}
-        found = {}
+        found, known = {}, dict[frozenset[str], frozenset[str]]()
         for name, cluster in self.clusters.items():
             own = labelled.get(cluster.labels.get(LABEL_CLUSTER_SET, ""), frozenset())
-            found[name] = own.union(each.name for each in selecting if each.has(cluster))
+            sets = own.union(each.name for each in selecting if each.has(cluster))
+            found[name] = known.setdefault(sets, sets)
         return found

@@ -29,11 +29,16 @@ class Scores:
     again: datetime | None = None
     """When the first of them expires."""
 
-    def told(self, cluster: str) -> str:
-        """As the reason of a decision has it: `Steady 100`, `AddOn/usage/cpu 52 x -2`."""
+    def told(self, clusters: Sequence[str]) -> list[str]:
+        """As reasons of decisions have it, one for each cluster: `Steady 100`, `AddOn/usage/cpu 52 x -2`."""
+        name, values, notes = self.name, self.values, self.notes
         weight = "" if self.weight == 1 else f" x {self.weight}"
-        note = self.notes.get(cluster)
-        return f"{self.name} {self.values.get(cluster, 0)}{weight}{f' ({note})' if note else ''}"
+        if self.name == PREFERRED:
+            return [f"{name} {values[each]}" if each in values else "" for each in clusters]
+        if not notes:
+            return [f"{name} {values.get(each, 0)}{weight}" for each in clusters]
+        said = {each: f" ({note})" for each, note in notes.items()}
+        return [f"{name} {values.get(each, 0)}{weight}{said.get(each, '')}" for each in clusters]
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Picks:
         """Why a cluster was not picked, if a hard constraint kept it out in the end."""
         for skew in self._skews:
             domain = value(skew.constraint, cluster)
-            if skew.constraint.hard and domain is not None and skew.excess(domain):
+            if skew.constraint.hard and domain is not None and skew.counts[domain] > skew.room:
                 return (
                     f"{_told(skew.constraint)} {domain} would have {skew.counts[domain] + 1} clusters, "
                     f"another has {skew.least}: more than maxSkew {skew.constraint.max_skew}"
@@ -106,10 +106,10 @@ class Picks:
         """By how much each soft constraint would be broken; None if a hard one would."""
         found: list[float] = []
         for skew, each in zip(self._skews, domain, strict=True):
-            excess = math.inf if each is None else skew.excess(each)
+            excess = math.inf if each is None else skew.counts[each] - skew.room
             if not skew.constraint.hard:
-                found.append(excess)
-            elif excess:
+                found.append(excess if excess > 0 else 0)
+            elif excess > 0:
                 return None
         return tuple(found)
 
@@ -128,11 +128,9 @@ class _Skew:
         self.counts = dict.fromkeys(values, 0)
         self.uneven = len(self.counts) < len(clusters)
         self.least = 0
+        self.room = constraint.max_skew - 1
+        """How many a domain may have at most to get one more."""
         self._with_least = len(self.counts)
-
-    def excess(self, domain: str) -> int:
-        """By how much one more there goes beyond maxSkew."""
-        return max(0, self.counts[domain] + 1 - self.least - self.constraint.max_skew)
 
     def add(self, domain: str) -> bool:
         """Count one more there; whether the least count has risen."""
@@ -144,6 +142,7 @@ class _Skew:
         if self._with_least:
             return False
         self.least += 1
+        self.room += 1
         self._with_least = sum(1 for each in self.counts.values() if each == self.least)
         return True
 

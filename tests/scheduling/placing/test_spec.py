@@ -144,6 +144,12 @@ def test_what_is_decided_is_not_refused_by_a_mistake() -> None:
     assert (found.satisfied.status, found.satisfied.reason) == (False, "NoManagedClusterMatched")
 
 
+def test_decisions_that_are_kept_are_not_refused_even_where_the_rest_would_refuse_them() -> None:
+    wanted = placement(decisionStrategy={"groupStrategy": {"clustersPerDecisionGroup": "some"}})
+    found = evaluated(wanted, [EU, cluster("us"), cluster("left", member="")], decided=["eu", "left"])
+    assert found.refused == {"us": "the Placement is misconfigured: :some invalid type: string is not a percentage"}
+
+
 BAD_PREDICATE = {"predicates": [requires(labelSelector=expression("a", "Like"))]}
 BAD_TOLERATION = {"tolerations": [{}]}
 BAD_MODE = {"prioritizerPolicy": {"mode": "Most"}}
