@@ -59,6 +59,11 @@ class OptionalWatch:
         """Take an object from the answer to our own write. Raises Unreadable."""
         return self._informer.absorb(raw) if self._informer is not None else None
 
+    @property
+    def refusal(self) -> str:
+        """Why it is not watched, as the API server says; empty while it is, or has not been asked."""
+        return self._refusal
+
     def look(self) -> None:
         """It may be served by now: find out at once, unless that is known."""
         if self._informer is None:

@@ -60,6 +60,11 @@ class Watched:
         """All objects of the kind."""
         return self._watch.store if self._watch is not None else None
 
+    @property
+    def refusal(self) -> str:
+        """Why there is none, as the API server says."""
+        return self._watch.refusal if self._watch is not None else ""
+
     def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
         """Call `changed` as an informer does, and `turned` when `store` came or went."""
         self._changed.append(changed)

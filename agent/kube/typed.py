@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from agent.api import names
+from agent.api.names.ocm import PLACEMENT, PLACEMENT_GROUP
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
 
 _Part = TypeVar("_Part", bound=msgspec.Struct)
@@ -35,6 +36,10 @@ class HotAnnotations(msgspec.Struct, gc=False):
     no_reservation_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + names.NO_RESERVATION)
     group: str = msgspec.field(default="", name=names.PREFIX + names.POD_GROUP)
     group_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + names.POD_GROUP)
+    placement: str | None = msgspec.field(default=None, name=names.PREFIX + PLACEMENT)
+    placement_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + PLACEMENT)
+    placement_group: str = msgspec.field(default="", name=names.PREFIX + PLACEMENT_GROUP)
+    placement_group_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + PLACEMENT_GROUP)
     parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
     pod_missing_since: str = msgspec.field(default="", name=names.ANNOTATION_POD_MISSING_SINCE)

@@ -7,6 +7,7 @@ Writes   claim and attempts on the proxy pod, its binding and PodScheduled condi
 Absent target: gets no new pods; a pod claimed by it waits, because its chaperon may be there.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from agent.clusters.deps import Deps
@@ -40,7 +41,7 @@ class ProxyScheduler(Controller[Key]):
         self._waiting: dict[Key, bool] = {}
         """Pods that wait for the cache to change to whether they have been tried in vain."""
         self._woken: set[Key] = set()
-        self._cache = SchedulerCache(deps, self._cache_changed)
+        self._cache = SchedulerCache(deps, self._cache_changed, self._decided)
         limits = RequestLimits(deps.targets, lambda: deps.settings.max_in_flight, self._wake, self.queue.add)
         self._proxies = ProxyWriter(deps, self._cache)
         chaperons = ChaperonWriter(deps, self._cache, self._proxies)
@@ -77,6 +78,7 @@ class ProxyScheduler(Controller[Key]):
             self._forget(old.uid)
 
     def _forget(self, uid: str) -> None:
+        self._cache.decisions.forget(uid)
         self._proxies.forget(uid)
         self._ranked.forget(uid)
         self._reserve.forget(uid)
@@ -86,6 +88,12 @@ class ProxyScheduler(Controller[Key]):
         self._woken |= {key for key, in_vain in waiting.items() if in_vain}
         for key in waiting:
             self.queue.add(key)
+
+    def _decided(self, pods: Iterable[Key]) -> None:
+        for key in pods:
+            if self._waiting.pop(key, False):
+                self._woken.add(key)
+            self._wake(key)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         """What we write ourselves is no news, unless others have asked for something else meanwhile."""
@@ -130,6 +138,7 @@ class ProxyScheduler(Controller[Key]):
             return Done()
         if self._cache.is_new(pod):
             return RequeueAfter(NEW_SECONDS)
+        self._cache.decisions.follow(pod)
         mode = mode_of(pod, self._cache.namespaces.store.get(("", pod.namespace)), self._default)
         return await (self._reserve.admitted_step(pod) if mode == "reserve" else self._ranked.step(pod))
 

@@ -183,7 +183,7 @@ async def test_a_chaperon_that_has_changed_since_it_was_judged_is_not_given_up(
         judged = await client.create(CHAPERONS, {**head, "metadata": metadata, "spec": {"containers": []}}, namespace)
         status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
         await client.patch(CHAPERONS, "web-1", {"status": status}, namespace, sub="status")
-        cache = SchedulerCache(deps, lambda: None)
+        cache = SchedulerCache(deps, lambda: None, lambda pods: None)
         writer = ChaperonWriter(deps, cache, ProxyWriter(deps, cache))
         await writer.give_up(proxy, target, judged, "no room", "ranked")
         (kept,) = await chaperons(client, namespace)

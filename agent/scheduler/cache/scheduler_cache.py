@@ -1,20 +1,24 @@
 """Scheduler cache: what every decision starts from: a pod's demands, all targets, and our pods in them."""
 
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
 
 from agent.api import names
 from agent.api.kinds import NODES
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
-from agent.kube.store import Object
+from agent.clusters.target import Target
+from agent.kube.store import Key, Object
 from agent.model.namespaces import not_enabled
 from agent.scheduler.cache.assumed_pods import AssumedPods
+from agent.scheduler.cache.decisions import Decisions, placement_of
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.cache.refusing_targets import RefusingTargets
 from agent.scheduler.cache.target_cache import TargetCache
 from agent.scheduler.metrics import PHASE
+from agent.scheduling.placed import Placed, misplaced, reasoned
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo, TargetInfo
 
@@ -23,14 +27,19 @@ NEW_SECONDS = 2.0
 
 
 class SchedulerCache:
-    """One for the scheduler; `changed` is called when pods that wait may find a target by now."""
+    """One for the scheduler; `changed` is called when pods that wait may find a target by now.
 
-    def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:
+    `decided` is called with pods for which a Placement has decided anew.
+    """
+
+    def __init__(self, deps: Deps, changed: Callable[[], None], decided: Callable[[Iterable[Key]], None]) -> None:
         self.proxies = deps.proxies.informer
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.namespaces = deps.namespaces.informer
         self._is_enabled = deps.namespaces.is_enabled
         self._changed = changed
+        self._decided = decided
+        self.decisions = Decisions(deps.placement, self.namespaces, deps.clock, decided)
         self.epoch = 0
         """Grows whenever `changed` is called."""
         self.pod_infos = PodInfos()
@@ -59,6 +68,7 @@ class SchedulerCache:
         """
         started = time.perf_counter()
         pod_info = self.pod_infos.of(pod).beside(self._prerequisites.places(pod))
+        pod_info = pod_info.following(self.decisions.of(pod))
         self.assumed.refresh()
         self._turn += 1
         targets: Sequence[TargetInfo] = self._targets.serving(pod.namespace)
@@ -67,6 +77,22 @@ class SchedulerCache:
         ranking = rank(pod_info, targets, self.assumed.usages, self._weights, turn=self._turn)
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return pod_info, ranking
+
+    def moment(self, pod: Object) -> tuple[int, str, Placed | None]:
+        """As long as this is the same, so is `ranking`, but for what is free."""
+        return self.epoch, pod.version, self.decisions.of(pod)
+
+    def reasoned(self, pod: Object, ranking: Ranking) -> Ranking:
+        """The same ranking for somebody who reads it: why the pod's Placement has not decided for each cluster."""
+        placed = self.decisions.of(pod)
+        if placed is None or not ranking.rejected:
+            return ranking
+        return replace(ranking, rejected=reasoned(ranking.rejected, placed, self.decisions.reasons(pod)))
+
+    def misplaced(self, pod: Object, target: Target) -> str:
+        """Why a pod would not get its target today, as its Placement has decided; empty where it would."""
+        placed = self.decisions.of(pod)
+        return misplaced(placed, self._targets.info_of(target)) if placed is not None else ""
 
     def end_trials(self, pod: Object, but: Container[str] = ()) -> None:
         """A pod does not try targets that refuse pods, but for those of these virtual nodes."""
@@ -82,6 +108,8 @@ class SchedulerCache:
         assert namespace is not None
         if turns(old, new):
             self.assumed.namespace_turned(namespace.name)
+        if placement_of(old) != placement_of(new):
+            self._decided([pod.key for pod in self.proxies.store if pod.namespace == namespace.name])
         if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
             self.assumed.usages.counts.recount()
             self._change()
@@ -91,9 +119,9 @@ class SchedulerCache:
         found = self.namespaces.store.get(("", namespace))
         return found is not None and names.annotation(found.annotations, names.INJECTED) == names.INJECTED_FOLLOW
 
-    def knows_targets(self, namespace: str) -> bool:
-        """Whether all targets of a namespace are known well enough to tell why a pod waits."""
-        return self._targets.knows_all(namespace)
+    def can_tell(self, pod: Object) -> bool:
+        """Whether all targets of a pod are known well enough to tell why it waits."""
+        return self._targets.knows_all(pod.namespace) and self.decisions.can_tell(pod)
 
     def closed(self, namespace: str) -> str:
         """Why no pod of a namespace gets a target anew, empty when pods may."""

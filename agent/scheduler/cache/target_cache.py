@@ -50,7 +50,7 @@ class TargetCache:
         """All targets that pods of a namespace may go to, ready or not."""
         known = self._by_namespace.get(namespace)
         if known is None:
-            found = [self._info(target) for target in self._targets.serving(namespace)]
+            found = [self.info_of(target) for target in self._targets.serving(namespace)]
             found += [
                 target_info_of(not_ready(unconnected_target(obj)), None, None, obj)
                 for obj in self._unconnected(namespace)
@@ -75,7 +75,8 @@ class TargetCache:
         """Targets that cannot be connected, or not yet."""
         return [obj for obj in self._objects.serving(namespace) if self._targets.get(obj.key) is None]
 
-    def _info(self, target: Target) -> TargetInfo:
+    def info_of(self, target: Target) -> TargetInfo:
+        """What is known of a target."""
         info = self._infos.get(target.key)
         if info is None:
             info = self._infos[target.key] = self._make(target)
@@ -142,7 +143,7 @@ class TargetCache:
         if current is None or old is None:
             self._changed()
             return
-        new = self._info(current)
+        new = self.info_of(current)
         if new == old:
             # What was found out about it stays true.
             self._infos[target.key] = old

@@ -98,11 +98,13 @@ class GroupScheduling:
                 continue
             view: ReservePod | None = None
             if is_open(pod):
+                self._cache.decisions.follow(pod)
                 try:
                     view, _ = self._reserve.view(pod)
                 except InvalidPod as error:
                     flaws[pod.uid] = str(error)
-            members.append(_member(pod, view))
+            reference = self._cache.decisions.reference(pod)
+            members.append(_member(pod, view, ", group ".join(filter(None, reference or ()))))
         name = (key[0], group_name(key) or "")
         memory = self._memories.get(key) or GroupMemory(queued=time.monotonic())
         gated = sum(pod.gated and not pod.deleting for pod in pods)
@@ -150,7 +152,7 @@ class GroupScheduling:
                 self._wake(other)
 
 
-def _member(pod: Object, view: ReservePod | None) -> Member:
+def _member(pod: Object, view: ReservePod | None, placement: str = "") -> Member:
     annotations = pod.annotations
     manifest = pod.decode()
     return Member(
@@ -163,6 +165,7 @@ def _member(pod: Object, view: ReservePod | None) -> Member:
         owner=pod.controller.uid if pod.controller else "",
         view=view,
         node_name=pod.node_name,
+        placement=placement,
         started=(manifest.get("status") or {}).get("startTime") or "",
         over=pod.phase in ENDED,
         going=pod.deleting,

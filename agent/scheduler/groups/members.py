@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from agent.api import names
+from agent.api.names.ocm import PLACEMENT
 from agent.scheduler.groups.turns import GroupMemory, Key
 from agent.scheduler.reserve.decide import ReservePod
 
@@ -27,6 +28,8 @@ class Member:
     """The virtual node it is bound to."""
     started: str = ""
     """When its delegate started, RFC 3339."""
+    placement: str = ""
+    """What it follows, in words; empty where it follows no Placement."""
     over: bool = False
     """Its phase is Succeeded or Failed."""
     going: bool = False
@@ -119,6 +122,7 @@ def ill_formed(group: Group) -> str:
             (names.POD_GROUP_SIZE, number(member.size), number(first.size)),
             (names.POD_GROUP_POLICY, _policy(member), _policy(first)),
             (names.POD_GROUP_ON_FAILURE, _on_failure(member), _on_failure(first)),
+            (PLACEMENT, member.placement or "none", first.placement or "none"),
         ):
             if here != there:
                 return (

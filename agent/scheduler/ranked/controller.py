@@ -75,7 +75,11 @@ class RankedScheduling:
             neglected = self._is_neglected(pod, target, placed, chaperon)
             if isinstance(step, steps.Bind):
                 await self._proxies.bind(pod, target.node_name, "ranked")
-            if step is not None and not neglected:
+            if (
+                step is not None
+                and not neglected
+                and (isinstance(step, steps.Bind) or not self._cache.misplaced(pod, target))
+            ):
                 return Done()
         return await self._place(pod, target, chaperon)
 
@@ -141,6 +145,7 @@ class RankedScheduling:
             dwell=self._dwell,
             closed=self._cache.closed(pod.namespace),
             neglected=self._neglect(target, chaperon) if self._neglected.is_neglected(pod.uid) else "",
+            misplaced=self._cache.misplaced(pod, target) if target is not None else "",
         )
         step = steps.decide(view)
         if not isinstance(step, steps.GiveUp):
@@ -173,9 +178,9 @@ class RankedScheduling:
                 await self._chaperons.give_up(proxy, target, view.chaperon, reason, "ranked")
             case steps.Wait(message, seconds):
                 if message or view.chaperon is None:
-                    if not self._cache.knows_targets(pod.namespace):
+                    if not self._cache.can_tell(pod):
                         return _UNSETTLED
-                    later = await self._tell(proxy, view, message)
+                    later = await self._tell(pod, proxy, view, message)
                     return soonest_after(seconds, later)
             case steps.Stop(message):
                 await self._proxies.tell(proxy, message)
@@ -184,10 +189,11 @@ class RankedScheduling:
                 pass
         return Done()
 
-    async def _tell(self, proxy: dict[str, Any], view: steps.RankedPod, message: str) -> float | None:
+    async def _tell(self, pod: Object, proxy: dict[str, Any], view: steps.RankedPod, message: str) -> float | None:
         tried = {node: attempt.reason for node, attempt in view.failed.items()}
         claim = {view.claim: message} if message else {}
-        return await self._proxies.tell_rejections(proxy, explain(view.ranking, tried, claim), view.ranking)
+        ranking = self._cache.reasoned(pod, view.ranking)
+        return await self._proxies.tell_rejections(proxy, explain(ranking, tried, claim), ranking)
 
     async def _claim(self, pod: Object, proxy: dict[str, Any], target: Target | None) -> Result:
         if target is None or self._deps.sending.is_closed(target):

@@ -39,6 +39,8 @@ class RankedPod:
     """Why no pod of its namespace gets a target anew, empty when pods may."""
     neglected: str = ""
     """Why the chaperon counts as refused although nobody has said so, empty when it does not."""
+    misplaced: str = ""
+    """Why the pod is to leave the claim's target although that has not refused it, empty when it need not."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ def _next(view: RankedPod) -> Step:
     settled = fast_path(view.chaperon)
     if view.neglected and not taken_up_by(view.chaperon):
         return _neglected(view)
+    if view.misplaced and not isinstance(settled, Bind) and not view.chaperon["metadata"].get("deletionTimestamp"):
+        return GiveUp(view.misplaced)
     if settled is not None:
         return settled
     _, reason = delegate_outcome(view.chaperon.get("status") or {})

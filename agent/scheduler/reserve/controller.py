@@ -31,7 +31,7 @@ _LEFT = RequeueAfter(1.0)
 class _Ranked(NamedTuple):
     """The targets for one pod, and for which version of it and which epoch of the cache."""
 
-    moment: tuple[int, str]
+    moment: tuple[object, ...]
     ranking: Ranking
 
 
@@ -123,6 +123,10 @@ class ReserveScheduling:
         candidates = self._candidates(pod)
         settled = target is not None and target.ready and self._goes_well(pod, candidates)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
+        if target is not None and not permit.committed and not any(candidate.allowed for candidate in candidates):
+            # A claim that has led to nothing yet is withdrawn.
+            why = self._cache.misplaced(pod, target)
+            permit = decide.denied(why) if why else permit
         view = decide.ReservePod(
             claim=claim,
             claim_uid=podstate.claimed_chaperon(pod),
@@ -148,7 +152,7 @@ class ReserveScheduling:
 
     def _ranking(self, pod: Object, *, fresh: bool) -> Ranking:
         known = self._rankings.get(pod.uid)
-        moment = (self._cache.epoch, pod.version)
+        moment = self._cache.moment(pod)
         if fresh or known is None or known.moment != moment:
             known = self._rankings[pod.uid] = _Ranked(moment, self._cache.ranking(pod)[1])
         return known.ranking
@@ -266,6 +270,9 @@ class ReserveScheduling:
     async def _tell(self, pod: Object, view: decide.ReservePod, ranking: Ranking, message: str) -> float | None:
         refusals = self._writer.reasons(pod.uid) | decide.reasons(view, time.monotonic())
         claim = {view.claim: message} if view.claim else {}
+        if not self._cache.decisions.can_tell(pod):
+            return _LEFT.seconds
+        ranking = self._cache.reasoned(pod, ranking)
         text = view.permit.message or explain(ranking, refusals, claim)
         return await self._proxies.tell_rejections(pod.decode(), text, ranking, throttled=not view.permit.message)
 

@@ -297,3 +297,19 @@ def test_what_is_kept_is_the_farthest_from_what_others_lack() -> None:
     decision = judge(group(*(member(n, v, size="3") for n, v in enumerate((lacking, stepping_stone, greedy)))))
     assert decision.permits["u2"].only == AP
     assert decision.permits["u1"].only == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "want"),
+    [
+        ("web", "web", ""),
+        ("web", "", "is none and on pod default/p1 web"),
+        ("web", "web, group canary", "is web, group canary and on pod default/p1 web"),
+    ],
+    ids=["the same", "one follows none", "another decision group"],
+)
+def test_all_members_follow_the_same_placement(first: str, second: str, want: str) -> None:
+    found = judge(group(member(1, placement=first), member(2, placement=second)))
+    message = only_permit(found).message
+    whole = f"metadata.annotations[multicluster/placement] of pod default/p2 {want}: write the same on all pods"
+    assert whole in message if want else "multicluster/placement" not in message

@@ -363,3 +363,30 @@ def test_who_takes_a_chaperon_up() -> None:
 
 def test_a_neglected_chaperon_in_a_target_that_does_not_answer_stays() -> None:
     assert isinstance(decide(view(neglected=NEGLECTED, **AWAY)), Wait)
+
+
+MISPLACED = "no longer in Placement web"
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        pytest.param({}, GiveUp(MISPLACED), id="one that nobody has scheduled yet goes elsewhere"),
+        pytest.param({"ranking": NONE}, GiveUp(MISPLACED), id="also where there is nowhere else"),
+        pytest.param({"chaperon": chaperon(REFUSAL)}, GiveUp(MISPLACED), id="one that was refused does, too"),
+        pytest.param({"chaperon": chaperon({"phase": "Running"})}, Bind(), id="one that runs is bound, and stays"),
+        pytest.param({"chaperon": chaperon(deletionTimestamp="now")}, Wait(), id="one that goes already is let go"),
+        pytest.param(
+            {"chaperon": None, "ranking": Ranking((US,), 1, ())}, Claim(US.node_name), id="none is made there"
+        ),
+        pytest.param(
+            {"closed": CLOSED}, Wait(MISPLACED), id="in a namespace that is not enabled it would not come back"
+        ),
+    ],
+)
+def test_a_chaperon_in_a_target_that_is_no_longer_decided(changes: dict[str, Any], want: Step) -> None:
+    assert decide(view(**changes, misplaced=MISPLACED)) == want
+
+
+def test_a_target_that_is_no_longer_decided_and_does_not_answer_keeps_the_pod() -> None:
+    assert isinstance(decide(view(misplaced=MISPLACED, **AWAY)), Wait)

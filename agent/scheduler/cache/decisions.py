@@ -1,0 +1,258 @@
+"""Decisions: what Placements have decided, for the pods that follow them, whoever has evaluated them.
+
+A pod that names a Placement waits as long as there is nothing to go by; no other pod notices anything of this.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.names.ocm import LABEL_GROUP_NAME, LABEL_PLACEMENT, decision_label
+from agent.base.clock import Clock
+from agent.clusters.placement_mode import PlacementMode
+from agent.kube.errors import UNDECODABLE
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.scheduler.cache.undecided import Undecided
+from agent.scheduling.placed import Decided, Placed, Reference, shares
+
+SETTLE_SECONDS = 0.05
+"""The decisions of a Placement may be several objects, which are written one after the other."""
+_NOT_USED = "no Placements are used here: install their CRDs (chart value agent.placement.crds), or see --placement"
+_NOT_READ = "it has not been read yet"
+
+_Owner = tuple[str, str]
+"""A namespace and the label of the decisions of a Placement."""
+
+
+class _Cluster(msgspec.Struct, rename="camel"):
+    cluster_name: str = ""
+    score: Any = None
+
+
+class _Status(msgspec.Struct):
+    decisions: list[_Cluster] | None = None
+
+
+class _Decision(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decoder = msgspec.json.Decoder(_Decision)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One PlacementDecision."""
+
+    group: str
+    decided: tuple[Decided, ...]
+
+
+def placement_of(obj: Object | None) -> tuple[str | None, str]:
+    """What a pod or a namespace says itself: a Placement, None where it says nothing of one, and a decision group."""
+    if obj is None:
+        return None, ""
+    known = obj.hot_annotations
+    name = known.placement if known.placement is not None else known.placement_short
+    return name, known.placement_group or known.placement_group_short
+
+
+def reference_of(pod: Object, namespace: Object | None) -> Reference | None:
+    """What a pod follows: what it says itself, else what its namespace says; an empty name frees it."""
+    name, group = placement_of(pod)
+    if name is None:
+        name, given = placement_of(namespace)
+        group = group or given
+    return Reference(name, group) if name else None
+
+
+class Decisions:
+    """`changed` is called with the keys of the pods that follow a Placement which has decided anew."""
+
+    def __init__(
+        self, mode: PlacementMode, namespaces: Informer, clock: Clock, changed: Callable[[Iterable[Key]], None]
+    ) -> None:
+        self._mode = mode
+        self._undecided = Undecided(mode, clock)
+        self._namespaces = namespaces
+        self._changed = changed
+        self._parts: dict[_Owner, dict[str, _Part]] = {}
+        self._placed: dict[_Owner, dict[Reference, Placed]] = {}
+        self._followers: dict[_Owner, dict[str, Key]] = {}
+        """Pods without a node, by UID."""
+        self._following: dict[str, _Owner] = {}
+        """The same the other way round."""
+        self._touched: set[_Owner] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._decisions = mode.watch(PLACEMENT_DECISIONS)
+        self._placements = mode.watch(PLACEMENTS)
+        self._decisions.subscribe(self._decision_changed, self._turned)
+        self._placements.subscribe(self._placement_changed, self._turned)
+        mode.on_turn(self._turned)
+
+    def reference(self, pod: Object) -> Reference | None:
+        """What a pod follows."""
+        return reference_of(pod, self._namespaces.store.get(("", pod.namespace)))
+
+    def of(self, pod: Object) -> Placed | None:
+        """What the Placement has decided that a pod follows, None for a pod that follows none."""
+        reference = self.reference(pod)
+        if reference is None:
+            return None
+        owner = (pod.namespace, decision_label(reference.name))
+        known = self._placed.get(owner, {}).get(reference)
+        if known is None:
+            if why := self._unread():
+                return Placed(reference, {}, why, known=False)
+            known = self._placed.setdefault(owner, {})[reference] = self._make(owner, reference)
+        return known
+
+    def follow(self, pod: Object) -> None:
+        """A pod has no node yet: `changed` is called with its key from now on."""
+        reference = self.reference(pod)
+        owner = (pod.namespace, decision_label(reference.name)) if reference is not None else None
+        if self._following.get(pod.uid) != owner:
+            self.forget(pod.uid)
+            if owner is not None:
+                self._following[pod.uid] = owner
+                self._followers.setdefault(owner, {})[pod.uid] = pod.key
+
+    def forget(self, uid: str) -> None:
+        """A pod has a node, or is gone."""
+        owner = self._following.pop(uid, None)
+        if owner is not None:
+            followers = self._followers[owner]
+            del followers[uid]
+            if not followers:
+                del self._followers[owner]
+                self._placed.pop(owner, None)
+
+    def reasons(self, pod: Object) -> Mapping[str, str]:
+        """Why clusters are not decided that a pod might go to, by cluster, as far as it is known."""
+        reference = self.reference(pod)
+        if reference is None:
+            return {}
+        own = (pod.namespace, decision_label(reference.name))
+        placement = self._placement(own, reference)
+        if placement is None:
+            return {}
+        mine = {each.cluster for part in self._parts.get(own, {}).values() for each in part.decided}
+        return self._undecided.reasons(placement, mine, lambda: self._elsewhere(own))
+
+    def _elsewhere(self, own: _Owner) -> Counter[str]:
+        """How many decisions of other Placements name each cluster."""
+        others = (parts.values() for owner, parts in self._parts.items() if owner != own)
+        return Counter(each.cluster for parts in others for part in parts for each in part.decided)
+
+    def can_tell(self, pod: Object) -> bool:
+        """Whether it is known what there is to go by for a pod. It is not for a moment after a start."""
+        if self._mode.mode == "off" or self.reference(pod) is None:
+            return True
+        watches = (self._decisions, self._placements)
+        return self._mode.active and all(each.store is not None or each.refusal for each in watches)
+
+    def _make(self, owner: _Owner, reference: Reference) -> Placed:
+        if why := self._unread():
+            return Placed(reference, {}, why, known=False)
+        parts = self._parts.get(owner, {}).values()
+        chosen = [part for part in parts if reference.group in ("", part.group)]
+        if chosen:
+            scores = shares(each for part in chosen for each in part.decided)
+            why = "" if scores else f"it has decided for no cluster{_unsatisfied(self._placement(owner, reference))}"
+            return Placed(reference, scores, why)
+        return Placed(reference, {}, self._missing(owner, reference, decided=bool(parts)), known=False)
+
+    def _missing(self, owner: _Owner, reference: Reference, *, decided: bool) -> str:
+        """Why there are no decisions to go by."""
+        if decided:
+            return f"it has no decision group {reference.group}"
+        placement = self._placement(owner, reference)
+        if placement is None and self._placements.store is not None:
+            return f"there is no such Placement in namespace {owner[0]}"
+        return f"it has no decisions yet{_unsatisfied(placement)}"
+
+    def _placement(self, owner: _Owner, reference: Reference) -> Object | None:
+        store = self._placements.store
+        return store.get((owner[0], reference.name)) if store is not None else None
+
+    def _unread(self) -> str:
+        """Why nothing can be known of any Placement, empty where it can."""
+        if self._mode.mode is None:
+            return _NOT_READ
+        if not self._mode.active:
+            return _NOT_USED
+        if self._decisions.store is None:
+            return self._decisions.refusal or _NOT_READ
+        return ""
+
+    def _decision_changed(self, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            label = obj.labels.get(LABEL_PLACEMENT) if obj is not None else None
+            if obj is None or not label:
+                continue
+            parts = self._parts.setdefault((obj.namespace, label), {})
+            parts.pop(obj.name, None)
+            clusters = decided(obj) if obj is new else None
+            if clusters is not None:
+                parts[obj.name] = _Part(obj.labels.get(LABEL_GROUP_NAME, ""), clusters)
+            if not parts:
+                del self._parts[obj.namespace, label]
+            self._touch((obj.namespace, label))
+
+    def _placement_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        if obj is not None:
+            self._touch((obj.namespace, decision_label(obj.name)))
+
+    def _turned(self) -> None:
+        """All of a kind is known now, or nothing of it."""
+        if self._decisions.store is None:
+            self._parts.clear()
+        for owner in {*self._followers, *self._placed}:
+            self._touch(owner)
+
+    def _touch(self, owner: _Owner) -> None:
+        if owner in self._placed or owner in self._followers:
+            self._touched.add(owner)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settle)
+
+    def _settle(self) -> None:
+        self._timer = None
+        touched, self._touched = self._touched, set()
+        for owner in touched:
+            before = self._placed.get(owner, {})
+            after = {reference: self._make(owner, reference) for reference in before}
+            if before and all(before[reference].is_same(placed) for reference, placed in after.items()):
+                continue
+            self._placed[owner] = after
+            self._changed(tuple(self._followers.get(owner, {}).values()))
+
+
+def decided(obj: Object) -> tuple[Decided, ...] | None:
+    """The clusters of a PlacementDecision, None as long as nobody has written any into it that can be read."""
+    try:
+        found = _decoder.decode(obj.raw).status.decisions
+    except UNDECODABLE:
+        return None
+    if found is None:
+        return None
+    return tuple(
+        Decided(each.cluster_name, each.score if type(each.score) is int else None)
+        for each in found
+        if each.cluster_name
+    )
+
+
+def _unsatisfied(placement: Object | None) -> str:
+    """What a Placement says of having decided for none."""
+    if placement is None:
+        return ""
+    condition = find_condition((placement.decode().get("status") or {}).get("conditions"), "PlacementSatisfied") or {}
+    message = condition.get("message") if condition.get("status") == "False" else ""
+    return f": {message}" if message else ""
