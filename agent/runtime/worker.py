@@ -92,9 +92,12 @@ class Worker:
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         command = (sys.executable, "-P", "-m", __name__, self._serves, str(self._cpu_seconds))
         environment = {**os.environ, "PYTHONPATH": path}
-        self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
+            )
+        except OSError as error:
+            raise WorkerFailed(f"its process cannot be started: {error}") from error
         return self._process
 
     def _why(self, code: int) -> str:

@@ -77,6 +77,15 @@ def test_a_change_of_a_score_concerns_those_that_name_it_and_may_choose_the_clus
     assert set(found.of_score("other", {"prod"}, BINDINGS)) == set()
 
 
+def test_a_score_whose_name_cel_makes_up_may_be_any() -> None:
+    expression = "managedCluster.scores(managedCluster.metadata.name).size() > 0"
+    predicate = {"requiredClusterSelector": {"celSelector": {"celExpressions": [expression]}}}
+    found = interests(shop_all=ALL, shop_cel=interest(placement(predicates=[predicate])))
+    assert set(found.of_score("usage", {"dev"}, BINDINGS)) == {("shop", "all"), ("shop", "cel")}
+    assert set(found.of_score("other", {"dev"}, BINDINGS)) == {("shop", "cel")}
+    assert set(found.of_score("other", {"far"}, BINDINGS)) == set()
+
+
 def test_what_is_gone_or_has_changed_is_concerned_no_more() -> None:
     found = interests(shop_all=ALL, shop_prod=PROD)
     assert found.expressions() == {"true"}

@@ -87,6 +87,14 @@ async def test_one_that_was_killed_is_started_again(worker: Worker) -> None:
     assert int(await worker.ask(b"pid")) != pid
 
 
+async def test_where_no_process_can_be_started_that_is_said(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(sys, "executable", "/nothing/here")
+        with pytest.raises(WorkerFailed, match="cannot be started"):
+            await worker.ask(b"hello")
+    assert await worker.ask(b"hello") == b"hello"
+
+
 @pytest.mark.parametrize("busy", [pytest.param(b"", id="idle"), pytest.param(b"spin", id="busy")])
 async def test_a_parent_that_is_killed_leaves_no_worker(busy: bytes) -> None:
     parent = f"""

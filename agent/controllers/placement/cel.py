@@ -146,7 +146,7 @@ def _valid(
         values = scores.get((name, resource))
         if values is None:
             continue
-        fresh = tuple((each, score.value) for each, score in values.items() if not score.until or score.until > now)
+        fresh = tuple((each, score.value) for each, score in values.items() if not score.expired(now))
         if fresh or not values:
             found[name] = (*found[name], (resource, fresh))
     return found

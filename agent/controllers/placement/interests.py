@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.scheduling.placing.evaluate import cel_expressions, scores_used
+from agent.scheduling.placing.evaluate import ANY_SCORE, cel_expressions, scores_used
 from agent.scheduling.placing.spec import BALANCE, parse
 
 Key = tuple[str, str]
@@ -88,7 +88,8 @@ class Interests:
 
     def of_score(self, score: str, sets: Collection[str], bindings: Bindings) -> Iterator[Key]:
         """Those that look at a score of a cluster in these sets."""
-        for key, interest in self._by_score.get(score, {}).items():
+        looking = {**self._by_score.get(score, {}), **self._by_score.get(ANY_SCORE, {})}
+        for key, interest in looking.items():
             near = bindings.get(key[0], frozenset()).intersection(sets)
             if near and (not interest.sets or interest.sets & near):
                 yield key

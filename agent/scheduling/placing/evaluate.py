@@ -4,12 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent.scheduling.placing import groups, predicates, prioritizers, spread, taints
+from agent.scheduling.placing import celexpr, groups, predicates, prioritizers, spread, taints
 from agent.scheduling.placing.inputs import CelVerdicts, Fleet, ManagedCluster
 from agent.scheduling.placing.outcome import Decision, Outcome, Satisfied
 from agent.scheduling.placing.spec import SPREAD, PlacementSpec, parse
 
 Placement = Mapping[str, Any]
+
+ANY_SCORE = ""
+"""Instead of the name of an AddOnPlacementScore, for CEL expressions that make it up while they run."""
 
 
 class _Feasible(NamedTuple):
@@ -84,7 +87,10 @@ def candidates(placement: Placement, fleet: Fleet) -> list[str]:
 
 
 def scores_used(placement: Placement) -> frozenset[str]:
-    """Names of the AddOnPlacementScores whose changes matter to a Placement, those that CEL names included."""
+    """Names of the AddOnPlacementScores whose changes matter to a Placement, ANY_SCORE for all of them.
+
+    Those that CEL names are included.
+    """
     spec = parse(placement)
     return frozenset(each.resource for each in spec.policy.prioritizers if each.resource) | _cel_scores(spec)
 
@@ -230,16 +236,21 @@ def _cel_flaw(spec: PlacementSpec, cel: CelVerdicts) -> str:
 
 
 def _cel_scores(spec: PlacementSpec) -> frozenset[str]:
-    expressions = (each for predicate in spec.predicates for each in predicate.cel)
-    return frozenset[str]().union(*map(predicates.scores_named, expressions))
+    named = [celexpr.scores_named(each) for predicate in spec.predicates for each in predicate.cel]
+    return frozenset().union(*(frozenset({ANY_SCORE}) if found is None else found for found in named))
 
 
 def _cel_expiries(spec: PlacementSpec, names: Sequence[str], fleet: Fleet, now: datetime) -> list[datetime]:
     """When scores expire that CEL expressions look at."""
+    resources = _cel_scores(spec)
+    if ANY_SCORE in resources:
+        near = frozenset(names)
+        found = [values for (name, _), values in fleet.scores.items() if name in near]
+    else:
+        found = [fleet.scores.get((name, resource), {}) for resource in resources for name in names]
     return [
         score.until
-        for resource in _cel_scores(spec)
-        for name in names
-        for score in fleet.scores.get((name, resource), {}).values()
-        if score.until is not None and score.until > now
+        for values in found
+        for score in values.values()
+        if score.until is not None and not score.expired(now)
     ]

@@ -1,13 +1,10 @@
 """Predicates of a Placement: labels, claims and CEL expressions that a cluster must fulfil, and why one does not."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from agent.scheduling.placing.inputs import CelVerdicts, ManagedCluster
 from agent.scheduling.placing.spec import Predicate
 from agent.scheduling.pod_terms import Selector
-
-_SCORES = re.compile(r"""\bscores\s*\(\s*(?:"([^"\\]+)"|'([^'\\]+)')\s*\)""")
 
 
 def refusal(predicates: Sequence[Predicate], cluster: ManagedCluster, cel: CelVerdicts) -> str:
@@ -24,11 +21,6 @@ def refusal(predicates: Sequence[Predicate], cluster: ManagedCluster, cel: CelVe
 def takes(predicate: Predicate, cluster: ManagedCluster) -> bool:
     """Whether a cluster has the labels and claims, whatever its CEL expressions say: those of groups have none."""
     return predicate.labels.matches(cluster.labels) and predicate.claims.matches(cluster.claims)
-
-
-def scores_named(expression: str) -> set[str]:
-    """Names of AddOnPlacementScores that a CEL expression asks for by a string: `scores("usage")`."""
-    return {double or single for double, single in _SCORES.findall(expression)}
 
 
 def _refusal(predicate: Predicate, cluster: ManagedCluster, cel: CelVerdicts) -> str:
