@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from agent.base import flags
@@ -98,6 +100,17 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--placement-strategy", "random"], "--placement-strategy=random: must be one of least, most"),
         (["--extra-score", "5:cpu"], "--extra-score=5:cpu: '5:cpu' is not WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"),
         (["--extra-score=1:a.v1.g:o:s", "--extra-score=2:b.v1.g:o:s"], "--extra-score: o:s is given twice"),
+        (["--placement=hub"], "--placement=hub: must be one of auto, serve, consume, off"),
+        (["--usage-scores=yes"], "--usage-scores=yes: must be one of auto, true, false"),
+        (["--usage-scores=true", "--placement=off"], "--usage-scores=true needs --placement=auto, serve or consume"),
+        (["--score-validity=0"], "--score-validity=0: must be longer than nothing"),
+        (["--score-max=cpu"], "--score-max=cpu: must be NAME=QUANTITY, such as cpu=100"),
+        (["--score-max=disk=1"], "--score-max=disk=1: disk is none of cpu, memory, gpu, tpu"),
+        (["--score-max=memory=much"], "--score-max=memory=much: 'much' is not a quantity.*such as memory=1Ti"),
+        (["--score-max=cpu=0"], "--score-max=cpu=0: must be more than 0, such as cpu=100"),
+        (["--score-max=cpu=1", "--score-max=cpu=2"], "--score-max: cpu is given twice: keep one of them"),
+        (["--prometheus-scores=/nonexistent/scores.yaml"], "--prometheus-scores=.*: cannot be read: .*No such file"),
+        (["--score-placement=-1"], "--score-placement=-1: must be 0 or greater"),
         (["--summary-detail", "some"], "--summary-detail=some: must be one of full, minimal, sums"),
         (["--home-annotation", "a b"], "--home-annotation=a b: must be the key of an annotation, or a domain"),
         (["--event-rate", "0"], "--event-rate=0: must be greater than 0"),
@@ -138,6 +151,49 @@ def test_a_replica_is_called_by_flag_then_pod_then_host(monkeypatch: pytest.Monk
     assert parse([]).replica == "agent-0"
     monkeypatch.delenv("POD_NAME")
     assert parse([]).replica != parse([]).replica
+
+
+def test_the_amounts_that_score_100_are_settings_one_by_one() -> None:
+    assert {name: amount // 10**9 for name, amount in parse([]).score_maxima.items()} == {
+        "cpu": 100,
+        "memory": 2**40,
+        "gpu": 20,
+        "tpu": 20,
+    }
+    assert parse(["--score-max=cpu=500m"]).score_maxima == {**parse([]).score_maxima, "cpu": 5 * 10**8}
+
+
+SCORE = "[{name: a, resource: b, url: 'https://p', query: up, max: 1, caBundle: %s}]"
+
+
+def test_scores_of_prometheus_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "scores.yaml"
+    file.write_text(SCORE % '""')
+    (score,) = parse([f"--prometheus-scores={file}"]).prometheus_scores
+    assert (score.name, score.resource, score.ca_bundle) == ("a", "b", "")
+    assert parse([]).prometheus_scores == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SCORE % "no certificate", r"--prometheus-scores=.*: \[0\].caBundle: is no PEM of certificates.*correct it"),
+        ("[{name: a}]", r"--prometheus-scores=.*: \[0\].url: is missing: add it"),
+        ("a: b", "--prometheus-scores=.*: must be a list"),
+    ],
+)
+def test_a_file_of_scores_that_cannot_be_used_is_named_with_the_field(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "scores.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidSetting, match=message):
+        parse([f"--prometheus-scores={file}"])
+
+
+def test_scores_of_prometheus_are_for_placements(tmp_path: Path) -> None:
+    file = tmp_path / "scores.yaml"
+    file.write_text(SCORE % '""')
+    with pytest.raises(InvalidSetting, match="--prometheus-scores needs --placement=auto, serve or consume"):
+        parse([f"--prometheus-scores={file}", "--placement=off"])
 
 
 def test_weights_of_scores_are_settings_and_0_leaves_one_out() -> None:

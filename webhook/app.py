@@ -13,6 +13,7 @@ from agent.runtime.supervisor import Supervisor
 from webhook.certificate_loop import CertificateLoop, Certificates
 from webhook.external_certificate import ExternalCertificate
 from webhook.handlers import application
+from webhook.placements import SetGuard
 from webhook.registration import Registration
 from webhook.rotation import Rotation
 from webhook.server import Server, Tls
@@ -30,7 +31,8 @@ class Webhook:
         self._client = client
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
-        app = application(self.targets, Validator(client), settings.body_limit, settings.agent_user or "")
+        validator, guard = Validator(client), SetGuard(client)
+        app = application(self.targets, validator, guard, settings.body_limit, settings.agent_user or "")
         self.server = Server(app, tls, *hostport.split(settings.bind))
         registration = Registration(
             client,
@@ -38,6 +40,7 @@ class Webhook:
             settings.reach,
             create=settings.register,
             reinvocation=settings.reinvocation_policy,
+            placements=settings.placements,
         )
         self.certificate_loop = CertificateLoop(
             _certificates(settings, client, clock), registration, tls, self.server, clock, settings.check_interval

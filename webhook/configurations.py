@@ -33,6 +33,7 @@ from agent.api.names import (
     VERSION,
 )
 from agent.model.manifest import TAKEN
+from webhook.placement_entries import ENTRIES
 from webhook.workloads import KINDS
 
 LABEL_NAME = "app.kubernetes.io/name"
@@ -186,16 +187,37 @@ def mutating(name: str, reach: Reach, ca_bundle: bytes, *, reinvocation: str = "
     )
 
 
-def validating(name: str, reach: Reach, ca_bundle: bytes) -> Raw:
+def validating(name: str, reach: Reach, ca_bundle: bytes, *, placements: bool = False) -> Raw:
     """The ValidatingWebhookConfiguration of our own kinds, and of what makes pods, which brings warnings only.
 
     Without an answer they pass: controllers say in conditions what is wrong, and operators must not wait for us.
+
+    :param placements: cluster sets and Placements, too, where no other webhook is asked about them
     """
     rule = _rule(GROUP, VERSION, tuple(kind.plural for kind in VALIDATED), ("CREATE", "UPDATE"))
     entry = _entry(f"validate.{name}.{GROUP}", reach(PATH_VALIDATE), ca_bundle, rule, VALIDATION_TIMEOUT_SECONDS)
     return _configuration(
-        VALIDATING_WEBHOOKS, name, [{**entry, "failurePolicy": "Ignore"}, *_warning(name, reach, ca_bundle)]
+        VALIDATING_WEBHOOKS,
+        name,
+        [
+            {**entry, "failurePolicy": "Ignore"},
+            *_warning(name, reach, ca_bundle),
+            *(_about_placements(name, reach, ca_bundle) if placements else ()),
+        ],
     )
+
+
+def _about_placements(name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
+    """The entries about cluster sets and Placements."""
+    found = []
+    for each in ENTRIES:
+        rule = _rule(each.kind.group, each.kind.version, (each.kind.plural,), ("CREATE", "UPDATE"))
+        entry = _entry(f"{each.name}.{name}.{GROUP}", reach(each.path), ca_bundle, rule, VALIDATION_TIMEOUT_SECONDS)
+        which = _which({}, {"concerned": each.condition})
+        if not each.labelled:
+            del which["namespaceSelector"]
+        found.append({**entry, **which, "failurePolicy": each.policy})
+    return found
 
 
 def _warning(name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:

@@ -11,11 +11,12 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from agent.api import names
+from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, NAMESPACES, PLACEMENTS
 from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
 from agent.model.reapplied import restored
-from webhook import pods, review, workloads
+from webhook import placements, pods, review, workloads
 from webhook.configurations import (
     PATH,
     PATH_BY_DEFAULT,
@@ -25,6 +26,8 @@ from webhook.configurations import (
     PATH_WORKLOADS,
     PATH_WORKLOADS_BY_DEFAULT,
 )
+from webhook.placement_entries import ENTRIES
+from webhook.placements import SetGuard
 from webhook.pods import LONG
 from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched
 from webhook.targets import Targets
@@ -92,7 +95,9 @@ class Handlers:
             return await asyncio.to_thread(pods.answer, request, noted, by_default=by_default, agent=self._agent)
 
 
-def application(targets: Targets, validator: Validator, body_limit: int, agent: str = "") -> web.Application:
+def application(
+    targets: Targets, validator: Validator, guard: SetGuard, body_limit: int, agent: str = ""
+) -> web.Application:
     """The endpoint; `body_limit` is in bytes, `agent` the agent's user, empty if it is not known."""
     handlers = Handlers(targets, validator, agent)
     app = web.Application(client_max_size=body_limit)
@@ -106,7 +111,22 @@ def application(targets: Targets, validator: Validator, body_limit: int, agent: 
         (PATH_WORKLOADS_BY_DEFAULT, handlers.workload_by_default),
     ):
         app.router.add_post(path, _served(answer))
+    judges = {
+        MANAGED_CLUSTER_SET_BINDINGS: guard.of_binding,
+        MANAGED_CLUSTERS: guard.of_cluster,
+        PLACEMENTS: _at_once(placements.of_placement),
+        NAMESPACES: _at_once(placements.of_namespace),
+    }
+    for entry in ENTRIES:
+        app.router.add_post(entry.path, _served(judges[entry.kind]))
     return app
+
+
+def _at_once(answer: Callable[[Request], Answer]) -> Callable[[Request], Awaitable[Answer]]:
+    async def answered(request: Request) -> Answer:
+        return answer(request)
+
+    return answered
 
 
 def _served(answer: Callable[[Request], Awaitable[Answer]]) -> Callable[[web.Request], Awaitable[web.Response]]:

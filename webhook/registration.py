@@ -18,12 +18,22 @@ class NotRegistered(Exception):
 class Registration:
     """Keeps the configurations `name`, a mutating and a validating one, pointing at us."""
 
-    def __init__(self, client: Client, name: str, reach: Reach, *, create: bool, reinvocation: str = "Never") -> None:
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        reach: Reach,
+        *,
+        create: bool,
+        reinvocation: str = "Never",
+        placements: bool = False,
+    ) -> None:
         self._client = client
         self._name = name
         self._reach = reach
         self._create = create
         self._reinvocation = reinvocation
+        self._placements = placements
         self._adopted: set[Kind] = set()
         self.done = False  #: whether the API server was seen to trust us with pods
 
@@ -46,7 +56,8 @@ class Registration:
             )
         # Pods are mutated whatever becomes of the other one.
         self.done = True
-        await self._ensure(VALIDATING_WEBHOOKS, validating(self._name, self._reach, ca_bundle), ca_bundle)
+        validate = validating(self._name, self._reach, ca_bundle, placements=self._placements)
+        await self._ensure(VALIDATING_WEBHOOKS, validate, ca_bundle)
 
     async def _look(self) -> None:
         """Whether API servers trust whoever has signed our certificate."""

@@ -105,6 +105,12 @@ def refused(request: Request, faults: Sequence[Fault]) -> Answer:
     return Answer(Outcome.REFUSED, _review(request, {"allowed": False, "status": status}), message)
 
 
+def forbidden(request: Request, message: str) -> Answer:
+    """Who asks may not, or it is not known whether he may."""
+    status = {"status": "Failure", "code": 403, "reason": "Forbidden", "message": message}
+    return Answer(Outcome.REFUSED, _review(request, {"allowed": False, "status": status}), message)
+
+
 def _warnings(warnings: Sequence[str]) -> dict[str, Any]:
     return {"warnings": list(warnings)} if warnings else {}
 

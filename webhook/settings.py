@@ -119,6 +119,12 @@ class Registering:
         "Never",
         "whether we are asked again after other webhooks changed a pod; used with --register",
     )
+    placements: bool = flag(
+        SWITCH,
+        "false",
+        "have API servers ask us who may bind cluster sets and put clusters into them, and about annotations of"
+        " Placements: where no webhook of Open Cluster Management does; used with --register",
+    )
 
     @property
     def reach(self) -> Reach:

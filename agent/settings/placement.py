@@ -95,3 +95,9 @@ class Placements:
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
             raise InvalidSetting(f"--score-max: {twice} is given twice: keep one of them")
+        if self.placement == "off":
+            given = {"--usage-scores=true": self.usage_scores == "true", "--prometheus-scores": self.prometheus_scores}
+            for flag_given in (name for name, is_given in given.items() if is_given):
+                raise InvalidSetting(
+                    f"{flag_given} needs --placement=auto, serve or consume: with off nobody looks at scores"
+                )

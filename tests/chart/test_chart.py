@@ -15,7 +15,7 @@ from agent import __version__
 from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
-from agent.api.crds import crds
+from agent.api.crds import crds, placement_crds
 from agent.api.ownroles import AGENT, SOURCE_API, UNINSTALL, USED, WEBHOOK
 from agent.api.placementroles import PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
@@ -298,6 +298,56 @@ def test_the_webhooks_are_those_of_the_code_and_leave_trust_to_the_webhook() -> 
         assert found["webhooks"] == want["webhooks"]
 
 
+def webhooks(*settings: str) -> list[str]:
+    found = of(template(*settings), "ValidatingWebhookConfiguration")["webhooks"]
+    return [each["name"].partition(".")[0] for each in found]
+
+
+def test_the_crds_of_placements_come_with_their_webhooks_for_those_who_ask_and_always_stay() -> None:
+    def of_ocm(*settings: str) -> dict[str, Raw]:
+        names = {each["metadata"]["name"] for each in placement_crds()}
+        return {each["metadata"]["name"]: each for each in template(*settings) if each["metadata"]["name"] in names}
+
+    found = of_ocm("agent.placement.crds=true", "crds.keep=false", "crds.install=false")
+    assert {name: each["spec"] for name, each in found.items()} == {
+        each["metadata"]["name"]: each["spec"] for each in placement_crds()
+    }
+    for each in found.values():
+        assert each["metadata"]["labels"]["multicluster/ours"] == "true"
+        assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert of_ocm() == {}
+    own = ["validate", "warn", "warn-by-default"]
+    assert webhooks() == own
+    assert webhooks("agent.placement.mode=consume") == [*own, "namespaces"]
+    assert webhooks("agent.placement.crds=true") == [*own, "bind-sets", "join-sets", "placements", "namespaces"]
+
+
+def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_again(tmp_path: Path) -> None:
+    entry = ("name=lag", "resource=net", "url=https://p/q", "query=max by (cluster) (lag)", "max=0.5")
+    settings = ",".join(f"agent.prometheusScores[0].{each}" for each in (*entry, "tokenSecret.name=s"))
+    objects = template(settings, "agent.placement.scoreMax.cpu=64", "agent.placement.usageScores=true")
+    spec = dict(pods(objects))["flotilla-agent"]
+    container = spec["spec"]["containers"][0]
+    (flag,) = (each for each in container["args"] if each.startswith("--prometheus-scores="))
+    path = Path(flag.partition("=")[2])
+    (volume,) = (each["name"] for each in container["volumeMounts"] if each["mountPath"] == str(path.parent))
+    (mounted,) = (each["configMap"]["name"] for each in spec["spec"]["volumes"] if each["name"] == volume)
+    (tmp_path / path.name).write_text(of(objects, "ConfigMap", mounted)["data"][path.name])
+    args = [each.replace(str(path.parent), str(tmp_path)) for each in container["args"]]
+    (score,) = (parsed := parse_agent(args)).prometheus_scores
+    assert (score.name, score.query, score.highest) == ("lag", "max by (cluster) (lag)", 0.5)
+    assert score.token is not None
+    assert (score.token.name, score.token.key) == ("s", "token")
+    assert (parsed.score_max, parsed.usage_scores, parsed.placement) == (("cpu=64",), "true", "auto")
+
+    def checksum(more: str) -> str:
+        annotations = dict(pods(template(f"{settings},{more}")))["flotilla-agent"]["metadata"]["annotations"]
+        return str(annotations["checksum/prometheus-scores"])
+
+    assert checksum("agent.prometheusScores[0].min=0.1") != checksum("agent.prometheusScores[0].min=0.2")
+    assert "annotations" not in dict(pods(template()))["flotilla-agent"]["metadata"]
+
+
 def test_the_policies_are_those_of_the_code_about_the_releases_own_agent() -> None:
     for setting, name in (("", "flotilla-agent"), ("fullnameOverride=other", "other-agent")):
         objects = template(*filter(None, [setting]))
@@ -471,6 +521,11 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
             assert "app.kubernetes.io/version" not in each["spec"]["selector"]["matchLabels"]
 
 
+SCORED = ",".join(
+    f"agent.prometheusScores[0].{each}" for each in ("name=a", "resource=b", "max=1", "url=http://p", "query=up")
+)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -514,6 +569,21 @@ def test_an_installation_changed_in_nothing_but_its_version_keeps_selectors() ->
             "webhook.podAnnotations: remove multicluster.admiralty.io/elect",
         ),
         (("crds.install=false", "crds.keep=false"), "crds.keep=false with crds.install=false"),
+        (("agent.settings.placement=serve",), "agent.settings.placement: use agent.placement.mode"),
+        (("webhook.settings.placements=true",), "webhook.settings.placements: use agent.placement.crds"),
+        (
+            ("agent.placement.mode=off", "agent.placement.usageScores=true"),
+            "agent.placement.usageScores=true with agent.placement.mode=off",
+        ),
+        (("agent.placement.mode=off", SCORED), "agent.prometheusScores with agent.placement.mode=off"),
+        (
+            (f"{SCORED},agent.prometheusScores[0].min=2",),
+            "agent.prometheusScores[0].max (1) must be more than its min (2)",
+        ),
+        (
+            (f"{SCORED},agent.prometheusScores[0].tokenSecret.name=s",),
+            "agent.prometheusScores[0].tokenSecret is for https only, and url is http://p",
+        ),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused_with_the_remedy(settings: tuple[str, ...], message: str) -> None:
@@ -534,6 +604,17 @@ def test_values_of_an_earlier_version_are_refused_with_the_remedy(tmp_path: Path
         helm.run("template", "flotilla", str(tmp_path / "flotilla"), "--kube-version", "1.36.3", *flags)
 
 
+def test_values_from_before_there_were_placements_change_nothing(tmp_path: Path) -> None:
+    shutil.copytree(CHART, tmp_path / "flotilla")
+    kept = {name: value for name, value in VALUES["agent"].items() if name not in ("placement", "prometheusScores")}
+    (tmp_path / "flotilla" / "values.yaml").write_text(yaml.safe_dump({**VALUES, "agent": kept}))
+    command = ("template", "flotilla", str(tmp_path / "flotilla"), "-n", NAMESPACE, "--kube-version", "1.36.3")
+    assert [each for each in yaml.safe_load_all(helm.run(*command)) if each] == template()
+    # As YAML reads it without quotes.
+    off = helm.run(*command, "--set", "agent.placement.mode=false")
+    assert "--placement=off" in off
+
+
 @pytest.mark.parametrize(
     ("setting", "field"),
     [
@@ -549,6 +630,10 @@ def test_values_of_an_earlier_version_are_refused_with_the_remedy(tmp_path: Path
         ("tolerations=x", "tolerations"),
         ("networkPolicy.webhookCIDRs={10.0.0.1}", "webhookCIDRs"),
         ("candidateScheduler.image.digest=latest", "digest"),
+        ("agent.placement.mode=hub", "mode"),
+        ("agent.placement.usageScores=perhaps", "usageScores"),
+        ("agent.placement.scoreMax.cpu=lots", "cpu"),
+        ("agent.prometheusScores[0].name=a", "resource"),
     ],
 )
 def test_the_schema_refuses_a_value_and_names_it(setting: str, field: str) -> None:

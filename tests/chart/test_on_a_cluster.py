@@ -15,6 +15,7 @@ from agent.api.kinds import (
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    PLACEMENTS,
     PODS,
     POLICIES,
     POLICY_BINDINGS,
@@ -24,6 +25,7 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.api.names.ocm import OURS
 from agent.cli.uninstall import Policy, Refused, Uninstaller
 from agent.kube.client import Client
 from agent.kube.errors import ServerError
@@ -124,6 +126,25 @@ async def test_where_admiralty_is_installed_it_says_what_to_do(cluster: Cluster,
     finally:
         await client.delete(CRDS, metadata["name"])
         await gone(functools.partial(client.get, CRDS, metadata["name"]))
+
+
+async def test_the_crds_of_a_hub_are_left_to_it(cluster: Cluster, client: Client) -> None:
+    asked = ("--set", "agent.placement.crds=true")
+    rendered = await asyncio.to_thread(helm.template, asked[1])
+    crd = helm.of(rendered, "CustomResourceDefinition", str(PLACEMENTS))
+    await client.create(CRDS, {**crd, "metadata": {"name": str(PLACEMENTS)}})
+    try:
+        with pytest.raises(
+            helm.Failed, match=rf"{PLACEMENTS} is there and somebody else's.*crds=false, and pods follow"
+        ):
+            await call(cluster, "install", "flotilla", *FLAGS, *asked)
+        # As after an uninstallation of another release, which has left it.
+        await client.patch(CRDS, str(PLACEMENTS), {"metadata": {"labels": {OURS: "true"}}})
+        with pytest.raises(helm.Failed, match=rf"{PLACEMENTS} is there and not of this release.*mode=serve"):
+            await call(cluster, "install", "flotilla", *FLAGS, *asked)
+    finally:
+        await client.delete(CRDS, str(PLACEMENTS))
+        await gone(functools.partial(client.get, CRDS, str(PLACEMENTS)))
 
 
 async def test_what_its_hook_runs_stops_the_processes_first(cluster: Cluster, client: Client) -> None:

@@ -6,7 +6,7 @@ from agent.api import ownroles, placementroles
 from agent.api.accounts import Account, role_objects
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
-from tests.chart.test_chart import granted, roles_of
+from tests.chart.test_chart import SCORED, granted, roles_of
 
 OFF = {
     "sourceController.enabled=false": {ownroles.SOURCE},
@@ -22,8 +22,7 @@ ON = {
     "agent.placement.crds=true": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
-    "agent.prometheusScores[0].name=a,agent.prometheusScores[0].resource=b,agent.prometheusScores[0].max=1,"
-    "agent.prometheusScores[0].url=http://p,agent.prometheusScores[0].query=up": {placementroles.PLACEMENT_SCORES},
+    SCORED: {placementroles.PLACEMENT_SCORES},
 }
 """What is off unless these values are given."""
 NEVER = {ownroles.REGISTER}

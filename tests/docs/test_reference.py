@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
+from agent.api.names import ocm
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -29,6 +30,14 @@ _SET = re.compile(r'set_condition\(\s*[\w.()"]+,\s*"(\w+)"')
 _PLACEMENT = re.compile(r'^(?:SATISFIED|MISCONFIGURED) = "(\w+)"$', re.MULTILINE)
 _ASPECT = re.compile(r'^\s+\("(\w+)", now_is\.', re.MULTILINE)
 
+OCM = {
+    value
+    for value in vars(ocm).values()
+    if isinstance(value, str) and value.startswith(names.SHORT_PREFIX) and value != names.SHORT_PREFIX
+}
+"""Keys of ours that stand beside those of Open Cluster Management."""
+OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER}
+
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
 
 CONSTANTS = {
@@ -46,7 +55,8 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    assert first_cells("What users write") == SUFFIXES | {names.LABEL_ENABLED}
+    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP}
+    assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
 def test_every_key_that_we_write_is_documented_and_no_other() -> None:
@@ -54,7 +64,9 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     *keys, named = tables(text)
     shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID")}
-    assert shown - formed == KEYS - {names.LABEL_ENABLED} - OF_KUBERNETES
+    # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
+    of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
+    assert shown - formed == (KEYS | of_ocm) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,
@@ -77,6 +89,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),
+        (ocm.WHEN_UNPLACED, ocm.WHEN_UNPLACED_CHOICES),
     ],
 )
 def test_the_values_of_a_key_are_those_that_the_code_takes(key: str, values: tuple[str, ...]) -> None:

@@ -1,4 +1,5 @@
 import base64
+from typing import Any
 
 from agent.api.kinds import MUTATING_WEBHOOKS
 from agent.model.manifest import TAKEN
@@ -129,3 +130,26 @@ def test_an_upgrade_finds_every_entry_by_its_name() -> None:
     entries = validating("flotilla", by_url("https://h:1"), CA)["webhooks"]
     assert len({each["name"] for each in entries}) == len(entries)
     assert entries[0]["name"] == "validate.flotilla.multicluster.admiralty.io"
+
+
+def test_cluster_sets_and_placements_are_asked_about_only_where_that_is_wanted() -> None:
+    def made(*, placements: bool) -> dict[str, Any]:
+        found = validating("flotilla", by_url("https://h:1"), CA, placements=placements)["webhooks"]
+        return {each["name"].partition(".")[0]: each for each in found}
+
+    plain, found = made(placements=False), made(placements=True)
+    entries = ("bind-sets", "join-sets", "placements", "namespaces")
+    assert tuple(found) == (*plain, *entries)
+    for name, policy, resource in zip(
+        entries,
+        ("Fail", "Fail", "Ignore", "Ignore"),
+        ("managedclustersetbindings", "managedclusters", "placements", "namespaces"),
+        strict=True,
+    ):
+        (rule,) = found[name]["rules"]
+        assert (rule["resources"], rule["operations"]) == ([resource], ["CREATE", "UPDATE"])
+        assert (found[name]["failurePolicy"], found[name]["sideEffects"]) == (policy, "None")
+        assert len(found[name]["matchConditions"]) == 1
+    # What is no set, and in a namespace without elected pods, is none of our business.
+    assert found["namespaces"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
+    assert "namespaceSelector" not in found["join-sets"]

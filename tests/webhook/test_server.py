@@ -22,6 +22,7 @@ from tests.waiting import until
 from tests.webhook.reviews import patch_of, pod, review
 from tests.webhook.test_targets import target
 from webhook.handlers import application
+from webhook.placements import SetGuard
 from webhook.server import Server, Tls
 from webhook.targets import Targets
 from webhook.validator import Validator
@@ -59,7 +60,7 @@ async def running() -> AsyncIterator[Running]:
         for informer in targets.informers:
             informer.synced.set()
         targets.informers[0].store.put(target("c2", "default"))
-        app = application(targets, Validator(Client(session)), LIMIT)
+        app = application(targets, Validator(Client(session)), SetGuard(Client(session)), LIMIT)
         server = Server(app, tls, "127.0.0.1", 0)
         await server.start()
         try:

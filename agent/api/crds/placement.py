@@ -181,6 +181,27 @@ def _groups() -> Schema:
     return fields("Groups of decisions, for those who proceed one after the other.", {"groupStrategy": strategy})
 
 
+def _status() -> Schema:
+    group = fields(
+        "One group.",
+        {
+            "decisionGroupIndex": whole("Its place among all, from 0."),
+            "decisionGroupName": text("Its name; empty for those that nobody named."),
+            "decisions": texts("Names of its PlacementDecisions."),
+            "clusterCount": whole("How many clusters are in it.", default=0),
+        },
+    )
+    return fields(
+        "What has been decided.",
+        {
+            "numberOfSelectedClusters": whole("How many clusters are decided."),
+            "decisionGroups": items("Groups of decisions.", group),
+            **conditions("Placement", mergeable=True),
+            "lastScoreUpdateTime": text("When scores in decisions were last written.", format="date-time"),
+        },
+    )
+
+
 def placement() -> Schema:
     """Schema of Placements."""
     spec = fields(
@@ -205,27 +226,9 @@ def placement() -> Schema:
             ),
         },
     )
-    group = fields(
-        "One group.",
-        {
-            "decisionGroupIndex": whole("Its place among all, from 0."),
-            "decisionGroupName": text("Its name; empty for those that nobody named."),
-            "decisions": texts("Names of its PlacementDecisions."),
-            "clusterCount": whole("How many clusters are in it.", default=0),
-        },
-    )
-    status = fields(
-        "What has been decided.",
-        {
-            "numberOfSelectedClusters": whole("How many clusters are decided."),
-            "decisionGroups": items("Groups of decisions.", group),
-            **conditions("Placement", mergeable=True),
-            "lastScoreUpdateTime": text("When scores in decisions were last written.", format="date-time"),
-        },
-    )
     return resource(
         "Which of the clusters that are bound to its namespace something is meant for.",
-        {"spec": spec, "status": status},
+        {"spec": spec, "status": _status()},
         required=["spec"],
     )
 

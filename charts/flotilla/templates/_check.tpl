@@ -46,7 +46,7 @@
 {{- end -}}
 {{- range $name, $where := dict
       "log-level" "webhook.logLevel" "log-json" "webhook.logJson" "reinvocation-policy" "webhook.reinvocationPolicy" "certificates" "certificates.provider"
-      "register" "nothing: the chart makes the configurations" "agent-user" "nothing: it is the chart's agent" "bind" "nothing: it is the chart's" "service" "nothing: it is the chart's" "url" "nothing: the chart has a Service"
+      "register" "nothing: the chart makes the configurations" "placements" "agent.placement.crds" "agent-user" "nothing: it is the chart's agent" "bind" "nothing: it is the chart's" "service" "nothing: it is the chart's" "url" "nothing: the chart has a Service"
       "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "configuration-name" "nothing: it is fixed" "certificate-secret" "nothing: it is fixed"
       "kubeconfig" "nothing: the webhook uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $values.webhook.settings $name -}}

@@ -1,0 +1,65 @@
+"""What API servers send us of cluster sets, Placements, and namespaces whose pods follow one. Pure.
+
+Whether somebody may bind a set, or change the set of a cluster, must not go unasked: these wait for us, and nothing
+else about ManagedClusters does.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agent.api import cel
+from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, NAMESPACES, PLACEMENTS, Kind
+from agent.api.names import PREFIX, SHORT_PREFIX
+from agent.api.names.ocm import EVALUATE, KEEP_DECIDED, LABEL_CLUSTER_SET, PLACEMENT, PLACEMENT_GROUP, WHEN_UNPLACED
+
+_ANNOTATIONS = "object.metadata.annotations"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the ValidatingWebhookConfiguration, for objects of one kind that are made or changed."""
+
+    name: str
+    path: str
+    kind: Kind
+    condition: str
+    """CEL: which objects of the kind."""
+    policy: Literal["Fail", "Ignore"] = "Ignore"
+    labelled: bool = False
+    """Only namespaces in which pods may be elected."""
+
+
+def _has_one_of(*keys: str) -> str:
+    return f"has({_ANNOTATIONS}) && {cel.texts(*keys)}.exists(k, k in {_ANNOTATIONS})"
+
+
+def _set_of(obj: str) -> str:
+    labels = f"{obj}.metadata.labels"
+    there = f"has({labels}) && '{LABEL_CLUSTER_SET}' in {labels}"
+    return f"({there} ? {labels}['{LABEL_CLUSTER_SET}'] : '')"
+
+
+ENTRIES = (
+    Entry(
+        "bind-sets",
+        "/validate-managedclustersetbindings",
+        MANAGED_CLUSTER_SET_BINDINGS,
+        "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
+        "Fail",
+    ),
+    Entry(
+        "join-sets",
+        "/validate-managedclusters",
+        MANAGED_CLUSTERS,
+        f"(request.operation == 'CREATE' ? '' : {_set_of('oldObject')}) != {_set_of('object')}",
+        "Fail",
+    ),
+    Entry("placements", "/validate-placements", PLACEMENTS, _has_one_of(EVALUATE, KEEP_DECIDED, WHEN_UNPLACED)),
+    Entry(
+        "namespaces",
+        "/validate-namespaces",
+        NAMESPACES,
+        _has_one_of(*(prefix + suffix for prefix in (PREFIX, SHORT_PREFIX) for suffix in (PLACEMENT, PLACEMENT_GROUP))),
+        labelled=True,
+    ),
+)

@@ -1,0 +1,160 @@
+"""Answers about Placements: who may bind cluster sets and put clusters into them, and annotations that mean nothing.
+
+Where Open Cluster Management's own webhook runs, it is asked about sets; here we are, by the same rules: whoever binds
+a set needs the right to create managedclustersets/bind, whoever changes the set of a cluster that to create
+managedclustersets/join, both of the earlier set and of the new one.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTERS, NAMESPACES, PLACEMENTS
+from agent.api.names.ocm import (
+    EVALUATE,
+    KEEP_DECIDED,
+    LABEL_CLUSTER_SET,
+    MOVE,
+    OCM_GROUP,
+    PLACEMENT,
+    PLACEMENT_GROUP,
+    WHEN_UNPLACED,
+    WHEN_UNPLACED_CHOICES,
+)
+from agent.kube.client import Client
+from agent.kube.errors import KubeError
+from agent.kube.reviews import is_allowed
+from agent.model import placementref
+from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, forbidden, refused, user_of
+
+REVIEW_SECONDS = 3.0
+"""How long it may take to find out what a user may do before the answer is no."""
+
+_CHOICES = {
+    EVALUATE: ("true", "false"),
+    KEEP_DECIDED: ("true", "false"),
+    WHEN_UNPLACED: WHEN_UNPLACED_CHOICES,
+}
+_TRIES = ("CREATE", "UPDATE")
+
+
+def of_namespace(request: Request) -> Answer:
+    """The annotations of a namespace by which its pods follow a Placement. Raises Malformed."""
+    after = _object(request, NAMESPACES.name)
+    annotations = _annotations(after)
+    warnings = []
+    if names.annotation(annotations, PLACEMENT_GROUP) and not names.annotation(annotations, PLACEMENT):
+        warnings.append(
+            f"annotation {PLACEMENT_GROUP} counts for pods that name a Placement themselves: the namespace names none"
+        )
+    return _judged(request, placementref.flaws(annotations), placementref.flaws(_annotations(_old(request))), warnings)
+
+
+def of_placement(request: Request) -> Answer:
+    """Our own annotations of a Placement. Raises Malformed."""
+    annotations = _annotations(_object(request, PLACEMENTS.name))
+    moves = annotations.get(WHEN_UNPLACED) == MOVE
+    warnings = [f"annotation {WHEN_UNPLACED}: {MOVE} has no effect yet: bound pods stay where they are"] * moves
+    return _judged(request, _flaws(annotations), _flaws(_annotations(_old(request))), warnings)
+
+
+class SetGuard:
+    """Asks with `client` whether users may do with cluster sets what they are about to do."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def of_binding(self, request: Request) -> Answer:
+        """A ManagedClusterSetBinding is made or changed. Raises Malformed."""
+        binding = _object(request, MANAGED_CLUSTER_SET_BINDINGS.name)
+        name = str((binding.get("metadata") or {}).get("name") or "")
+        bound = str((binding.get("spec") or {}).get("clusterSet") or "")
+        if bound != name:
+            reason = (
+                f"must be the name of the binding, {name!r}, not {bound!r}: the ManagedClusterSetBinding must have the"
+                " same name as the target ManagedClusterSet"
+            )
+            return refused(request, [Fault("spec.clusterSet", reason)])
+        if request.get("operation") != "CREATE":
+            return allowed(request, Outcome.VALID)
+        words = f"is not allowed to bind cluster set {bound!r}"
+        return await self._asked(request, "bind", {bound: words})
+
+    async def of_cluster(self, request: Request) -> Answer:
+        """A ManagedCluster comes into a set, or leaves one. Raises Malformed."""
+        after, before = _set_of(_object(request, MANAGED_CLUSTERS.name)), _set_of(_old(request))
+        if after == before:
+            return allowed(request, Outcome.VALID)
+        words = "cannot add/remove a ManagedCluster to/from ManagedClusterSet"
+        return await self._asked(request, "join", {each: f"{words} {each!r}" for each in (before, after) if each})
+
+    async def _asked(self, request: Request, sub: str, sets: Mapping[str, str]) -> Answer:
+        user = user_of(request)
+        for name, words in sets.items():
+            resource = f"{MANAGED_CLUSTER_SETS.plural}/{sub}"
+            right = f"the right to create {resource} of API group {OCM_GROUP}, name {name}"
+            try:
+                async with asyncio.timeout(REVIEW_SECONDS):
+                    may = await is_allowed(self._client, user, _attributes(name, sub))
+            except (KubeError, TimeoutError) as error:
+                reason = str(error) or f"no answer within {REVIEW_SECONDS:g} s"
+                return forbidden(request, f"it is not known whether user {user['user']!r} has {right}: {reason}")
+            if not may:
+                return forbidden(request, f"user {user['user']!r} {words}: it takes {right}")
+        return allowed(request, Outcome.VALID)
+
+
+def _attributes(name: str, sub: str) -> dict[str, str]:
+    kind = MANAGED_CLUSTER_SETS
+    return {
+        "verb": "create",
+        "group": kind.group,
+        "version": kind.version,
+        "resource": kind.plural,
+        "subresource": sub,
+        "name": name,
+    }
+
+
+def _judged(
+    request: Request, found: Iterator[tuple[str, str]], before: Iterator[tuple[str, str]], warnings: list[str]
+) -> Answer:
+    """Faults that an object had before are no more than a warning: one thing can be mended at a time."""
+    had = set(before)
+    faults = [Fault(*each) for each in found]
+    new = [fault for fault in faults if (fault.field, fault.reason) not in had]
+    if new:
+        return refused(request, new)
+    return allowed(request, Outcome.VALID, [*(f"{fault.field}: {fault.reason}" for fault in faults), *warnings])
+
+
+def _flaws(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for key, choices in _CHOICES.items():
+        value = annotations.get(key)
+        if value is not None and value not in choices:
+            reason = f"must be {' or '.join(choices)}, not {value!r}; remove it for {_DEFAULTS[key]}"
+            yield f"metadata.annotations[{key}]", reason
+
+
+_DEFAULTS = {EVALUATE: "false", KEEP_DECIDED: "false", WHEN_UNPLACED: WHEN_UNPLACED_CHOICES[0]}
+
+
+def _object(request: Request, kind: str) -> Mapping[str, Any]:
+    obj = request.get("object")
+    if isinstance(obj, dict) and obj.get("kind") == kind and request.get("operation") in _TRIES:
+        return obj
+    raise Malformed(f"request.object is no {kind} that is made or changed: the webhook's rules may name these only")
+
+
+def _old(request: Request) -> Mapping[str, Any]:
+    old = request.get("oldObject")
+    return old if isinstance(old, dict) else {}
+
+
+def _annotations(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    return (obj.get("metadata") or {}).get("annotations") or {}
+
+
+def _set_of(obj: Mapping[str, Any]) -> str:
+    return str(((obj.get("metadata") or {}).get("labels") or {}).get(LABEL_CLUSTER_SET) or "")
