@@ -1,0 +1,241 @@
+"""Pods that follow a Placement, between real clusters: what is decided is written by the test, as any controller may."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.crds.ocm import crds
+from agent.api.kinds import (
+    CRDS,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+    PODS,
+    TARGETS,
+    Kind,
+)
+from agent.api.names.ocm import (
+    LABEL_CLUSTER_SET,
+    LABEL_GROUP_INDEX,
+    LABEL_GROUP_NAME,
+    LABEL_PLACEMENT,
+    PLACEMENT,
+    PLACEMENT_GROUP,
+    decision_name,
+)
+from agent.kube.client import Client
+from agent.kube.errors import KubeError, NotFound
+from agent.sandbox import Sandbox
+from agent.sandbox.objects import connect
+from agent.scheduler.failed_targets import failed_targets_of
+from tests.controllers.targets import target as of_itself
+from tests.scheduler.reserving import Open, Stage
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+KEY = names.SHORT_PREFIX + PLACEMENT
+WEB = {KEY: "web"}
+RANKED: dict[str, Any] = {"scheduling": "ranked", "placement": "consume"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def served(sandbox: Sandbox) -> AsyncIterator[None]:
+    """Placements are served by the shared cluster."""
+    cluster = sandbox["test"]
+    client = connect(cluster.kubeconfig, name=cluster.name)
+    async with client.session:
+        for crd in crds():
+            await client.create(CRDS, crd)
+        for kind in (PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS):
+            await until(lambda kind=kind: _listed(client, kind))
+        yield
+        for crd in crds():
+            await client.delete(CRDS, crd["metadata"]["name"])
+
+
+async def _listed(client: Client, kind: Kind) -> bool:
+    try:
+        await client.list(kind)
+    except KubeError:
+        return False
+    return True
+
+
+async def place(client: Client, namespace: str, **spec: Any) -> None:
+    """A Placement web."""
+    await client.create(PLACEMENTS, {"metadata": {"name": "web", "namespace": namespace}, "spec": spec})
+
+
+async def decide(client: Client, namespace: str, *clusters: str, number: int = 1, group: str = "", **scores: int) -> None:
+    """It decides for these clusters, or for these with their scores."""
+    name = decision_name("web", number)
+    labels = {LABEL_PLACEMENT: "web", LABEL_GROUP_INDEX: str(number - 1), LABEL_GROUP_NAME: group}
+    try:
+        await client.get(PLACEMENT_DECISIONS, name, namespace)
+    except NotFound:
+        await client.create(
+            PLACEMENT_DECISIONS, {"metadata": {"name": name, "namespace": namespace, "labels": labels}}
+        )
+    found: list[dict[str, Any]] = [{"clusterName": cluster, "reason": ""} for cluster in clusters]
+    found += [{"clusterName": cluster, "reason": "", "score": score} for cluster, score in scores.items()]
+    await client.patch(PLACEMENT_DECISIONS, name, {"status": {"decisions": found}}, namespace, sub="status")
+
+
+async def stand(stage: Stage) -> None:
+    """ManagedClusters stand for the targets, by their names."""
+    for name in stage.targets:
+        await stage.client.create(TARGETS, of_itself(name, stage.namespace))
+        told = {"status": {"managedCluster": name}}
+        await stage.client.patch(TARGETS, name, told, stage.namespace, sub="status")
+
+
+async def runs(stage: Stage, name: str) -> str:
+    """The target of a pod, once it runs."""
+
+    async def probe() -> str:
+        pod = await stage.client.get(PODS, name, stage.namespace)
+        nodes = {target.node_name: title for title, target in stage.targets.items()}
+        return nodes[pod["spec"]["nodeName"]] if pod["status"].get("phase") == "Running" else ""
+
+    return await until(probe, 60.0) or ""
+
+
+UNSCHEDULABLE = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["no-such-node"]}]}]
+    }
+}
+
+
+async def test_without_placements_a_pod_that_names_one_waits_and_no_other_pod_notices(opened: Open) -> None:
+    async with opened(scheduling="ranked") as stage:
+        await stand(stage)
+        await stage.pods("follows", annotations=WEB)
+        await stage.pods("free")
+        assert "not in Placement web: no Placements are used here" in await stage.waits("follows", "Placement")
+        assert await runs(stage, "free") in stage.targets
+
+
+@pytest.mark.usefixtures("served")
+async def test_a_pod_waits_for_its_placement_and_goes_where_that_decides(opened: Open) -> None:
+    async with opened(**RANKED) as stage:
+        await stand(stage)
+        await stage.pods("web", annotations=WEB)
+        assert "there is no such Placement in namespace" in await stage.waits("web", "no such")
+        await place(stage.client, stage.namespace)
+        assert "it has no decisions yet" in await stage.waits("web", "no decisions")
+        await decide(stage.client, stage.namespace)
+        assert "it has decided for no cluster" in await stage.waits("web", "no cluster")
+        await decide(stage.client, stage.namespace, "elsewhere")
+        told = await stage.waits("web", "not among")
+        assert told == (
+            "0/2 targets are available: eu: not in Placement web: not among its decisions,"
+            " us: not in Placement web: not among its decisions"
+        )
+        await decide(stage.client, stage.namespace, "us")
+        assert await runs(stage, "web") == "us"
+        await decide(stage.client, stage.namespace, us=10, eu=20)
+        await stage.pods("better", annotations=WEB)
+        assert await runs(stage, "better") == "eu"
+
+
+@pytest.mark.usefixtures("served")
+async def test_what_a_placement_decides_anew_moves_what_is_not_bound_and_nothing_else(opened: Open) -> None:
+    async with opened(**RANKED) as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        await decide(stage.client, stage.namespace, "eu")
+        await stage.pods("bound", annotations=WEB)
+        assert await runs(stage, "bound") == "eu"
+        await stage.pods("pending", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.waits("pending", "nodes are available")
+        await decide(stage.client, stage.namespace, "us")
+
+        async def moved() -> bool:
+            proxy = await stage.client.get(PODS, "pending", stage.namespace)
+            attempt = failed_targets_of(proxy).get(stage.targets["eu"].node_name)
+            where = {title for title, chaperon in await stage.chaperons() if "pending" in chaperon["metadata"]["name"]}
+            return attempt is not None and attempt.reason == "no longer in Placement web" and where == {"us"}
+
+        await until(moved, 60.0)
+        await stage.pods("later", annotations=WEB)
+        assert await runs(stage, "later") == "us"
+        assert await runs(stage, "bound") == "eu"
+        assert {title for title, each in await stage.chaperons() if "bound" in each["metadata"]["name"]} == {"eu"}
+
+
+@pytest.mark.usefixtures("served")
+async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(opened: Open) -> None:
+    async with opened(placement="consume") as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        await decide(stage.client, stage.namespace, "eu", "us")
+        await stage.pods("web", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.candidates(2)
+        await decide(stage.client, stage.namespace, "us")
+        ((where, _),) = await stage.candidates(1, "us")
+        await until(lambda: _none_in(stage, "eu"))
+        assert where == "us"
+        await stage.pods("other", annotations=WEB)
+        assert await runs(stage, "other") == "us"
+
+
+async def _none_in(stage: Stage, target: str) -> bool:
+    return not await stage.chaperons(target)
+
+
+@pytest.mark.usefixtures("served")
+async def test_a_namespace_names_the_placement_of_its_pods_and_a_pod_may_say_otherwise(opened: Open) -> None:
+    async with opened(**RANKED) as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        await decide(stage.client, stage.namespace, "eu")
+        await decide(stage.client, stage.namespace, "us", number=2, group="canary")
+        await stage.pods("canary", annotations={**WEB, names.SHORT_PREFIX + PLACEMENT_GROUP: "canary"})
+        assert await runs(stage, "canary") == "us"
+        await stage.client.patch(
+            NAMESPACES, stage.namespace, {"metadata": {"annotations": {names.PREFIX + PLACEMENT: "none"}}}
+        )
+        await stage.pods("waits")
+        await stage.pods("free", annotations={KEY: ""})
+        await stage.waits("waits", "not in Placement none: there is no such Placement")
+        assert await runs(stage, "free") in stage.targets
+        await stage.client.patch(
+            NAMESPACES, stage.namespace, {"metadata": {"annotations": {names.PREFIX + PLACEMENT: "web"}}}
+        )
+        assert await runs(stage, "waits") in stage.targets
+
+
+@pytest.mark.usefixtures("served")
+async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluster_is_not_decided(opened: Open) -> None:
+    async with opened(scheduling="ranked", placement="serve") as stage:
+        await stand(stage)
+        client, label = stage.client, {LABEL_CLUSTER_SET: f"set-{stage.namespace}"}
+        taint = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
+        made: list[tuple[Kind, dict[str, Any]]] = [
+            (MANAGED_CLUSTERS, {"metadata": {"name": "eu", "labels": label}, "spec": {"taints": [taint]}}),
+            (MANAGED_CLUSTERS, {"metadata": {"name": "us"}, "spec": {}}),
+            (MANAGED_CLUSTER_SETS, {"metadata": {"name": f"set-{stage.namespace}"}, "spec": {}}),
+        ]
+        binding = {"metadata": {"name": f"set-{stage.namespace}", "namespace": stage.namespace}}
+        try:
+            for kind, manifest in made:
+                await client.create(kind, manifest)
+            spec = {"clusterSet": f"set-{stage.namespace}"}
+            await client.create(MANAGED_CLUSTER_SET_BINDINGS, binding | {"spec": spec})
+            await place(client, stage.namespace)
+            await decide(client, stage.namespace)
+            await stage.pods("web", annotations=WEB)
+            told = await stage.waits("web", "maintenance")
+            assert "eu: not in Placement web: taint maintenance:NoSelect is not tolerated" in told
+            assert "us: not in Placement web: in no set that is bound to namespace" in told
+        finally:
+            for kind, manifest in made:
+                await client.delete(kind, manifest["metadata"]["name"])
