@@ -15,11 +15,13 @@ from agent.cli.explain import remedy
 from agent.cli.explaining import rendering
 from agent.cli.explaining.explanation import explanation_of
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
+from agent.cli.explaining.following import Following
 from agent.cli.explaining.lines import Explanation
 from agent.cli.explaining.volumes import settled
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
+from agent.scheduling.placed import Decided, Placed, Reference, shares
 from agent.settings import Settings
 from tests.scheduling.pods_and_targets import free, target_info, telling
 
@@ -318,3 +320,56 @@ def test_the_three_formats_say_the_same() -> None:
     assert "CAPACITY x1  TARGET WEIGHT x10  TOTAL" in plain
     assert "\x1b" not in plain
     assert plain.splitlines()[-1].endswith("2026-01-01T11:30:00Z  0/5 nodes")
+
+
+def follower(*clusters: str, why: str = "", known: bool = True, **more: Any) -> Following:
+    placed = Placed(Reference("web"), shares(Decided(cluster) for cluster in clusters), why, known=known)
+    return Following(placed, **more)
+
+
+def following(found: Following, pod: Object, *targets: Seen) -> Explanation:
+    return explanation_of(Facts(pod, None, (pod,), targets, following=found), Settings(), NOW)
+
+
+def test_a_pod_that_follows_a_placement_says_so_and_why_other_targets_are_not_for_it() -> None:
+    away = follower("eu", reasons={"us": "taint maintenance:NoSelect is not tolerated"})
+    targets = [seen(name, managed_cluster=name) for name in ("eu", "us", "ap")]
+    found = following(away, proxy(), *targets)
+    assert found.follows == "Placement web, which has decided for eu"
+    assert {line.target: line.verdict for line in found.targets} == {
+        "eu": "",
+        "us": "not in Placement web: taint maintenance:NoSelect is not tolerated",
+        "ap": "not in Placement web: not among its decisions",
+    }
+    assert found.targets[0].scores["placement"] == 50.0
+    assert found.weights["placement"] == 100.0
+    assert "Follows:    Placement web, which has decided for eu" in rendering.as_text(found, terminal=False)
+
+
+def test_a_pod_waits_for_a_placement_that_has_decided_nothing() -> None:
+    found = following(follower(why="it has no decisions yet", known=False), proxy(), seen("eu", managed_cluster="eu"))
+    assert found.follows == "Placement web"
+    assert found.waits_for.endswith("0/1 targets are available: eu: not in Placement web: it has no decisions yet")
+
+
+@pytest.mark.parametrize(
+    ("when", "want"),
+    [
+        ("", "; the pod stays, as multicluster/when-unplaced says"),
+        ("stay", "; the pod stays, as multicluster/when-unplaced says"),
+        ("leave", "; the pod stays, for multicluster/when-unplaced is 'leave': write stay"),
+    ],
+)
+def test_a_bound_pod_outside_of_the_decision_stays(when: str, want: str) -> None:
+    pod = proxy().decode()
+    pod["spec"]["nodeName"] = EU
+    targets = [seen(name, managed_cluster=name) for name in ("eu", "us")]
+    found = following(follower("us", when_unplaced=when), Object(PODS, msgspec.json.encode(pod)), *targets)
+    assert found.follows == f"Placement web, which has decided for us{want}"
+    assert following(follower("eu"), Object(PODS, msgspec.json.encode(pod)), *targets).follows.endswith("for eu")
+
+
+def test_a_pod_whose_delegate_has_no_node_leaves_a_target_that_is_no_longer_decided() -> None:
+    targets = [seen("eu", chaperon("c", {}), managed_cluster="eu"), seen("us", managed_cluster="us")]
+    found = following(follower("us"), proxy(claim=EU, finalizers=("multicluster.admiralty.io/default-eu",)), *targets)
+    assert found.waits_for == "the agent, which takes it away from eu next: no longer in Placement web"

@@ -1,4 +1,4 @@
-"""Pods that follow a Placement, between real clusters: what is decided is written by the test, as any controller may."""
+"""Pods that follow a Placement, between real clusters; what is decided is written by the test, as anybody may."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -73,16 +73,16 @@ async def place(client: Client, namespace: str, **spec: Any) -> None:
     await client.create(PLACEMENTS, {"metadata": {"name": "web", "namespace": namespace}, "spec": spec})
 
 
-async def decide(client: Client, namespace: str, *clusters: str, number: int = 1, group: str = "", **scores: int) -> None:
+async def decide(
+    client: Client, namespace: str, *clusters: str, number: int = 1, group: str = "", **scores: int
+) -> None:
     """It decides for these clusters, or for these with their scores."""
     name = decision_name("web", number)
     labels = {LABEL_PLACEMENT: "web", LABEL_GROUP_INDEX: str(number - 1), LABEL_GROUP_NAME: group}
     try:
         await client.get(PLACEMENT_DECISIONS, name, namespace)
     except NotFound:
-        await client.create(
-            PLACEMENT_DECISIONS, {"metadata": {"name": name, "namespace": namespace, "labels": labels}}
-        )
+        await client.create(PLACEMENT_DECISIONS, {"metadata": {"name": name, "namespace": namespace, "labels": labels}})
     found: list[dict[str, Any]] = [{"clusterName": cluster, "reason": ""} for cluster in clusters]
     found += [{"clusterName": cluster, "reason": "", "score": score} for cluster, score in scores.items()]
     await client.patch(PLACEMENT_DECISIONS, name, {"status": {"decisions": found}}, namespace, sub="status")

@@ -1,6 +1,7 @@
 """What the facts come to, with the agent's own code: the ranking, the next step, and what the pod waits for. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from agent.scheduler.failed_targets import failed_targets_of
 from agent.scheduler.modes import group_name, group_of, mode_of
 from agent.scheduler.ranked import decide as ranked
 from agent.scheduling.explain import Row, explain, table
+from agent.scheduling.placed import misplaced, reasoned
 from agent.scheduling.ranking import Ranking, rank
 from agent.scheduling.snapshot import PodInfo
 from agent.scheduling.usage import Usages
@@ -38,6 +40,7 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
         "phase": pod.phase,
         "group": _group(facts),
         "claim": titles.get(claim, claim),
+        "follows": _follows(facts),
         "attempts": tuple(
             Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
             for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
@@ -63,10 +66,22 @@ def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, 
         pod_infos.relabel(namespace.name, namespace.labels)
     try:
         pod_info = (pod_infos.about if pod.node_name else pod_infos.of)(pod).beside(facts.volumes)
+        pod_info = pod_info.following(facts.following.placed if facts.following else None)
     except InvalidPod as error:
         raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
     serving = [seen.info if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
-    return pod_info, rank(pod_info, serving, _holdings(facts, pod_infos, now), settings.weights)
+    ranking = rank(pod_info, serving, _holdings(facts, pod_infos, now), settings.weights)
+    if facts.following is not None:
+        told = reasoned(ranking.rejected, facts.following.placed, facts.following.reasons)
+        ranking = replace(ranking, rejected=told)
+    return pod_info, ranking
+
+
+def _follows(facts: Facts) -> str:
+    if facts.following is None:
+        return ""
+    node = facts.pod.node_name
+    return facts.following.told(next((seen.info for seen in facts.targets if seen.info.node_name == node), None))
 
 
 def _misspelt(namespace: Object | None) -> Iterator[str]:
@@ -187,6 +202,7 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         now=now,
         dwell=dwell,
         closed=facts.closed,
+        misplaced=misplaced(facts.following.placed, claimed.info) if facts.following and claimed else "",
     )
     tried = {node: attempt.reason for node, attempt in attempts.items()}
     here = claimed.info.title if claimed is not None else podstate.claimed_node(pod)

@@ -21,6 +21,7 @@ from agent.api.kinds import (
     RESOURCE_QUOTAS,
 )
 from agent.cli.explaining import volumes
+from agent.cli.explaining.following import Following, following
 from agent.cli.fleet.source_queries import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
@@ -80,6 +81,8 @@ class Facts:
     """Those where pods are elected, as far as any affinity chooses namespaces by their labels."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claims of the pod to the virtual node that has their volume."""
+    following: Following | None = None
+    """The Placement that the pod follows."""
     notes: list[str] = field(default_factory=list)
     """What could not be read, and what follows."""
 
@@ -126,14 +129,16 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
     proxies = await read_proxies(source, pod.namespace, notes)
     if not pod.node_name:
         notes += await agent_notes(source, now)
+    namespace = await read_namespace(source, pod.namespace)
     asked = {seen.info.node_name: seen.volumes for seen in found if seen.chaperons is not None}
     return Facts(
         pod=pod,
-        namespace=await read_namespace(source, pod.namespace),
+        namespace=namespace,
         proxies=proxies,
         targets=tuple(found),
         namespaces=await _namespaces(source, (pod, *proxies), notes),
         volumes=volumes.settled(claims, pod, asked, proxies),
+        following=await following(source, pod, namespace, notes, now),
         notes=notes,
     )
 

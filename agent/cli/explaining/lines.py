@@ -52,6 +52,8 @@ class Explanation:
     phase: str
     group: str = ""
     claim: str = ""
+    follows: str = ""
+    """Its Placement, and what that has decided."""
     told: str = ""
     """What its condition PodScheduled says."""
     waits_for: str = ""

@@ -22,6 +22,7 @@ def _facts(explanation: Explanation) -> Iterator[str]:
         ("Phase", explanation.phase),
         ("Mode", explanation.mode),
         ("Group", explanation.group),
+        ("Follows", explanation.follows),
         ("Claimed by", explanation.claim),
         ("Bound to", _bound(explanation.bound) if explanation.bound else ""),
         ("Waits for", explanation.waits_for),

@@ -5,8 +5,8 @@ A pod that names a Placement waits as long as there is nothing to go by; no othe
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from agent.scheduling.placed import Decided, Placed, Reference, shares
 
 SETTLE_SECONDS = 0.05
 """The decisions of a Placement may be several objects, which are written one after the other."""
-_NOT_USED = "no Placements are used here: install their CRDs (chart value agent.placement.crds), or see --placement"
+NOT_USED = "no Placements are used here: install their CRDs (chart value agent.placement.crds), or see --placement"
 _NOT_READ = "it has not been read yet"
 
 _Owner = tuple[str, str]
@@ -46,7 +46,7 @@ class _Decision(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Decision)
 
 
-class _Part(msgspec.Struct, frozen=True):
+class Part(NamedTuple):
     """One PlacementDecision."""
 
     group: str
@@ -81,7 +81,7 @@ class Decisions:
         self._undecided = Undecided(mode, clock)
         self._namespaces = namespaces
         self._changed = changed
-        self._parts: dict[_Owner, dict[str, _Part]] = {}
+        self._parts: dict[_Owner, dict[str, Part]] = {}
         self._placed: dict[_Owner, dict[Reference, Placed]] = {}
         self._followers: dict[_Owner, dict[str, Key]] = {}
         """Pods without a node, by UID."""
@@ -159,22 +159,9 @@ class Decisions:
     def _make(self, owner: _Owner, reference: Reference) -> Placed:
         if why := self._unread():
             return Placed(reference, {}, why, known=False)
-        parts = self._parts.get(owner, {}).values()
-        chosen = [part for part in parts if reference.group in ("", part.group)]
-        if chosen:
-            scores = shares(each for part in chosen for each in part.decided)
-            why = "" if scores else f"it has decided for no cluster{_unsatisfied(self._placement(owner, reference))}"
-            return Placed(reference, scores, why)
-        return Placed(reference, {}, self._missing(owner, reference, decided=bool(parts)), known=False)
-
-    def _missing(self, owner: _Owner, reference: Reference, *, decided: bool) -> str:
-        """Why there are no decisions to go by."""
-        if decided:
-            return f"it has no decision group {reference.group}"
-        placement = self._placement(owner, reference)
-        if placement is None and self._placements.store is not None:
-            return f"there is no such Placement in namespace {owner[0]}"
-        return f"it has no decisions yet{_unsatisfied(placement)}"
+        placement, store = self._placement(owner, reference), self._placements.store
+        parts = tuple(self._parts.get(owner, {}).values())
+        return placed_by(reference, owner[0], parts, placement, is_missing=placement is None and store is not None)
 
     def _placement(self, owner: _Owner, reference: Reference) -> Object | None:
         store = self._placements.store
@@ -185,7 +172,7 @@ class Decisions:
         if self._mode.mode is None:
             return _NOT_READ
         if not self._mode.active:
-            return _NOT_USED
+            return NOT_USED
         if self._decisions.store is None:
             return self._decisions.refusal or _NOT_READ
         return ""
@@ -197,9 +184,9 @@ class Decisions:
                 continue
             parts = self._parts.setdefault((obj.namespace, label), {})
             parts.pop(obj.name, None)
-            clusters = decided(obj) if obj is new else None
-            if clusters is not None:
-                parts[obj.name] = _Part(obj.labels.get(LABEL_GROUP_NAME, ""), clusters)
+            part = part_of(obj) if obj is new else None
+            if part is not None:
+                parts[obj.name] = part
             if not parts:
                 del self._parts[obj.namespace, label]
             self._touch((obj.namespace, label))
@@ -234,19 +221,37 @@ class Decisions:
             self._changed(tuple(self._followers.get(owner, {}).values()))
 
 
-def decided(obj: Object) -> tuple[Decided, ...] | None:
-    """The clusters of a PlacementDecision, None as long as nobody has written any into it that can be read."""
+def placed_by(
+    reference: Reference, namespace: str, parts: Sequence[Part], placement: Object | None, *, is_missing: bool
+) -> Placed:
+    """What a Placement of a namespace has decided by these PlacementDecisions.
+
+    :param is_missing: whether it is known that there is no such Placement
+    """
+    chosen = [part for part in parts if reference.group in ("", part.group)]
+    if chosen:
+        scores = shares(each for part in chosen for each in part.decided)
+        return Placed(reference, scores, "" if scores else f"it has decided for no cluster{_unsatisfied(placement)}")
+    if parts:
+        why = f"it has no decision group {reference.group}"
+    elif is_missing:
+        why = f"there is no such Placement in namespace {namespace}"
+    else:
+        why = f"it has no decisions yet{_unsatisfied(placement)}"
+    return Placed(reference, {}, why, known=False)
+
+
+def part_of(obj: Object) -> Part | None:
+    """A PlacementDecision, None as long as nobody has written anything into it that can be read."""
     try:
         found = _decoder.decode(obj.raw).status.decisions
     except UNDECODABLE:
         return None
     if found is None:
         return None
-    return tuple(
-        Decided(each.cluster_name, each.score if type(each.score) is int else None)
-        for each in found
-        if each.cluster_name
-    )
+    told = ((each.cluster_name, each.score) for each in found if each.cluster_name)
+    decided = tuple(Decided(name, score if type(score) is int else None) for name, score in told)
+    return Part(obj.labels.get(LABEL_GROUP_NAME, ""), decided)
 
 
 def _unsatisfied(placement: Object | None) -> str:
