@@ -1,8 +1,13 @@
 """Decision groups: who is in which, and how long they are."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent.scheduling.placing.outcome import DecisionGroup
+from agent.scheduling.placing.groups import divide
+from agent.scheduling.placing.outcome import Decision, DecisionGroup
+from agent.scheduling.placing.read import managed_cluster
+from agent.scheduling.placing.spec import parse
 from tests.scheduling.placing.fleets import Raw, addon, cluster, evaluated, exact, expression, placement, score
 
 CLUSTERS = [
@@ -124,3 +129,24 @@ def test_a_group_selector_that_is_none_is_misconfigured_and_the_rest_stays_satis
     found = evaluated(placement(decisionStrategy=wanted), CLUSTERS)
     assert found.misconfigured.startswith(':"Like" is not a valid label selector operator')
     assert (found.groups, found.satisfied.status, found.satisfied.reason) == ((), True, "AllDecisionsScheduled")
+
+
+@given(
+    st.lists(st.sampled_from(["canary", "main", ""]), max_size=12),
+    st.permutations([CANARY, EUROPE, NOBODY]),
+    st.integers(0, 5) | st.sampled_from(["10%", "33%", "100%"]),
+)
+def test_every_decision_is_in_one_group_and_none_is_too_long(
+    stages: list[str], named: list[Raw], each: int | str
+) -> None:
+    raw = [cluster(f"c{n:02}", labels={"stage": stage}) for n, stage in enumerate(stages)]
+    clusters = {found.name: found for found in map(managed_cluster, raw)}
+    decisions = [Decision(name, 0, "") for name in clusters]
+    wanted = parse(placement(decisionStrategy=strategy(*named, each=each))).groups
+    found = divide(wanted, decisions, clusters)
+    assert sorted(decision.cluster for group in found for decision in group.decisions) == list(clusters)
+    assert all(len(group.decisions) <= wanted.length(len(decisions)) for group in found)
+    assert all(group.decisions for group in found) or found == (DecisionGroup("", ()),)
+    for group in found:
+        if group.name == "canary":
+            assert all(clusters[decision.cluster].labels["stage"] == "canary" for decision in group.decisions)
