@@ -184,8 +184,10 @@ def test_two_placements_that_balance_share_the_clusters_and_stay_there() -> None
         assert (first, second) == (["a", "b"], ["c", "d"])
 
 
-def test_cel_follows_scores_and_is_looked_at_again_when_they_expire() -> None:
-    wanted = placement(predicates=[requires(celSelector={"celExpressions": ['managedCluster.scores("usage") != []']})])
+@pytest.mark.parametrize(("named", "again"), [('"usage"', 40), ("managedCluster.metadata.labels.score", 2)])
+def test_cel_is_looked_at_again_when_scores_expire_that_it_looks_at(named: str, again: int) -> None:
+    expressions = [f"managedCluster.scores({named}).size() > 0"]
+    wanted = placement(predicates=[requires(celSelector={"celExpressions": expressions})])
     scores = [
         score("usage", "a", {"cpu": 1}, valid=40),
         score("usage", "b", {"cpu": 1}, valid=-1),
@@ -194,7 +196,7 @@ def test_cel_follows_scores_and_is_looked_at_again_when_they_expire() -> None:
     ]
     clusters = [cluster("a"), cluster("b"), cluster("apart", member="")]
     found = evaluated(wanted, clusters, scores=scores, cel=CelVerdicts())
-    assert (names(found), found.again, found.warnings) == ([], NOW + timedelta(seconds=40), ())
+    assert (names(found), found.again, found.warnings) == ([], NOW + timedelta(seconds=again), ())
 
 
 def test_a_placement_without_times_is_not_looked_at_again() -> None:

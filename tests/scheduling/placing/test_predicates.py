@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, scores_used
+from agent.scheduling.placing.evaluate import ANY_SCORE, candidates, cel_expressions, scores_used
 from agent.scheduling.placing.inputs import CelVerdicts
-from agent.scheduling.placing.predicates import scores_named
 from agent.scheduling.placing.read import fleet
 from tests.scheduling.placing.fleets import addon, cluster, evaluated, exact, expression, names, placement, requires
 
@@ -113,24 +112,11 @@ def test_expressions_and_candidates_are_what_cel_is_asked_about() -> None:
     assert cel_expressions({"metadata": {}, "spec": {"predicates": "all"}}) == ()
 
 
-@pytest.mark.parametrize(
-    ("expression", "found"),
-    [
-        ('managedCluster.scores("usage").filter(s, s.name == "cpu")', {"usage"}),
-        ("managedCluster.scores( 'usage' ) || managedCluster.scores(\"other\")", {"usage", "other"}),
-        ("managedCluster.scores(name)", set()),
-        ('managedCluster.otherscores("usage")', set()),
-        ('managedCluster.metadata.labels["scores"]', set()),
-    ],
-    ids=lambda value: str(value),
-)
-def test_scores_that_an_expression_names(expression: str, found: set[str]) -> None:
-    assert scores_named(expression) == found
-
-
 def test_scores_that_matter_to_a_placement() -> None:
     wanted = placement(
         predicates=[requires(celSelector={"celExpressions": ['managedCluster.scores("a").size() > 0']})],
         prioritizerPolicy=exact(addon("b", "x"), addon("c", "x", 0)),
     )
     assert scores_used(wanted) == {"a", "b"}
+    wanted["spec"]["predicates"] = [requires(celSelector={"celExpressions": ["managedCluster.scores(a).size() > 0"]})]
+    assert scores_used(wanted) == {ANY_SCORE, "b"}
