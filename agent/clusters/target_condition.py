@@ -1,5 +1,6 @@
 """Conditions of Targets that one room keeps beside those of the others."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agent.api.conditions import Status, find_condition, set_condition
@@ -18,7 +19,7 @@ class Words(NamedTuple):
 
 
 class TargetCondition:
-    """One condition of every Target, which is there once it was not True; an event goes with that."""
+    """One condition of every Target."""
 
     def __init__(self, deps: Deps, condition: str) -> None:
         self._deps = deps
@@ -31,20 +32,28 @@ class TargetCondition:
         return str(found["status"]) if found is not None else ""
 
     async def say(self, obj: Object, words: Words, **fields: str | None) -> None:
-        """Have the condition say this, and fields of the status beside it; None takes one away. Raises KubeError."""
-        manifest, before = obj.decode(), self.status(obj)
+        """Write it where it is not True, or was not once, and an event when it becomes False. Raises KubeError.
+
+        :param fields: of the status, written with it; None takes one away
+        """
+        before = self.status(obj)
+        await self._patch(obj, words if words.status != "True" or before else None, fields)
+        if words.status == "False" and before != "False":
+            self._deps.recorder.event(obj.decode(), "Warning", words.reason, words.message)
+
+    async def write(self, obj: Object, words: Words) -> None:
+        """Write it, unless it says this already. Raises KubeError."""
+        await self._patch(obj, words, {})
+
+    async def _patch(self, obj: Object, words: Words | None, fields: Mapping[str, str | None]) -> None:
+        manifest = obj.decode()
         status = manifest.get("status") or {}
         body: dict[str, Any] = {field: value for field, value in fields.items() if value != status.get(field)}
-        if words.status != "True" or before:
-            old = status.get("conditions")
-            new = set_condition(
-                old, self._condition, *words, self._deps.clock.now(), manifest["metadata"].get("generation")
-            )
-            if not same(old, new):
+        if words is not None:
+            now, generation = self._deps.clock.now(), manifest["metadata"].get("generation")
+            new = set_condition(status.get("conditions"), self._condition, *words, now, generation)
+            if not same(status.get("conditions"), new):
                 body["conditions"] = new
         if body:
-            await self.objects.patch(
-                obj.key, {"metadata": {"resourceVersion": obj.version}, "status": body}, sub="status"
-            )
-        if words.status == "False" and before != "False":
-            self._deps.recorder.event(manifest, "Warning", words.reason, words.message)
+            guard = {"resourceVersion": obj.version}
+            await self.objects.patch(obj.key, {"metadata": guard, "status": body}, sub="status")
