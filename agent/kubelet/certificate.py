@@ -95,6 +95,7 @@ class Certificate:
         made = await self._client.create(CERTIFICATE_REQUESTS, manifest)
         name = made["metadata"]["name"]
         waiting = await self._approve(made)
+        await self._deny_abandoned(made)
         informer = self._cluster.informer(CERTIFICATE_REQUESTS, fields=f"metadata.name={name}")
         try:
             return await _wait(informer, name, SIGN_SECONDS, lambda: tell(self._served(waiting)))
@@ -104,21 +105,8 @@ class Certificate:
     async def _approve(self, made: Raw) -> str:
         """Approve a request; returns what to say if nobody signs it."""
         name = made["metadata"]["name"]
-        conditions = set_condition(
-            made.get("status", {}).get("conditions"),
-            "Approved",
-            "True",
-            "VirtualNode",
-            "approved by the agent that asked for it",
-            _now(),
-        )
-        # Of a request's conditions only these two times are known.
-        for condition in conditions:
-            condition["lastUpdateTime"] = condition["lastTransitionTime"]
         try:
-            await self._client.update(
-                CERTIFICATE_REQUESTS, {**made, "status": {"conditions": conditions}}, sub="approval"
-            )
+            await self._decide(made, "Approved", "VirtualNode", "approved by the agent that asked for it")
         except Forbidden as error:
             return (
                 f"nobody has approved certificate request {name}, and this agent may not ({error}):"
@@ -129,6 +117,24 @@ class Certificate:
         return (
             f"signer {self._signer} has not signed certificate request {name}: name one that signs (--kubelet-signer)"
         )
+
+    async def _deny_abandoned(self, made: Raw) -> None:
+        """Deny requests of agents that ended before they had approved them, as the controller manager keeps those."""
+        try:
+            found = await self._client.list(CERTIFICATE_REQUESTS, fields=f"spec.signerName={self._signer}")
+            for other in found:
+                if is_abandoned(other, made):
+                    await self._decide(other, "Denied", "Abandoned", "the agent that asked for it has ended")
+        except KubeError as error:
+            log.info("certificate requests that nobody waits for stay: %s", error)
+
+    async def _decide(self, made: Raw, type: str, reason: str, message: str) -> None:
+        """Approve or deny a request. Raises KubeError."""
+        conditions = set_condition(made.get("status", {}).get("conditions"), type, "True", reason, message, _now())
+        # Of a request's conditions only these two times are known.
+        for condition in conditions:
+            condition["lastUpdateTime"] = condition["lastTransitionTime"]
+        await self._client.update(CERTIFICATE_REQUESTS, {**made, "status": {"conditions": conditions}}, sub="approval")
 
     def _served(self, problem: str) -> Served:
         if not problem:
@@ -177,6 +183,17 @@ def outcome_of(found: Object | None) -> _Outcome | None:
             text = condition.get("message") or condition.get("reason") or ""
             return _Outcome(problem=f"certificate request {found.name} is {type.lower()}: {text}")
     return None
+
+
+def is_abandoned(other: Raw, made: Raw) -> bool:
+    """Whether a request is an earlier one of the account that made this one, about which nobody has decided."""
+    return bool(
+        other["metadata"]["uid"] != made["metadata"]["uid"]
+        and other["metadata"]["name"].startswith(GENERATE_NAME)
+        and other["metadata"]["creationTimestamp"] <= made["metadata"]["creationTimestamp"]
+        and other["spec"].get("username") == made["spec"].get("username")
+        and not other.get("status", {}).get("conditions")
+    )
 
 
 def request(key: PrivateKey, address: str, signer: str) -> Raw:

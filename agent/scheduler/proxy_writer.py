@@ -171,15 +171,16 @@ class ProxyWriter:
             return False
         now, told = self._deps.clock.now(), (proxy.get("status") or {}).get("conditions")
         conditions = set_condition(told, "PodScheduled", "False", "Unschedulable", message, now)
-        metadata = proxy["metadata"]
-        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": conditions}}
+        changed = find_condition(conditions, "PodScheduled")
+        name, namespace, uid = (proxy["metadata"][key] for key in ("name", "namespace", "uid"))
+        patch = {"metadata": {"uid": uid}, "status": {"conditions": [changed]}}
         try:
-            raw = await self._client.patch_raw(PODS, metadata["name"], patch, metadata["namespace"], sub="status")
+            raw = await self._client.patch_raw(PODS, name, patch, namespace, sub="status", style="strategic")
         except StatusError as error:
             log.info("condition not written: %s", error)
             return False
         self.absorb(self._proxies, raw)
-        self._told[metadata["uid"]] = time.monotonic()
+        self._told[uid] = time.monotonic()
         self._deps.recorder.event(dict(proxy), "Warning", "FailedScheduling", message)
         return True
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import (
     CERTIFICATE_REQUESTS,
     CHAPERONS,
@@ -124,7 +125,8 @@ def _ours(listed: Listed) -> Iterator[str]:
                 finalizers = ", ".join(obj["metadata"].get("finalizers") or ()) or "no finalizer"
                 yield f"{listed.cluster}: {kind.name} {obj['metadata']['name']} is still going ({finalizers})"
     for obj in listed.of(CERTIFICATE_REQUESTS):
-        if not obj.get("status", {}).get("certificate"):
+        status = obj.get("status", {})
+        if not status.get("certificate") and not find_condition(status.get("conditions"), "Denied"):
             yield f"{listed.cluster}: CertificateSigningRequest {obj['metadata']['name']} has no certificate"
     claims = {obj["metadata"].get("uid") for obj in listed.of(PERSISTENT_VOLUME_CLAIMS)}
     for obj in listed.of(PERSISTENT_VOLUMES):

@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import CHAPERONS, PODS
 from agent.base.metrics import REGISTRY
 from agent.clusters.target import Target
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.feedback.decide import TargetChaperon, home_patch
 from agent.kube.client import Client
 from agent.kube.config import Connection, load
+from agent.kube.errors import Conflict
 from agent.sandbox import Cluster
 from agent.scheduler.controller import ProxyScheduler
 from tests.controllers import byhand
@@ -67,6 +70,25 @@ async def test_a_proxy_pod_deleted_with_a_grace_period_goes_too(
         await client.delete(PODS, "web", namespace, grace=30)
         await gone(lambda: client.get(PODS, "web", namespace))
         assert await client.list(PODS, namespace) == []
+
+
+async def test_why_a_pod_is_evicted_survives_a_status_that_comes_home_at_that_moment(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
+        chaperon = await under_way(client, namespace, targets)
+        before = await client.get(PODS, "web", namespace)
+        why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        told = {"status": {"conditions": [*before["status"]["conditions"], why]}}
+        await client.patch(PODS, "web", told, namespace, sub="status")
+        unready = {**chaperon["status"], "conditions": [{"type": "Ready", "status": "False"}]}
+        delegate = TargetChaperon(targets["me"].finalizer, {**chaperon, "status": unready})
+        with pytest.raises(Conflict):
+            await deps.proxies.bring_home((namespace, "web"), home_patch(before, delegate), status=True)
+        now = await client.get(PODS, "web", namespace)
+        assert find_condition(now["status"]["conditions"], "DisruptionTarget")
+        later = await deps.proxies.bring_home((namespace, "web"), home_patch(now, delegate), status=True)
+        assert find_condition(later.decode()["status"]["conditions"], "DisruptionTarget")
 
 
 async def test_a_proxy_pod_whose_chaperon_is_deleted_by_hand_goes(

@@ -217,6 +217,14 @@ class TestABoundProxyPod:
         assert isinstance(action, PatchProxy)
         assert action.patch["status"] == {"conditions": RUNNING["conditions"]}
 
+    def test_is_written_as_it_was_read_where_others_may_have_added_a_condition(self) -> None:
+        (action,) = outcome(proxy(), delegate())
+        (other,) = outcome(proxy(status=RUNNING | {"podIP": "10.0.0.9"}), delegate())
+        assert isinstance(action, PatchProxy)
+        assert isinstance(other, PatchProxy)
+        assert action.patch["metadata"]["resourceVersion"] == "5"
+        assert "resourceVersion" not in other.patch["metadata"]
+
     def test_keeps_what_is_its_own_in_the_status(self) -> None:
         mine = RUNNING | {"qosClass": "Guaranteed", "observedGeneration": 3}
         theirs = RUNNING | {"qosClass": "BestEffort", "observedGeneration": 9, "nominatedNodeName": "n"}

@@ -12,7 +12,7 @@ from cryptography import x509
 from agent.api.kinds import CERTIFICATE_REQUESTS
 from agent.base.certificates import new_key, validity
 from agent.kube.store import Object
-from agent.kubelet.certificate import context, outcome_of, renew_in, request, self_signed
+from agent.kubelet.certificate import context, is_abandoned, outcome_of, renew_in, request, self_signed
 
 KEY = new_key()
 
@@ -52,6 +52,30 @@ def test_a_request_that_somebody_removed_is_over() -> None:
     found = outcome_of(None)
     assert found is not None
     assert "removed" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "status", "abandoned"),
+    [
+        ({}, {}, {}, True),
+        ({"uid": "mine"}, {}, {}, False),
+        ({"name": "csr-abc"}, {}, {}, False),
+        ({"creationTimestamp": "2026-01-01T00:00:06Z"}, {}, {}, False),
+        ({}, {"username": "somebody"}, {}, False),
+        ({}, {}, {"conditions": [{"type": "Approved", "status": "True"}]}, False),
+    ],
+    ids=["as ours", "ours itself", "of another tool", "later", "of another account", "decided"],
+)
+def test_only_earlier_requests_of_the_same_account_that_nobody_decided_about_are_abandoned(
+    metadata: dict[str, str], spec: dict[str, str], status: dict[str, Any], abandoned: bool
+) -> None:
+    def asked(uid: str) -> dict[str, Any]:
+        named = {"name": f"admiralty-{uid}", "uid": uid, "creationTimestamp": "2026-01-01T00:00:05Z"}
+        return {"metadata": named, "spec": {"username": "agent"}}
+
+    other = asked("other")
+    other = {"metadata": other["metadata"] | metadata, "spec": other["spec"] | spec, "status": status}
+    assert is_abandoned(other, asked("mine")) is abandoned
 
 
 def test_a_certificate_is_renewed_well_before_it_ends() -> None:

@@ -7,8 +7,10 @@ import ssl
 
 import pytest
 
+from agent.api.conditions import find_condition
 from agent.api.kinds import CERTIFICATE_REQUESTS, EVENTS, NODES, PODS
-from agent.api.names import virtual_node
+from agent.api.names import KUBELET_SIGNER, virtual_node
+from agent.base.certificates import new_key
 from agent.clusters.deps import Deps
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
@@ -60,6 +62,34 @@ async def test_the_serving_certificate_is_signed_and_renewed_with_connections_op
     issued = [each["status"].get("certificate") for each in await scene.client.list(CERTIFICATE_REQUESTS)]
     der = [ssl.PEM_cert_to_DER_cert(base64.b64decode(each).decode()) for each in issued if each]
     assert ssl.PEM_cert_to_DER_cert(presented) in der
+
+
+async def test_a_request_that_its_agent_did_not_live_to_approve_is_denied_by_the_next(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    address = host_facing(cluster)
+    signed_elsewhere = certificate.request(new_key(), address, "example.com/nobody")
+    left = [
+        await client.create(CERTIFICATE_REQUESTS, manifest)
+        for manifest in (certificate.request(new_key(), address, KUBELET_SIGNER), signed_elsewhere)
+    ]
+
+    async def denials() -> list[bool]:
+        found = [await client.get(CERTIFICATE_REQUESTS, each["metadata"]["name"]) for each in left]
+        return [find_condition(each["status"].get("conditions"), "Denied") is not None for each in found]
+
+    async with running(cluster, *ROOMS, node_address=address, kubelet_port=free_port(address)):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await served(client, virtual_node(namespace, "c1"))
+
+        async def over() -> bool:
+            return (await denials())[0]
+
+        await until(over)
+    assert await denials() == [True, False]
+    for each in left:
+        await client.delete(CERTIFICATE_REQUESTS, each["metadata"]["name"])
+    await tear_away(client, namespace)
 
 
 async def test_a_node_keeps_its_port_over_restarts_of_the_agent(

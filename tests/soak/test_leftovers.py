@@ -65,7 +65,10 @@ def source() -> Objects:
     found[CONFIGMAPS] = [{"metadata": metadata("web-1", "original")}]
     found[NODES] = [node("cd-node-0"), node("admiralty-default-us")]
     found[LEASES] = [{"metadata": metadata("cd-node-0")}, {"metadata": metadata("admiralty-default-us")}]
-    found[CERTIFICATE_REQUESTS] = [{"metadata": metadata("csr-1"), "status": {"certificate": "x"}}]
+    found[CERTIFICATE_REQUESTS] = [
+        {"metadata": metadata("csr-1"), "status": {"certificate": "x"}},
+        {"metadata": metadata("csr-0"), "status": {"conditions": [{"type": "Denied", "status": "True"}]}},
+    ]
     return found
 
 

@@ -193,7 +193,8 @@ def _last_words(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChap
     """What a delegate tells while it is let go, or has told before its chaperon was gone."""
     said = here or view.last
     told = status_of_let_go(proxy, said.chaperon.get("status") or {}, said.ranges) if said is not None else {}
-    return [PatchProxy(_metadata(proxy, guarded=False) | {"status": told}, status=True, last=True)] if told else []
+    metadata = _metadata(proxy, guarded="conditions" in told)
+    return [PatchProxy(metadata | {"status": told}, status=True, last=True)] if told else []
 
 
 def _release(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetChaperon, ...]) -> list[Action]:
@@ -266,7 +267,7 @@ def home_patch(
         changes["finalizers"] = wanted
     if not status and not changes:
         return {}
-    patch = _metadata(proxy, guarded="finalizers" in changes, **changes)
+    patch = _metadata(proxy, guarded="finalizers" in changes or "conditions" in status, **changes)
     return patch | {"status": status} if status else patch
 
 
@@ -282,7 +283,7 @@ def _with_left_out(status: dict[str, Any], left_out: Sequence[str]) -> dict[str,
 
 
 def _metadata(proxy: dict[str, Any], *, guarded: bool = True, **changes: Any) -> dict[str, Any]:
-    """Lists are replaced whole, so a patch of finalizers holds only for the version it was made from."""
+    """Lists are replaced whole, so a patch of finalizers or conditions holds only for the version it was made from."""
     metadata = {"uid": proxy["metadata"]["uid"], **changes}
     if guarded:
         metadata["resourceVersion"] = proxy["metadata"]["resourceVersion"]
