@@ -105,6 +105,7 @@ def plain(spec: Raw) -> Raw:
     return result
 
 
+@pytest.mark.timeout(400)
 @settings(
     max_examples=examples(1000), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
