@@ -14,6 +14,8 @@ from tests.docs.shell import Shell
 
 QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
+SOON = "sandbox up --join --agent-flag=--discovery-interval=2s"
+"""Readers wait for minutes until their agents see that there are Placements; tests do not."""
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -22,7 +24,7 @@ async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell
     folder = tmp_path_factory.mktemp("docs")
     shell = Shell(checkout(folder / "flotilla"), await programs(folder / "programs"))
     try:
-        await shell.run(FIRST_STEPS)
+        await shell.run(FIRST_STEPS.replace("sandbox up --join", SOON))
         yield shell
         await shell.run(QUICK_START[-1])
         await shell.run(THE_END)

@@ -46,6 +46,35 @@ async def test_joining_and_parting(shell: Shell) -> None:
     assert not list(shell.folder.glob("*.kubeconfig"))
 
 
+async def test_placements(shell: Shell) -> None:
+    kinds, first, follow, what_if, wait, scores, no_scores = of("placement.md")
+    seen = await shell.run(kinds)
+    assert {"default", "global"} <= {line.split()[0] for line in seen.splitlines() if line}
+    said = await shell.run(first)
+    assert "Placement default/web: 1 of 2 clusters, satisfied" in said
+    assert "reason: Balance 100, Steady 100" in said
+    placed = [line.split()[2] for line in (await shell.run(follow)).splitlines() if line.startswith("placed-")]
+    assert len(placed) == 4
+    assert len(set(placed)) == 1
+    said = await shell.run(what_if)
+    assert "Placement default/web of gold.yaml, which is not applied: 1 of 2 clusters, satisfied" in said
+    assert "us       yes      400    Balance 100, Steady 100 x 3" in said
+    assert said.count("label tier is missing, wanted In [gold]") == 4
+    assert "not in Placement web: " in await shell.run(wait)
+    said = await shell.run(scores)
+    assert "eu       yes      80     cheap 80 (valid until " in said
+    assert "us       yes      98     cheap 98 (valid until " in said
+    await shell.run(no_scores)
+
+
+async def test_placements_of_a_hub(shell: Shell) -> None:
+    hub, end = of("placement-from-ocm.md")
+    said = await shell.run(hub)
+    assert "Placement default/from-hub of hub.yaml, which is not applied: 0 of 2 clusters, not satisfied" in said
+    assert "Placement default/from-hub: 1 of 2 clusters, satisfied" in said
+    await shell.run(end)
+
+
 async def test_admiraltys_walkthrough(shell: Shell) -> None:
     output = ""
     for block in of("migration.md"):
