@@ -38,16 +38,25 @@ def texts() -> str:
 
 def rejections() -> set[str]:
     """Reasons for which a target is refused for a pod."""
+    found = set()
+    for tree in trees():
+        known = _constants(tree)
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(ast.Name(id="Rejection"), [ast.Constant(value=reason), *_]):
+                    found.add(str(reason))
+                case ast.Call(ast.Name(id="Rejection"), [ast.Name(id=name), *_]) if name in known:
+                    found.add(str(known[name]))
+    return {reason for reason in found if reason[:1].isupper()}
+
+
+def _constants(tree: ast.Module) -> dict[str, object]:
     return {
-        str(node.args[0].value)
-        for tree in trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "Rejection"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-        and str(node.args[0].value)[:1].isupper()
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
     }
 
 
@@ -55,13 +64,7 @@ def events() -> set[str]:
     """Reasons of events that do not say what a condition says already."""
     found = set()
     for tree in trees():
-        constants = {
-            target.id: node.value.value
-            for node in tree.body
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        constants = _constants(tree)
         for node in ast.walk(tree):
             match node:
                 case ast.Call(ast.Attribute(attr="event"), [_, _, ast.Constant(value=reason), *_]):
