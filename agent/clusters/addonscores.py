@@ -51,7 +51,7 @@ class AddOnScores:
         return (obj.decode().get("status") or {}) if obj is not None else {}
 
     async def say(self, cluster: str, name: str, wanted: Statement) -> Writing:
-        """Have one say this; returns what was written for that. One that is not there is not made without scores.
+        """Have one say this; one that is not there is made where it has scores, or is to be `made` all the same.
 
         Raises CannotSay, and KubeError.
         """
@@ -60,7 +60,7 @@ class AddOnScores:
             return Writing(None, None)
         obj = store.get((cluster, name))
         if obj is None:
-            if not wanted.scores:
+            if not (wanted.scores or wanted.made):
                 return Writing(None, None)
             obj = await self._create(cluster, name)
         elif OURS not in obj.labels:

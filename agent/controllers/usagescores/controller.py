@@ -1,6 +1,6 @@
 """Usage scores: tell as AddOnPlacementScores what each cluster has left, for Placements that ask for it.
 
-Watches  Targets and ClusterTargets and their state, ClusterSummaries of targets, AddOnPlacementScores.
+Watches  Targets and ClusterTargets and their state, ClusterSummaries of targets, AddOnPlacementScores, namespaces.
 Writes   one AddOnPlacementScore `resource-usage-score` in the namespace of each ManagedCluster that a target leads to,
          when a score moved or two thirds of its validity are over, at most every 2 s; the condition UsageScores of
          Targets, once something keeps us from that.
@@ -48,6 +48,7 @@ class UsageScoresRoom(Controller[str]):
         for informer in self._targets.informers:
             informer.store.index(INDEX, by_managed_cluster)
             self.watch(informer, by_managed_cluster)
+        self.watch(deps.namespaces.informer, lambda namespace: self._clusters_of(namespace.name))
         self._scores = AddOnScores(deps, self._score_changed, self._all)
         deps.placement.on_turn(self._all)
         deps.targets.on_attach(self._attached)
@@ -80,6 +81,10 @@ class UsageScoresRoom(Controller[str]):
         if self._setting == "auto":
             return self._deps.placement.mode == "serve"
         return self._setting == "true"
+
+    def _clusters_of(self, namespace: str) -> tuple[str, ...]:
+        """The cluster whose scores are in a namespace, which may not have been there before."""
+        return (namespace,) if self._leading_to(namespace) else ()
 
     def _leading_to(self, cluster: str) -> list[Object]:
         found = [obj for informer in self._targets.informers for obj in informer.store.by_index(INDEX, cluster)]

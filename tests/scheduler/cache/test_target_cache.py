@@ -162,6 +162,28 @@ async def test_a_score_of_others_counts_until_it_expires(
         assert (await scored(client, watched.place, wanted, until_then)).extra == {}
 
 
+async def test_scores_are_those_in_the_namespace_of_the_managed_cluster_where_there_is_one(
+    cluster: Cluster, client: Client, namespace: str, scores: None
+) -> None:
+    settings = {"extra_score": (SETTING,), "discovery_interval": 0.2}
+    async with running(cluster, **settings) as deps, connected(deps, client, namespace, eu=None):
+        watched = Watched(deps, namespace)
+        await until(lambda: _served(client, namespace))
+        head = {"apiVersion": SCORES.api_version, "kind": SCORES.name}
+        status = {"scores": [{"name": "cpu", "value": 70}]}
+        await client.create(SCORES, {**head, "metadata": {"name": "usage", "namespace": namespace}, "status": status})
+        await client.create(TARGETS, target("eu", namespace, self=True))
+        await client.patch(TARGETS, "eu", {"status": {"managedCluster": namespace}}, namespace, sub="status")
+        await until(lambda: watched.place.extra)
+        assert watched.place.extra == {"usage:cpu": Extra(70, None)}
+        # `flotilla explain` says the same.
+        found = await scored(client, watched.place, [ExtraScore.parse(SETTING)], datetime.now(UTC))
+        assert found.extra == watched.place.extra
+        status["scores"][0]["value"] = 30
+        await client.patch(SCORES, "usage", {"status": status}, namespace)
+        await until(lambda: watched.place.extra == {"usage:cpu": Extra(30, None)})
+
+
 async def _served(client: Client, namespace: str) -> bool:
     try:
         await client.list(SCORES, namespace)
