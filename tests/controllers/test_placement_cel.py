@@ -112,5 +112,17 @@ async def test_what_is_too_much_harms_nothing_else_and_is_tried_again_later(cel:
     assert clusters["eu"].reads == reads + 1
 
 
+async def test_what_was_asked_for_longest_ago_is_forgotten(cel: CelEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.controllers.placement.cel._VERDICTS", 3)
+    clusters = {"eu": cluster("eu", "prod"), "us": cluster("us", "prod")}
+    await cel.verdicts([PROD], clusters, {}, NOW)
+    await cel.verdicts(["true"], clusters, {}, NOW)
+    reads = clusters["eu"].reads
+    await cel.verdicts(["true"], clusters, {}, NOW)
+    assert clusters["eu"].reads == reads
+    await cel.verdicts([PROD], clusters, {}, NOW)
+    assert clusters["eu"].reads == reads + 1
+
+
 async def test_without_clusters_nothing_is_asked(cel: CelEvaluator) -> None:
     assert not (await cel.verdicts(["oops("], {}, {}, NOW)).errors

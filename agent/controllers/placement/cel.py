@@ -14,7 +14,8 @@ from agent.scheduling.placing.inputs import CelVerdicts, Score
 
 _SERVES = f"{celexpr.__name__}:{celexpr.answer.__name__}"
 _EXPRESSIONS = 512
-"""Of which verdicts are kept, those asked for last."""
+_VERDICTS = 100_000
+"""How much is remembered, of what was asked for last: some 20 MB."""
 _BATCH = 250
 """Clusters in one request: the worker's time is for so many."""
 _RETRY = timedelta(minutes=1)
@@ -83,17 +84,22 @@ class CelEvaluator:
                 errors[expression] = known.error
                 retries += [known.retry] if known.retry else []
             matches |= {(expression, name) for name in true_of}
+        self._forget()
         return CelVerdicts(errors=errors, matches=frozenset(matches), again=min(retries, default=None))
 
     def _recall(self, expression: str, now: datetime) -> _Known:
-        """What is known, of the expressions that are asked for; what was asked for longest ago is forgotten."""
+        """What is known of an expression, which is now the one that was asked for last."""
         known = self._known.pop(expression, None)
         if known is None or (known.retry and known.retry <= now):
             known = _Known(error=celexpr.missing())
         self._known[expression] = known
-        while len(self._known) > _EXPRESSIONS:
-            self._known.popitem(last=False)
         return known
+
+    def _forget(self) -> None:
+        verdicts = sum(len(known.verdicts) for known in self._known.values())
+        while len(self._known) > 1 and (len(self._known) > _EXPRESSIONS or verdicts > _VERDICTS):
+            _, forgotten = self._known.popitem(last=False)
+            verdicts -= len(forgotten.verdicts)
 
     async def _ask(
         self, expression: str, known: _Known, clusters: Mapping[str, Manifest], scores: Scores, now: datetime
