@@ -159,7 +159,9 @@ async def test_a_cluster_of_a_target_is_kept_as_it_is(pair: Pair) -> None:
         assert claims(await cluster(pair, name, claims))[CLAIM_ID] == await uid_of(pair)
         await says(pair, name, name)
         await until(lambda: labelled(pair, node, name))
-        await cluster(pair, name, lambda found: found["status"].get("version", {}).get("kubernetes", "").startswith("v"))
+        await cluster(
+            pair, name, lambda found: found["status"].get("version", {}).get("kubernetes", "").startswith("v")
+        )
         made = await pair.here.get(NAMESPACES, name)
         assert made["metadata"]["labels"][LABEL_CLUSTER_NAME] == name
 
@@ -261,7 +263,11 @@ async def refused(pair: Pair, name: str, namespace: str) -> Raw:
 async def test_those_of_others_are_left_alone(pair: Pair) -> None:
     lone = await by_hand(pair, called(pair, "lone"))
     same = await by_hand(pair, called(pair, "eu"), claim=await uid_of(pair))
-    foreign = {"metadata": {"name": called(pair, "me"), "labels": {"team": "x"}}, "apiVersion": "v1", "kind": "Namespace"}
+    foreign = {
+        "metadata": {"name": called(pair, "me"), "labels": {"team": "x"}},
+        "apiVersion": "v1",
+        "kind": "Namespace",
+    }
     await pair.here.create(NAMESPACES, foreign)
     try:
         async with running(pair.clusters[0], *ROOMS):

@@ -136,6 +136,18 @@ def test_where_others_make_them(leads: Sequence[Lead], known: Sequence[Known], w
             id="an annotation asks for the name of another Target",
         ),
         pytest.param(
+            [lead("shop/eu", "1"), lead("team/x", "2", asked="eu")],
+            [Known("eu", "1", ours=True, uid="1")],
+            {"shop/eu": "eu*", "team/x": "(NameTaken)"},
+            id="an annotation asks for the name that another cluster has",
+        ),
+        pytest.param(
+            [lead("shop/eu", "1", asked="big"), lead("team/x", "2", asked="eu")],
+            [Known("eu", "1", ours=True, uid="1")],
+            {"shop/eu": "big*", "team/x": "eu*"},
+            id="and that one asks for another",
+        ),
+        pytest.param(
             [lead("a/x", "1", asked="eu"), lead("b/y", "2", asked="eu")],
             [],
             {"a/x": "eu*", "b/y": "(NameTaken)"},

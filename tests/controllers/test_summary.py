@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -165,9 +166,24 @@ async def test_cluster_properties_of_every_version_and_claims_are_told_while_the
         await until(lambda: labelled_with(client, "cluster.clusterset.k8s.io", "c3"))
         await client.patch(newer, "cluster.clusterset.k8s.io", {"spec": {"value": "no label"}})
         await until(lambda: without(client, "cluster.clusterset.k8s.io"))
+        hidden = fact(CLUSTER_CLAIMS, "internal", "x")
+        hidden["metadata"]["labels"] = {"open-cluster-management.io/spoke-only": ""}
+        await client.create(CLUSTER_CLAIMS, hidden)
+        await client.create(CLUSTER_CLAIMS, fact(CLUSTER_CLAIMS, "cluster.clusterset.k8s.io", "c1"))
+        await client.create(CLUSTER_CLAIMS, fact(CLUSTER_CLAIMS, "owner", "team a"))
+        told = await until(lambda: claims(client, "owner"))
+        assert told["cluster.clusterset.k8s.io"] == "no label", "of the same name, a ClusterProperty counts"
+        assert (told["platform.open-cluster-management.io"], told["tier"]) == ("AWS", "gold")
+        assert "internal" not in told
         for kind in (CLUSTER_PROPERTIES, CLUSTER_CLAIMS):
             await client.delete(CRDS, str(kind))
         await until(lambda: without(client, "platform.open-cluster-management.io"))
+
+
+async def claims(client: Client, name: str) -> dict[str, str] | None:
+    annotations = (await client.get(CLUSTER_SUMMARIES, "singleton"))["metadata"].get("annotations") or {}
+    told: dict[str, str] = json.loads(annotations.get("multicluster/claims", "{}"))
+    return told if name in told else None
 
 
 async def labelled_with(client: Client, key: str, value: str) -> bool:

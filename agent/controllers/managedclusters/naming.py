@@ -119,10 +119,14 @@ def _called(group: Group, by_name: Mapping[str, Known], matched: Iterable[str]) 
 
 
 def _asked(groups: Sequence[Group], found: Partly, taken: set[str], there: Sequence[Known]) -> None:
-    """Names that annotations ask for."""
+    """Names that annotations ask for, unless another cluster has it and does not ask for another."""
+    asks = {group[0].uid: _asked_by(group) for group in groups if group[0].uid}
+    held = {each.name: each.uid for each in there if each.ours and asks.get(each.uid) in ("", each.name)}
     for index, group in enumerate(groups):
         asked = _asked_by(group)
-        if found[index] is None and asked:
+        if found[index] is None and asked and held.get(asked, group[0].uid) != group[0].uid:
+            found[index] = _taken(group)
+        elif found[index] is None and asked:
             found[index] = _invalid(group) if not is_label(asked) else _taken(group) if asked in taken else _make(asked)
             taken.add(asked)
 
