@@ -90,6 +90,8 @@ SPECS = {
     ),
     # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
     "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
+    # Source cd, which finds out soon that Placements are served; targets us and eu.
+    "placing": Spec(("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2",)),
     # A real node in each.
     "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}",), missing=_real_nodes),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
@@ -112,6 +114,7 @@ FLEET_OF = {
     "tests/e2e/test_33_last_words.py": "real",
     "tests/e2e/test_34_operator.py": "real",
     "tests/e2e/test_40_versions.py": "versions",
+    "tests/e2e/test_61_placement.py": "placing",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",
     "tests/peers/test_source_peer.py": "same name",

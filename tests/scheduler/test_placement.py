@@ -1,5 +1,6 @@
 """Pods that follow a Placement, between real clusters; what is decided is written by the test, as anybody may."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,7 +31,7 @@ from agent.api.names.ocm import (
     decision_name,
 )
 from agent.kube.client import Client
-from agent.kube.errors import KubeError, NotFound
+from agent.kube.errors import Conflict, KubeError
 from agent.sandbox import Sandbox
 from agent.sandbox.objects import connect
 from agent.scheduler.failed_targets import failed_targets_of
@@ -68,9 +69,15 @@ async def _listed(client: Client, kind: Kind) -> bool:
     return True
 
 
+def ours(kind: Kind, name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
+    """An object of a kind."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **more}
+
+
 async def place(client: Client, namespace: str, **spec: Any) -> None:
     """A Placement web."""
-    await client.create(PLACEMENTS, {"metadata": {"name": "web", "namespace": namespace}, "spec": spec})
+    await client.create(PLACEMENTS, ours(PLACEMENTS, "web", namespace, spec=spec))
 
 
 async def decide(
@@ -79,10 +86,10 @@ async def decide(
     """It decides for these clusters, or for these with their scores."""
     name = decision_name("web", number)
     labels = {LABEL_PLACEMENT: "web", LABEL_GROUP_INDEX: str(number - 1), LABEL_GROUP_NAME: group}
-    try:
-        await client.get(PLACEMENT_DECISIONS, name, namespace)
-    except NotFound:
-        await client.create(PLACEMENT_DECISIONS, {"metadata": {"name": name, "namespace": namespace, "labels": labels}})
+    manifest = ours(PLACEMENT_DECISIONS, name, namespace)
+    manifest["metadata"]["labels"] = labels
+    with contextlib.suppress(Conflict):
+        await client.create(PLACEMENT_DECISIONS, manifest)
     found: list[dict[str, Any]] = [{"clusterName": cluster, "reason": ""} for cluster in clusters]
     found += [{"clusterName": cluster, "reason": "", "score": score} for cluster, score in scores.items()]
     await client.patch(PLACEMENT_DECISIONS, name, {"status": {"decisions": found}}, namespace, sub="status")
@@ -219,17 +226,16 @@ async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluste
         await stand(stage)
         client, label = stage.client, {LABEL_CLUSTER_SET: f"set-{stage.namespace}"}
         taint = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
-        made: list[tuple[Kind, dict[str, Any]]] = [
-            (MANAGED_CLUSTERS, {"metadata": {"name": "eu", "labels": label}, "spec": {"taints": [taint]}}),
-            (MANAGED_CLUSTERS, {"metadata": {"name": "us"}, "spec": {}}),
-            (MANAGED_CLUSTER_SETS, {"metadata": {"name": f"set-{stage.namespace}"}, "spec": {}}),
-        ]
-        binding = {"metadata": {"name": f"set-{stage.namespace}", "namespace": stage.namespace}}
+        bound = f"set-{stage.namespace}"
+        eu = ours(MANAGED_CLUSTERS, "eu", spec={"taints": [taint]})
+        eu["metadata"]["labels"] = label
+        made = [eu, ours(MANAGED_CLUSTERS, "us", spec={}), ours(MANAGED_CLUSTER_SETS, bound, spec={})]
+        kinds = (MANAGED_CLUSTERS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS)
         try:
-            for kind, manifest in made:
+            for kind, manifest in zip(kinds, made, strict=True):
                 await client.create(kind, manifest)
-            spec = {"clusterSet": f"set-{stage.namespace}"}
-            await client.create(MANAGED_CLUSTER_SET_BINDINGS, binding | {"spec": spec})
+            binding = ours(MANAGED_CLUSTER_SET_BINDINGS, bound, stage.namespace, spec={"clusterSet": bound})
+            await client.create(MANAGED_CLUSTER_SET_BINDINGS, binding)
             await place(client, stage.namespace)
             await decide(client, stage.namespace)
             await stage.pods("web", annotations=WEB)
@@ -237,5 +243,5 @@ async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluste
             assert "eu: not in Placement web: taint maintenance:NoSelect is not tolerated" in told
             assert "us: not in Placement web: in no set that is bound to namespace" in told
         finally:
-            for kind, manifest in made:
+            for kind, manifest in zip(kinds, made, strict=True):
                 await client.delete(kind, manifest["metadata"]["name"])

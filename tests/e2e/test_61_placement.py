@@ -1,0 +1,118 @@
+"""Promise 61: pods go where the Placement that they follow decides, which is evaluated here."""
+
+from typing import Any
+
+import pytest_asyncio
+
+from agent.api.crds import placement_crds
+from agent.api.kinds import (
+    CRDS,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTERS,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+    PODS,
+    TARGETS,
+    Kind,
+)
+from agent.api.names import SHORT_PREFIX
+from agent.api.names.ocm import GLOBAL_SET, LABEL_PLACEMENT, LOCAL_CLUSTER, PLACEMENT
+from agent.sandbox.objects import apply
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS
+
+Raw = dict[str, Any]
+
+REPLICAS = 12
+CLUSTERS = {"cd": LOCAL_CLUSTER, "us": "us", "eu": "eu"}
+"""Clusters of the fleet to their ManagedClusters."""
+MAINTENANCE = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def placing(fleet: Fleet, namespace: str) -> str:
+    """A namespace with three targets, to which all clusters are bound."""
+    for crd in placement_crds():
+        await apply(fleet.source, CRDS, crd)
+    await apply(fleet.source, TARGETS, manifests.ours("Target", "cd", namespace, {"self": True}))
+    await fleet.ready(namespace, "cd")
+
+    async def stand() -> bool:
+        found = {each["metadata"]["name"] for each in await fleet.source.list(MANAGED_CLUSTERS)}
+        told = [each.get("status", {}).get("managedCluster") for each in await fleet.source.list(TARGETS, namespace)]
+        return found >= set(CLUSTERS.values()) and all(told)
+
+    await fleet.until("ManagedClusters stand for the targets", stand, about=namespace)
+    await create(fleet, namespace, MANAGED_CLUSTER_SET_BINDINGS, GLOBAL_SET, clusterSet=GLOBAL_SET)
+    return namespace
+
+
+async def create(fleet: Fleet, namespace: str, kind: Kind, name: str, **spec: Any) -> None:
+    """An object of Open Cluster Management."""
+    manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
+    await fleet.source.create(kind, manifest, namespace)
+
+
+async def decided(fleet: Fleet, namespace: str, name: str) -> set[str]:
+    """The clusters that a Placement has decided for."""
+    decisions = await fleet.source.list(PLACEMENT_DECISIONS, namespace, labels=f"{LABEL_PLACEMENT}={name}")
+    return {each["clusterName"] for one in decisions for each in one.get("status", {}).get("decisions") or ()}
+
+
+async def deploy(fleet: Fleet, namespace: str, name: str, replicas: int) -> None:
+    """A Deployment whose pods follow the Placement of its name."""
+    deployment = manifests.deployment(name, replicas)
+    deployment["spec"]["template"]["metadata"]["annotations"][SHORT_PREFIX + PLACEMENT] = name
+    await fleet.source.create(DEPLOYMENTS, deployment, namespace)
+
+
+async def where(fleet: Fleet, namespace: str) -> dict[str, str]:
+    """The ManagedCluster in which each delegate is, by the UID of its proxy pod."""
+    return {uid: CLUSTERS[cluster] for uid, (cluster, _) in (await fleet.delegates(namespace)).items()}
+
+
+async def test_a_deployment_runs_where_its_placement_decides_and_what_runs_stays(fleet: Fleet, placing: str) -> None:
+    await create(fleet, placing, PLACEMENTS, "web", numberOfClusters=2)
+    await deploy(fleet, placing, "web", REPLICAS)
+    await fleet.running(placing, "web", REPLICAS)
+    first, before = await decided(fleet, placing, "web"), await where(fleet, placing)
+    assert len(first) == 2
+    assert set(before.values()) == first
+
+    away = min(first - {LOCAL_CLUSTER})
+    await fleet.source.patch(MANAGED_CLUSTERS, away, {"spec": {"taints": [MAINTENANCE]}})
+    try:
+
+        async def anew() -> bool:
+            found = await decided(fleet, placing, "web")
+            return len(found) == 2 and away not in found
+
+        await fleet.until("the Placement decides anew", anew, about=placing)
+        second = await decided(fleet, placing, "web")
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": REPLICAS + 6}}, placing)
+        await fleet.running(placing, "web", REPLICAS + 6)
+        after = await where(fleet, placing)
+        assert before.items() <= after.items(), "what is bound stays"
+        assert {cluster for uid, cluster in after.items() if uid not in before} <= second
+        fleet.census.check(placing, at_most=REPLICAS + 6)
+    finally:
+        await fleet.source.patch(MANAGED_CLUSTERS, away, {"spec": {"taints": []}})
+
+
+async def test_pods_of_a_placement_that_nobody_satisfies_wait_and_say_why(fleet: Fleet, placing: str) -> None:
+    selector = {"matchExpressions": [{"key": "planet", "operator": "In", "values": ["mars"]}]}
+    predicate = {"requiredClusterSelector": {"labelSelector": selector}}
+    await create(fleet, placing, PLACEMENTS, "mars", predicates=[predicate])
+    await deploy(fleet, placing, "mars", 2)
+
+    async def told() -> list[str]:
+        pods = await fleet.source.list(PODS, placing, labels="app=mars")
+        messages = [condition(pod, "PodScheduled").get("message", "") for pod in pods]
+        return messages if len(messages) == 2 and all("planet" in message for message in messages) else []
+
+    for message in await fleet.until("pods say why they wait", told, about=placing):
+        assert message.startswith("0/3 targets are available: cd: not in Placement mars: ")
+    assert await where(fleet, placing) == {}
+    await fleet.source.patch(PLACEMENTS, "mars", {"spec": {"predicates": []}}, placing)
+    await fleet.running(placing, "mars", 2)
