@@ -19,11 +19,12 @@ from agent.api.kinds import (
 from agent.api.names.ocm import LABEL_PLACEMENT, decision_label
 from agent.cli.options import Failed
 from agent.cli.placements.queries import as_far, listed, name_of, read
+from agent.controllers.placement.cel import CelEvaluator
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
+from agent.kube.store import Object
 from agent.scheduling.placing import read as reading
-from agent.scheduling.placing.celexpr import InvalidExpression, Program, compile_expression
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, scores_used
+from agent.scheduling.placing.evaluate import ANY_SCORE, candidates, cel_expressions, scores_used
 from agent.scheduling.placing.inputs import CelVerdicts, Fleet
 
 Raw = dict[str, Any]
@@ -69,7 +70,8 @@ async def read_facts(client: Client, placement: Raw, now: datetime, file: str = 
     bindings = await read(client, MANAGED_CLUSTER_SET_BINDINGS, namespace)
     used = scores_used(placement)
     scored = await as_far(client, ADDON_PLACEMENT_SCORES, notes, "scores count as missing") if used else []
-    fleet = reading.fleet(clusters, sets, bindings, [each for each in scored if name_of(each) in used])
+    looked_at = [each for each in scored if name_of(each) in used or ANY_SCORE in used]
+    fleet = reading.fleet(clusters, sets, bindings, looked_at)
     try:
         decisions = await read(client, PLACEMENT_DECISIONS)
     except Forbidden as error:
@@ -87,7 +89,7 @@ async def read_facts(client: Client, placement: Raw, now: datetime, file: str = 
         fleet=fleet,
         decisions=sorted(own, key=_index),
         elsewhere=others,
-        cel=_verdicts(placement, fleet, {name_of(each): each for each in clusters}, now),
+        cel=await _verdicts(placement, fleet, {name_of(each): each for each in clusters}, now),
         file=file,
         notes=notes,
     )
@@ -100,26 +102,14 @@ def _index(decision: Raw) -> tuple[int, str]:
     return int(number) if number.isdecimal() else 0, name
 
 
-def _verdicts(placement: Raw, fleet: Fleet, raw: Mapping[str, Raw], now: datetime) -> CelVerdicts:
-    errors: dict[str, str] = {}
-    matches: set[tuple[str, str]] = set()
-    encoded = {name: msgspec.json.encode(raw[name]) for name in candidates(placement, fleet)}
-    for expression in cel_expressions(placement):
-        try:
-            program: Program = compile_expression(expression)
-        except InvalidExpression as error:
-            errors[expression] = str(error)
-            continue
-        for name, cluster in encoded.items():
-            if program.matches(cluster, _scores(fleet, name, now)):
-                matches.add((expression, name))
-    return CelVerdicts(errors, frozenset(matches))
-
-
-def _scores(fleet: Fleet, cluster: str, now: datetime) -> dict[str, list[tuple[str, int]]]:
-    """Those of a cluster that have not expired."""
-    return {
-        resource: kept
-        for (name, resource), values in fleet.scores.items()
-        if name == cluster and (kept := [(key, each.value) for key, each in values.items() if not each.expired(now)])
-    }
+async def _verdicts(placement: Raw, fleet: Fleet, raw: Mapping[str, Raw], now: datetime) -> CelVerdicts:
+    """In a process of its own, as the agent has it."""
+    expressions = cel_expressions(placement)
+    if not expressions:
+        return CelVerdicts()
+    clusters = {name: Object(MANAGED_CLUSTERS, msgspec.json.encode(raw[name])) for name in candidates(placement, fleet)}
+    evaluator = CelEvaluator()
+    try:
+        return await evaluator.verdicts(expressions, clusters, fleet.scores, now)
+    finally:
+        await evaluator.close()
