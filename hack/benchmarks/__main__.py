@@ -20,6 +20,7 @@ from hack.benchmarks.idle import idle
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
 from hack.benchmarks.place import PODS, place
+from hack.benchmarks.placement import placements
 from hack.benchmarks.services import services
 from hack.benchmarks.signals import INTERRUPTED, until_signal
 
@@ -58,6 +59,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = follow(options.pods, progress)
         case "services":
             work = services(options.pods, progress)
+        case "placement":
+            work = placements(progress)
         case "logs":
             work = logs(options.mib, progress)
         case _:
@@ -87,7 +90,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
     streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
-    for parser_ in (bursts, mixes, idles, places, shared, follows, streams):
+    decided = benchmarks.add_parser("placement", help="Placements over 1,000 ManagedClusters: time, writes, memory")
+    for parser_ in (bursts, mixes, idles, places, shared, follows, streams, decided):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -1,0 +1,155 @@
+"""ManagedClusters, sets, Placements and scores on a real API server, as whoever uses a hub writes them."""
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.api.crds import ocm
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    CRDS,
+    EVENTS,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+    Kind,
+)
+from agent.api.names.ocm import LABEL_CLUSTER_SET, LABEL_PLACEMENT, decision_label
+from agent.base.clock import stamp
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, NotFound
+from tests.waiting import until
+
+Raw = dict[str, Any]
+
+
+async def install(client: Client) -> None:
+    """The definitions, as the chart brings them; they stay."""
+    for definition in ocm.crds():
+        with contextlib.suppress(AlreadyExists):
+            await client.create_raw(CRDS, definition)
+    for kind in (PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS, ADDON_PLACEMENT_SCORES):
+
+        async def served(kind: Kind = kind) -> bool:
+            await client.list_raw(kind)
+            return True
+
+        await until(served)
+
+
+@dataclass
+class Hub:
+    """One namespace, bound to one set of clusters of its own: their names begin with that of the namespace."""
+
+    client: Client
+    namespace: str
+    _made: list[tuple[Kind, str]] = field(default_factory=list)
+
+    def name(self, short: str) -> str:
+        """The whole name of a cluster."""
+        return f"{self.namespace}-{short}"
+
+    async def make(self, kind: Kind, name: str, namespace: str | None = None, **fields: Any) -> Raw:
+        """An object of any kind; what belongs to no namespace goes with the hub."""
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
+        if namespace is None:
+            self._made.append((kind, name))
+        return await self.client.create(kind, manifest, namespace)
+
+    async def cluster(self, short: str, taints: list[Raw] | None = None, **labels: str) -> None:
+        """A ManagedCluster in the set."""
+        labels = {LABEL_CLUSTER_SET: self.namespace, **labels}
+        spec = {"hubAcceptsClient": True, "taints": taints or []}
+        await self.make(MANAGED_CLUSTERS, self.name(short), metadata={"labels": labels}, spec=spec)
+
+    async def change(self, short: str, body: Raw) -> None:
+        """Patch a ManagedCluster."""
+        await self.client.patch_raw(MANAGED_CLUSTERS, self.name(short), body)
+
+    async def score(self, short: str, valid: float | None = None, name: str = "usage", **values: int) -> None:
+        """Scores of a cluster, valid for some seconds."""
+        cluster = self.name(short)
+        with contextlib.suppress(AlreadyExists):
+            await self.make(NAMESPACES, cluster)
+        with contextlib.suppress(AlreadyExists):
+            await self.make(ADDON_PLACEMENT_SCORES, name, cluster)
+        moment = stamp(datetime.now(UTC) + timedelta(seconds=valid)) if valid is not None else None
+        scores = [{"name": score, "value": value} for score, value in values.items()]
+        status = {"scores": scores, "validUntil": moment}
+        await self.client.patch_raw(ADDON_PLACEMENT_SCORES, name, {"status": status}, cluster, sub="status")
+
+    async def placement(self, name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+        """A Placement."""
+        return await self.make(PLACEMENTS, name, self.namespace, metadata={"annotations": annotations or {}}, spec=spec)
+
+    async def respec(self, name: str, **spec: Any) -> None:
+        """Change the spec of a Placement."""
+        await self.client.patch_raw(PLACEMENTS, name, {"spec": spec}, self.namespace)
+
+    async def decisions(self, name: str) -> list[Raw]:
+        """The PlacementDecisions of a Placement."""
+        selector = f"{LABEL_PLACEMENT}={decision_label(name)}"
+        return await self.client.list(PLACEMENT_DECISIONS, self.namespace, labels=selector)
+
+    async def decided(self, name: str) -> set[str]:
+        """The clusters that a Placement has decided, without the namespace in their names."""
+        found = [each.get("status", {}).get("decisions") or [] for each in await self.decisions(name)]
+        return {each["clusterName"].removeprefix(f"{self.namespace}-") for each in itertools.chain(*found)}
+
+    async def become(self, name: str, *clusters: str) -> None:
+        """Wait until a Placement has decided these clusters, and says so."""
+
+        async def probe() -> bool:
+            selected = ((await self.get(name)).get("status") or {}).get("numberOfSelectedClusters")
+            return await self.decided(name) == set(clusters) and selected == len(clusters)
+
+        await until(probe, what=f"{name} has decided {', '.join(clusters) or 'nothing'}")
+
+    async def get(self, name: str) -> Raw:
+        """A Placement."""
+        return await self.client.get(PLACEMENTS, name, self.namespace)
+
+    async def condition(self, name: str, type: str, fits: Callable[[Raw], bool] = bool) -> Raw:
+        """A condition of a Placement, once it fits."""
+
+        async def probe() -> Raw | None:
+            found = find_condition(((await self.get(name)).get("status") or {}).get("conditions"), type)
+            return dict(found) if found is not None and fits(dict(found)) else None
+
+        return await until(probe, what=f"condition {type} of {name}") or {}
+
+    async def event(self, name: str, reason: str) -> Raw:
+        """An Event about a Placement, once it is there."""
+
+        async def probe() -> Raw | None:
+            events = await self.client.list(EVENTS, self.namespace, fields=f"involvedObject.name={name}")
+            return next((each for each in events if each["reason"] == reason), None)
+
+        return await until(probe, what=f"event {reason} of {name}") or {}
+
+    async def close(self) -> None:
+        """Delete what is in no namespace; the rest goes with the namespace."""
+        for kind, name in reversed(self._made):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(kind, name)
+
+
+@contextlib.asynccontextmanager
+async def hub_of(client: Client, namespace: str) -> AsyncIterator[Hub]:
+    """A namespace that exists, with its set bound to it."""
+    await install(client)
+    hub = Hub(client, namespace)
+    try:
+        await hub.make(MANAGED_CLUSTER_SETS, namespace, spec={})
+        await hub.make(MANAGED_CLUSTER_SET_BINDINGS, namespace, namespace, spec={"clusterSet": namespace})
+        yield hub
+    finally:
+        await hub.close()

@@ -1,0 +1,213 @@
+"""Placements on a real API server: what changes around them, and what becomes of their decisions."""
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
+from agent.controllers.placement.controller import PlacementRoom
+from tests.controllers.ocm import Hub, hub_of
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
+from tests.waiting import until
+
+BY_SCORE = {
+    "mode": "Exact",
+    "configurations": [
+        {"scoreCoordinate": {"type": "AddOn", "addOn": {"resourceName": "usage", "scoreName": "cpu"}}, "weight": 1}
+    ],
+}
+SATISFIED, MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
+
+
+def taint(effect: str = "NoSelect") -> dict[str, Any]:
+    return {"spec": {"taints": [{"key": "maintenance", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}]}}
+
+
+def labelled(**labels: str) -> list[dict[str, Any]]:
+    return [{"requiredClusterSelector": {"labelSelector": {"matchLabels": labels}}}]
+
+
+def cel(*expressions: str) -> list[dict[str, Any]]:
+    return [{"requiredClusterSelector": {"celSelector": {"celExpressions": list(expressions)}}}]
+
+
+@pytest_asyncio.fixture
+async def hub(pair: Pair) -> AsyncIterator[Hub]:
+    async with hub_of(pair.here, pair.namespace) as hub:
+        yield hub
+
+
+@pytest_asyncio.fixture
+async def at_work(pair: Pair, hub: Hub) -> AsyncIterator[Hub]:
+    async with running(pair.clusters[0], PlacementRoom):
+        yield hub
+
+
+async def test_decisions_follow_clusters_their_labels_taints_and_bindings(at_work: Hub) -> None:
+    hub = at_work
+    await hub.cluster("eu", tier="gold")
+    await hub.cluster("us", tier="silver")
+    await hub.placement("web", predicates=labelled(tier="gold"))
+    await hub.become("web", "eu")
+    assert (await hub.condition("web", SATISFIED))["reason"] == "AllDecisionsScheduled"
+    assert (await hub.condition("web", MISCONFIGURED))["reason"] == "Succeedconfigured"
+    (decision,) = await hub.decisions("web")
+    assert [(each["name"], each["controller"]) for each in decision["metadata"]["ownerReferences"]] == [("web", True)]
+    (told,) = decision["status"]["decisions"]
+    assert told["reason"].startswith("Balance 100")
+    assert told["score"] == 200
+
+    await hub.cluster("ap", tier="gold")
+    await hub.become("web", "eu", "ap")
+    await hub.change("us", {"metadata": {"labels": {"tier": "gold"}}})
+    await hub.become("web", "eu", "ap", "us")
+    await hub.change("eu", taint())
+    await hub.become("web", "ap", "us")
+    await hub.client.delete(MANAGED_CLUSTERS, hub.name("ap"))
+    await hub.become("web", "us")
+    await hub.client.delete(MANAGED_CLUSTER_SET_BINDINGS, hub.namespace, hub.namespace)
+    await hub.become("web")
+    assert (await hub.condition("web", SATISFIED))["reason"] == "NoManagedClusterSetBindings"
+    assert [each["status"]["decisions"] for each in await hub.decisions("web")] == [[]]
+    await hub.event("web", "DecisionCreate")
+    await hub.event("web", "DecisionUpdate")
+    assert f"{hub.name('eu')}:" in (await hub.event("web", "ScoreUpdate"))["message"]
+
+
+async def test_a_score_counts_until_it_expires(at_work: Hub) -> None:
+    hub = at_work
+    for short, value in (("eu", 80), ("us", 20)):
+        await hub.cluster(short)
+        await hub.score(short, 3600, cpu=value)
+    await hub.placement("web", numberOfClusters=1, prioritizerPolicy=BY_SCORE)
+    await hub.become("web", "eu")
+    await hub.score("us", 3600, cpu=90)
+    await hub.become("web", "us")
+    await hub.score("us", 2, cpu=90)
+    await hub.become("web", "eu")
+
+
+async def test_a_hundred_and_one_clusters_are_two_decisions(at_work: Hub) -> None:
+    hub = at_work
+    names = [f"c{number:03}" for number in range(101)]
+    for name in names:
+        await hub.cluster(name)
+    await hub.placement("web")
+    await hub.become("web", *names)
+    found = {each["metadata"]["name"]: len(each["status"]["decisions"]) for each in await hub.decisions("web")}
+    assert found == {"web-decision-1": 100, "web-decision-2": 1}
+    await hub.client.delete(MANAGED_CLUSTERS, hub.name("c050"))
+    await hub.become("web", *(name for name in names if name != "c050"))
+    await until(lambda: _is_gone(hub, "web-decision-2"))
+    await hub.event("web", "DecisionDelete")
+
+
+async def _is_gone(hub: Hub, name: str) -> bool:
+    return name not in {each["metadata"]["name"] for each in await hub.decisions("web")}
+
+
+async def test_two_placements_balance(at_work: Hub) -> None:
+    hub = at_work
+    await hub.cluster("eu")
+    await hub.placement("one", numberOfClusters=1)
+    await hub.placement("two", numberOfClusters=1)
+    await hub.become("one", "eu")
+    await hub.become("two", "eu")
+    await hub.cluster("us")
+
+    async def apart() -> bool:
+        return await hub.decided("one") | await hub.decided("two") == {"eu", "us"}
+
+    await until(apart)
+
+
+async def test_a_typo_keeps_the_decisions(at_work: Hub) -> None:
+    hub = at_work
+    await hub.cluster("eu")
+    await hub.placement("web")
+    await hub.become("web", "eu")
+    typo = {"configurations": [{"scoreCoordinate": {"type": "BuiltIn", "builtIn": "Staedy"}, "weight": 1}]}
+    await hub.respec("web", prioritizerPolicy=typo)
+    told = await hub.condition("web", MISCONFIGURED, lambda found: found["status"] == "True")
+    assert (told["reason"], told["message"]) == ("Misconfigured", ":incorrect builtin prioritizer: Staedy")
+    assert (await hub.event("web", "DecisionKept"))["type"] == "Warning"
+    await hub.become("web", "eu")
+    assert (await hub.condition("web", SATISFIED))["status"] == "True"
+    await hub.cluster("us")
+    await hub.respec("web", prioritizerPolicy=None)
+    await hub.become("web", "eu", "us")
+    assert (await hub.condition("web", MISCONFIGURED))["status"] == "False"
+
+
+async def test_a_deleted_decision_comes_back_and_what_is_right_is_not_written(at_work: Hub) -> None:
+    hub = at_work
+    await hub.cluster("eu")
+    await hub.placement("web")
+    await hub.become("web", "eu")
+    (before,) = await hub.decisions("web")
+    await hub.client.delete(PLACEMENT_DECISIONS, "web-decision-1", hub.namespace)
+    await hub.become("web", "eu")
+    (after,) = await hub.decisions("web")
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+    status = (await hub.get("web"))["status"]
+    await hub.client.patch_raw(PLACEMENTS, "web", {"metadata": {"labels": {"app": "shop"}}}, hub.namespace)
+    await hub.change("eu", {"metadata": {"annotations": {"note": "seen"}}})
+    await hub.placement("later")
+    await hub.become("later", "eu")
+    (kept,) = await hub.decisions("web")
+    assert kept["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+    assert (await hub.get("web"))["status"] == status
+
+
+async def test_a_placement_of_a_very_long_name_is_decided(at_work: Hub) -> None:
+    hub, name = at_work, "w" * 253
+    await hub.cluster("eu")
+    await hub.placement(name)
+    await hub.become(name, "eu")
+
+
+async def test_cel_follows_clusters_and_scores(at_work: Hub) -> None:
+    hub = at_work
+    for short, value in (("eu", 80), ("us", 20)):
+        await hub.cluster(short, tier="gold")
+        await hub.score(short, 3600, cpu=value)
+    idle = 'managedCluster.scores("usage").exists(each, each.name == "cpu" && each.value > 50)'
+    await hub.placement("web", predicates=cel('managedCluster.metadata.labels["tier"] == "gold"', idle))
+    await hub.become("web", "eu")
+    await hub.score("us", 3600, cpu=60)
+    await hub.become("web", "eu", "us")
+    await hub.change("eu", {"metadata": {"labels": {"tier": "silver"}}})
+    await hub.become("web", "us")
+    await hub.score("us", 2, cpu=60)
+    await hub.become("web")
+    await hub.respec("web", predicates=cel("managedCluster.wrong("))
+    told = await hub.condition("web", MISCONFIGURED, lambda found: found["status"] == "True")
+    assert "compilation failed" in told["message"]
+
+
+async def test_on_a_hub_only_those_are_evaluated_that_ask_for_it(pair: Pair, hub: Hub) -> None:
+    await hub.cluster("eu")
+    await hub.placement("theirs")
+    await hub.placement("half", {SCHEDULING_DISABLED: "true"})
+    async with running(pair.clusters[0], PlacementRoom, placement="consume"):
+        await hub.placement("ours", {SCHEDULING_DISABLED: "true", EVALUATE: "true"})
+        await hub.become("ours", "eu")
+    for name in ("theirs", "half"):
+        assert await hub.decisions(name) == []
+        assert "conditions" not in ((await hub.get(name)).get("status") or {})
+
+
+async def test_without_placements_nothing_is_watched(pair: Pair, hub: Hub) -> None:
+    await hub.cluster("eu")
+    async with contextlib.AsyncExitStack() as stack:
+        deps = await stack.enter_async_context(running(pair.clusters[0], PlacementRoom, placement="off"))
+        assert list(deps.local.informers) == []
+        await hub.placement("web")
+    await until(functools.partial(hub.get, "web"))
+    assert await hub.decisions("web") == []
