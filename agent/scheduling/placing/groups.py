@@ -24,4 +24,5 @@ def divide(
 
 
 def _cut(name: str, decisions: Sequence[Decision], length: int) -> list[DecisionGroup]:
-    return [DecisionGroup(name, tuple(decisions[start : start + length])) for start in range(0, len(decisions), length)]
+    starts = range(0, len(decisions), max(1, length))
+    return [DecisionGroup(name, tuple(decisions[start : start + length])) for start in starts]
