@@ -76,7 +76,7 @@ async def test_decisions_follow_clusters_their_labels_taints_and_bindings(at_wor
     assert [each["status"]["decisions"] for each in await hub.decisions("web")] == [[]]
     await hub.event("web", "DecisionCreate")
     await hub.event("web", "DecisionUpdate")
-    assert f"{hub.name('eu')}:" in (await hub.event("web", "ScoreUpdate"))["message"]
+    assert (await hub.event("web", "ScoreUpdate"))["message"].startswith(f"{hub.namespace}-")
 
 
 async def test_a_score_counts_until_it_expires(at_work: Hub) -> None:
