@@ -40,6 +40,6 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MANAGED_CLUSTER_SETS, "create", SERVE_PLACEMENTS, sub="join"),
     *grants(MANAGED_CLUSTER_SET_BINDINGS, "patch", SERVE_PLACEMENTS, sub="status"),
     *grants(NAMESPACES, "create", SERVE_PLACEMENTS),
-    *grants(ADDON_PLACEMENT_SCORES, "create patch", PLACEMENT_SCORES),
+    *grants(ADDON_PLACEMENT_SCORES, "create", PLACEMENT_SCORES),
     *grants(ADDON_PLACEMENT_SCORES, "patch", PLACEMENT_SCORES, sub="status"),
 )

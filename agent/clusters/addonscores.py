@@ -7,7 +7,7 @@ from typing import Any
 from agent.api.kinds import ADDON_PLACEMENT_SCORES
 from agent.api.names.ocm import OURS
 from agent.clusters.deps import Deps
-from agent.kube.errors import NotFound
+from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.model.addonscore import Statement, Writing, decide
 
@@ -85,6 +85,12 @@ class AddOnScores:
             raise CannotSay(
                 "NamespaceMissing",
                 f"there is no namespace {cluster} for scores of ManagedCluster {cluster}: create it",
+            ) from error
+        except Forbidden as error:
+            raise CannotSay(
+                "Forbidden",
+                "the agent may not write AddOnPlacementScores: set agent.placement.usageScores to true, which brings the"
+                f" right, or to false ({error})",
             ) from error
         self._watched.absorb(raw)
         return Object(ADDON_PLACEMENT_SCORES, raw)

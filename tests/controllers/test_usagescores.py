@@ -2,12 +2,23 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.api.kinds import ADDON_PLACEMENT_SCORES, CLUSTER_SUMMARIES, NAMESPACES, NODES, TARGETS
+from agent.api.kinds import (
+    ADDON_PLACEMENT_SCORES,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_SUMMARIES,
+    NAMESPACES,
+    NODES,
+    SERVICE_ACCOUNTS,
+    TARGETS,
+)
 from agent.api.names.ocm import OURS
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
@@ -20,8 +31,9 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from tests.controllers.placementkinds import placement_kinds
 from tests.controllers.rooms import running
-from tests.controllers.targets import condition, target, tear_away
+from tests.controllers.targets import condition, kubeconfig, target, tear_away
 from tests.controllers.test_summary import node
+from tests.e2e.fleet import token_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -182,6 +194,43 @@ async def test_what_keeps_scores_from_being_written_is_told_on_the_target(
         assert found["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
         await client.delete(ADDON_PLACEMENT_SCORES, NAME, eu)
         await condition(client, namespace, "eu", "UsageScores", "True", "Written")
+
+
+READS = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+TELLS = [
+    {"apiGroups": ["*"], "resources": ["targets/status", "clustersummaries", "events"], "verbs": ["create", "patch"]}
+]
+SCORES = [
+    {
+        "apiGroups": ["*"],
+        "resources": ["addonplacementscores", "addonplacementscores/status"],
+        "verbs": ["create", "patch"],
+    }
+]
+
+
+async def test_without_the_right_nothing_is_written_and_the_target_says_so(
+    cluster: Cluster, client: Client, namespace: str, eu: str, tmp_path: Path
+) -> None:
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "agent"}}, namespace)
+    await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": READS + TELLS})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace}
+    subject = {"kind": "ServiceAccount", "name": "agent", "namespace": namespace}
+    bound = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": [subject]}
+    await client.create(CLUSTER_ROLE_BINDINGS, bound)
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig(cluster, user={"token": await token_of(client, "agent", namespace)}))
+    weak = cast("Cluster", SimpleNamespace(kubeconfig=path))
+    async with running(weak, *ROOMS, **WANTED) as deps:
+        await connect(deps, cluster, namespace)
+        told = await condition(client, namespace, "eu", "UsageScores", "False", "Forbidden")
+        assert "agent.placement.usageScores" in told["message"]
+        await client.patch(CLUSTER_ROLES, namespace, {"rules": READS + TELLS + SCORES})
+        # The next change of what the target tells is enough, too.
+        await add_node(client, namespace, "90")
+        await until(lambda: scores(client, eu))
+    await client.delete(CLUSTER_ROLE_BINDINGS, namespace)
+    await client.delete(CLUSTER_ROLES, namespace)
 
 
 async def test_a_target_that_does_not_tell_what_is_free_is_told_so(

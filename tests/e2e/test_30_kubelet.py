@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent.api.kinds import CLUSTER_ROLES, NODES, PODS
+from agent.api.kinds import CLUSTER_ROLES, NODE_METRICS, NODES, PODS
 from agent.api.names import virtual_node
 from agent.api.roles import SOURCE_ROLE, source_cluster_role
+from agent.model.measured import add_up
 from agent.sandbox import SandboxError, binaries
 from agent.sandbox.progress import Silent
 from tests.e2e.debugging import (
@@ -195,6 +196,10 @@ async def test_top_shows_what_delegates_use(kubectl: Kubectl, fleet: Fleet, plac
     # Or more: files that were copied into it count, too.
     assert int(containers["side"][1].removesuffix("Mi")) >= USED_MIB
     assert int(containers["restarted"][1].removesuffix("Mi")) < USED_MIB
+    # What agents tell of idle capacity is made of the same.
+    _, measured = await fleet.clients["us"].list_raw(NODE_METRICS)
+    real = await fleet.clients["us"].list(NODES)
+    assert 0 < add_up(real, map(bytes, measured))["memory"] < add_up(real, ())["memory"]
     name = virtual_node(place, "us")
     nodes = {line.split()[0]: line.split() for line in (await kubectl("top", "node", "--no-headers")).splitlines()}
     assert nodes.keys() == {name, "cd-node-0"}

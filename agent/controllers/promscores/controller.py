@@ -36,6 +36,10 @@ QUERIES = Counter(
 )
 
 
+_AGAIN_SECONDS = 60.0
+"""Nothing tells of a right that is given."""
+
+
 class Ask(NamedTuple):
     """Ask the query of this place in the list."""
 
@@ -122,7 +126,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
             return (await self._scores.say(*key, wanted)).again
         except CannotSay as error:
             self._deps.recorder.event(cluster.decode(), "Warning", "ScoresBlocked", str(error))
-            return None
+            return _AGAIN_SECONDS
 
     def _turned(self) -> None:
         for index in range(len(self._asked)):

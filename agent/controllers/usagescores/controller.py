@@ -26,6 +26,8 @@ from agent.scheduling.told_shapes import told_shapes
 
 CONDITION = "UsageScores"
 PAUSE_SECONDS = 2.0
+_AGAIN_SECONDS = 60.0
+"""Nothing tells of a right that is given."""
 _WRITTEN = Words("True", "Written", "scores of usage are written")
 _NOT_TOLD = Words("False", NOT_TOLD.reason, NOT_TOLD.message)
 
@@ -69,7 +71,7 @@ class UsageScoresRoom(Controller[str]):
             writing = await self._scores.say(key, USAGE_SCORES, wanted)
         except CannotSay as error:
             await self._tell(objects, Words("False", error.reason, str(error)))
-            return None
+            return _AGAIN_SECONDS
         if writing.patch is not None:
             self._written_at[key] = time.monotonic()
         if wanted.reason != "TargetLost":
