@@ -89,7 +89,7 @@ class AddOnScores:
         except Forbidden as error:
             raise CannotSay(
                 "Forbidden",
-                "the agent may not write AddOnPlacementScores: set agent.placement.usageScores to true, which brings the"
+                "the agent may not write AddOnPlacementScores: set agent.placement.usageScores to true, for the"
                 f" right, or to false ({error})",
             ) from error
         self._watched.absorb(raw)
