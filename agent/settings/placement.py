@@ -70,7 +70,9 @@ class Placements:
         "give ManagedClusters scores of what is free and used (AddOnPlacementScore resource-usage-score); auto: where"
         " Placements are served",
     )
-    score_validity: float = flag(DURATION, "15m", "how long such scores are valid; they are renewed when a third of it is left")
+    score_validity: float = flag(
+        DURATION, "15m", "how long such scores count; they are renewed when a third of that is left"
+    )
     score_max: tuple[str, ...] = repeated(
         Form("NAME=QUANTITY", _score_max),
         "amount of a resource that is free where its score is 100; those not named: "
