@@ -308,7 +308,7 @@ def test_the_crds_of_placements_come_with_their_webhooks_for_those_who_ask_and_a
         names = {each["metadata"]["name"] for each in placement_crds()}
         return {each["metadata"]["name"]: each for each in template(*settings) if each["metadata"]["name"] in names}
 
-    found = of_ocm("agent.placement.crds=true", "crds.keep=false", "crds.install=false")
+    found = of_ocm("agent.placement.crds=true", "crds.keep=false")
     assert {name: each["spec"] for name, each in found.items()} == {
         each["metadata"]["name"]: each["spec"] for each in placement_crds()
     }
@@ -323,7 +323,7 @@ def test_the_crds_of_placements_come_with_their_webhooks_for_those_who_ask_and_a
 
 
 def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_again(tmp_path: Path) -> None:
-    entry = ("name=lag", "resource=net", "url=https://p/q", "query=max by (cluster) (lag)", "max=0.5")
+    entry = ("name=lag", "resource=net", "url=https://p/q", "query=max by (cluster) (lag)", "max=5")
     settings = ",".join(f"agent.prometheusScores[0].{each}" for each in (*entry, "tokenSecret.name=s"))
     objects = template(settings, "agent.placement.scoreMax.cpu=64", "agent.placement.usageScores=true")
     spec = dict(pods(objects))["flotilla-agent"]
@@ -335,7 +335,7 @@ def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_a
     (tmp_path / path.name).write_text(of(objects, "ConfigMap", mounted)["data"][path.name])
     args = [each.replace(str(path.parent), str(tmp_path)) for each in container["args"]]
     (score,) = (parsed := parse_agent(args)).prometheus_scores
-    assert (score.name, score.query, score.highest) == ("lag", "max by (cluster) (lag)", 0.5)
+    assert (score.name, score.query, score.highest) == ("lag", "max by (cluster) (lag)", 5.0)
     assert score.token is not None
     assert (score.token.name, score.token.key) == ("s", "token")
     assert (parsed.score_max, parsed.usage_scores, parsed.placement) == (("cpu=64",), "true", "auto")
@@ -344,7 +344,7 @@ def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_a
         annotations = dict(pods(template(f"{settings},{more}")))["flotilla-agent"]["metadata"]["annotations"]
         return str(annotations["checksum/prometheus-scores"])
 
-    assert checksum("agent.prometheusScores[0].min=0.1") != checksum("agent.prometheusScores[0].min=0.2")
+    assert checksum("agent.prometheusScores[0].min=1") != checksum("agent.prometheusScores[0].min=2")
     assert "annotations" not in dict(pods(template()))["flotilla-agent"]["metadata"]
 
 
