@@ -7,6 +7,7 @@ import base64
 from typing import Any
 
 from agent.api import cel, names
+from agent.api.names.ocm import LABEL_CLUSTER_NAME
 
 Raw = dict[str, Any]
 
@@ -17,6 +18,8 @@ VOLUMES = "multicluster-scheduler-agent-volumes"
 
 _IDENTITY = (names.LABEL_TARGET_NAME, names.LABEL_CLUSTER_TARGET_NAME)
 """What is left of a virtual node whose provider somebody has taken away: the agent puts it back."""
+_NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
+"""Label that API servers give every namespace."""
 _OTHERS_TYPES = ("kubernetes.io/", "bootstrap.kubernetes.io/", "helm.sh/")
 """How types of Secrets begin that hold no kubeconfig of a Target: tokens, certificates, passwords, releases."""
 _IN_A_KUBECONFIG = "clusters"
@@ -59,20 +62,29 @@ def _nodes(agent: str) -> Raw:
 
 
 def _namespaces(agent: str) -> Raw:
-    """The agent changes one label of namespaces."""
-    label = names.LABEL_ELECT_BY_DEFAULT
+    """The agent changes one label of namespaces, and makes those of ManagedClusters."""
+    label, cluster = names.LABEL_ELECT_BY_DEFAULT, LABEL_CLUSTER_NAME
     whose = f" of namespace ' + oldObject.metadata.name + ': the agent of Flotilla changes the label {label} only: have"
     remedy = " an administrator change the rest'"
     kept = ("metadata.annotations", "metadata.finalizers", "metadata.ownerReferences", "spec")
+    after = "variables.labelsAfter"
+    alone = f"{after}.all(k, k in {cel.texts(cluster, _NAME_OF_NAMESPACE)})"
+    named = f"'{cluster}' in {after} && {after}['{cluster}'] == object.metadata.name"
+    bare = " && ".join(f"!has(object.{field})" for field in kept if field != "spec")
     return {
-        **_about(agent, ["UPDATE"], ["namespaces"]),
+        **_about(agent, ["CREATE", "UPDATE"], ["namespaces"]),
         "variables": [*_both("labels", "{}"), _changed("labels", label)],
         "validations": [
             _refuse(
-                "variables.changedLabels.size() == 0",
+                f"oldObject != null || {alone} && {named} && {bare}",
+                "'metadata of namespace ' + object.metadata.name + ': the agent of Flotilla makes namespaces of"
+                f" ManagedClusters only: have it labelled {cluster} with its own name, and nothing else there'",
+            ),
+            _refuse(
+                "oldObject == null || variables.changedLabels.size() == 0",
                 f"'metadata.labels[' + variables.changedLabels[0] + ']{whose}{remedy}",
             ),
-            *(_refuse(_same(field), f"'{field}{whose}{remedy}") for field in kept),
+            *(_refuse(f"oldObject == null || ({_same(field)})", f"'{field}{whose}{remedy}") for field in kept),
         ],
     }
 
