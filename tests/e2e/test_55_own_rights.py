@@ -9,10 +9,12 @@ import pytest_asyncio
 from agent.api import names
 from agent.api.agentpolicies import specs
 from agent.api.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, POLICIES, SECRETS, Kind
+from agent.api.names.ocm import LABEL_CLUSTER_NAME
 from agent.kube import config
 from agent.kube.client import encode
 from agent.kube.errors import Forbidden
 from agent.kube.session import Session
+from agent.sandbox.manifests import AGENT_NAMESPACE
 from tests.e2e.fleet import Fleet, Raw
 
 PROVIDER = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
@@ -156,6 +158,24 @@ async def test_nothing_of_namespaces_but_one_label(fleet: Fleet, namespace: str,
     for value in ("true", None):
         one = {"metadata": {"labels": {names.LABEL_ELECT_BY_DEFAULT: value}}}
         await agent.patch(NAMESPACES, namespace, one)
+
+
+async def test_no_namespaces_but_those_of_managed_clusters(fleet: Fleet, agent: Taken) -> None:
+    if fleet.home != AGENT_NAMESPACE:
+        pytest.skip("the chart grants it with agent.placement.crds")
+    only = "metadata of namespace e2e-made: the agent of Flotilla makes namespaces of ManagedClusters only"
+    own = {LABEL_CLUSTER_NAME: "e2e-made"}
+    for metadata in (
+        {},
+        {"labels": {LABEL_CLUSTER_NAME: "another"}},
+        {"labels": {**own, names.LABEL_ENABLED: names.ENABLED_VALUE}},
+        {"labels": {**own, LEVEL: "privileged"}},
+        {"labels": own, "annotations": {"a": "b"}},
+        {"labels": own, "finalizers": [FOREIGN]},
+    ):
+        made: Raw = {"metadata": {"name": "e2e-made", **metadata}}
+        await refused(only, agent.try_to("POST", NAMESPACES, (None, None, ""), made))
+    await agent.try_to("POST", NAMESPACES, (None, None, ""), {"metadata": {"name": "e2e-made", "labels": own}})
 
 
 @pytest.mark.parametrize("kind", ["kubernetes.io/tls", "kubernetes.io/service-account-token", "helm.sh/release.v1"])
