@@ -17,7 +17,7 @@ from agent.api.names.ocm import LABEL_CLUSTER_NAME, MANAGED_CLUSTER, OURS
 from agent.clusters.deps import Deps
 from agent.clusters.target import SUMMARY_FIELDS, Target
 from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace
-from agent.controllers.managedclusters.gather import Fleet
+from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
 from agent.controllers.managedclusters.naming import candidates
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
@@ -25,6 +25,8 @@ from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from agent.controllers.managedclusters.naming import Found
 
 ALL = ""
 _VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
@@ -42,8 +44,10 @@ class ManagedClusterRoom(Controller[str]):
         self._wanted: Mapping[str, Sequence[Key]] = {}
         """Those that we make, with the Targets that lead to their clusters."""
         self._names: dict[Key, str] = {}
+        self._looked: Mapping[Key, Found] = {}
+        """What that was made of: nothing is removed by what was so once."""
         self._stops: dict[Key, Callable[[], None]] = {}
-        self._fleet = Fleet(deps, lambda: self.queue.add(ALL))
+        self._fleet = Fleet(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
         self._nodes = deps.local.informer(NODES, labels=_VIRTUAL)
         self._namespaces = deps.namespaces.informer
         for informer in self._fleet.targets.informers:
@@ -67,12 +71,16 @@ class ManagedClusterRoom(Controller[str]):
         if leads:
             await self._keep(key, leads, current)
         elif current is not None and OURS in current.labels and not current.deleting:
+            if self._looked is not self._fleet.found:
+                self._look_again()
+                return None
             await self._remove(current)
         return None
 
     def _look_again(self) -> None:
         wanted: dict[str, list[Key]] = {}
-        for target, found in self._fleet.found.items():
+        self._looked = self._fleet.found
+        for target, found in self._looked.items():
             if found.ours:
                 wanted.setdefault(found.name, []).append(target)
         changed = {name for name in {*wanted, *self._wanted} if wanted.get(name) != self._wanted.get(name)}

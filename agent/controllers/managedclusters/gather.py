@@ -13,6 +13,9 @@ from agent.controllers.managedclusters.naming import Found, Known, Lead, consume
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Key, Object
 
+QUIET_SECONDS = 0.03
+"""For so long a change waits for others: names are given to all at once."""
+
 T = TypeVar("T", Lead, Known)
 
 

@@ -6,7 +6,8 @@ Writes   the sets `default` and `global` where they are missing, the condition C
 """
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from agent.api.conditions import set_condition
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTERS, Kind
@@ -19,9 +20,7 @@ from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.runtime.controller import Controller
 from agent.scheduling.placing import read
-
-if TYPE_CHECKING:
-    from agent.scheduling.placing.inputs import ManagedCluster
+from agent.scheduling.placing.inputs import ManagedCluster
 
 Raw = dict[str, Any]
 
@@ -40,7 +39,6 @@ class ClusterSetRoom(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._deps = deps
-        self._clusters: dict[str, ManagedCluster] = {}
         self._managed = deps.placement.watch(MANAGED_CLUSTERS)
         self._sets = deps.placement.watch(MANAGED_CLUSTER_SETS)
         self._bindings = deps.placement.watch(MANAGED_CLUSTER_SET_BINDINGS)
@@ -55,7 +53,6 @@ class ClusterSetRoom(Controller[Key]):
         if self._deps.placement.mode != "serve" or sets is None or bindings is None or self._managed.store is None:
             return None
         if key == ALL:
-            self._clusters = {obj.name: read.managed_cluster(obj.decode()) for obj in self._managed.store}
             for each in {*sets.keys(), *bindings.keys(), *(("", name) for name in _SELECTORS)}:
                 self.queue.add(each)
             return None
@@ -63,7 +60,7 @@ class ClusterSetRoom(Controller[Key]):
         if namespace:
             await self._bound(bindings.get(key), there=sets.get(("", name)) is not None)
         elif (found := sets.get(key)) is not None:
-            await self._counted(found)
+            await self._counted(found, self._managed.store)
         elif name in _SELECTORS:
             await self._make(name)
         return None
@@ -74,9 +71,9 @@ class ClusterSetRoom(Controller[Key]):
         with contextlib.suppress(AlreadyExists):
             self._sets.absorb(await self._deps.local.client.create_raw(MANAGED_CLUSTER_SETS, manifest))
 
-    async def _counted(self, obj: Object) -> None:
+    async def _counted(self, obj: Object, clusters: Iterable[Object]) -> None:
         chosen = read.cluster_set(obj.decode())
-        count = sum(1 for cluster in self._clusters.values() if not cluster.deleting and chosen.has(cluster))
+        count = sum(chosen.has(ManagedCluster(each.name, each.labels)) for each in clusters if not each.deleting)
         some = Words("False", "ClustersSelected", f"{count} ManagedClusters selected")
         none = Words("True", "NoClusterMatched", "No ManagedCluster selected")
         await self._say(self._sets, MANAGED_CLUSTER_SETS, obj, "ClusterSetEmpty", some if count else none)
@@ -98,11 +95,6 @@ class ClusterSetRoom(Controller[Key]):
                 watched.absorb(raw)
 
     def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
-        for obj in (old, new):
-            if obj is not None:
-                self._clusters.pop(obj.name, None)
-        if new is not None:
-            self._clusters[new.name] = read.managed_cluster(new.decode())
         if old is None or new is None or old.labels != new.labels or old.deleting != new.deleting:
             for found in self._sets.store or ():
                 self.queue.add(found.key)

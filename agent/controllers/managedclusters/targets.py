@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.clusters.deps import Deps
 from agent.clusters.target_condition import TargetCondition, Words
-from agent.controllers.managedclusters.gather import Fleet
+from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
 from agent.kube.store import Key
 from agent.runtime.controller import Controller
 
@@ -34,7 +34,7 @@ class TargetClusterRoom(Controller[Key]):
         self._placement = deps.placement
         self._condition = TargetCondition(deps, CONDITION)
         self._said: Mapping[Key, Found] = {}
-        self._fleet = Fleet(deps, lambda: self.queue.add(ALL))
+        self._fleet = Fleet(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
         for informer in self._fleet.targets.informers:
             self.watch(informer, lambda target: (target.key,))
 
