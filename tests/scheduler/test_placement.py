@@ -227,9 +227,13 @@ async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluste
         client, label = stage.client, {LABEL_CLUSTER_SET: f"set-{stage.namespace}"}
         taint = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
         bound = f"set-{stage.namespace}"
-        eu = ours(MANAGED_CLUSTERS, "eu", spec={"taints": [taint]})
+        eu = ours(MANAGED_CLUSTERS, "eu", spec={"hubAcceptsClient": True, "taints": [taint]})
         eu["metadata"]["labels"] = label
-        made = [eu, ours(MANAGED_CLUSTERS, "us", spec={}), ours(MANAGED_CLUSTER_SETS, bound, spec={})]
+        made = [
+            eu,
+            ours(MANAGED_CLUSTERS, "us", spec={"hubAcceptsClient": True}),
+            ours(MANAGED_CLUSTER_SETS, bound, spec={}),
+        ]
         kinds = (MANAGED_CLUSTERS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS)
         try:
             for kind, manifest in zip(kinds, made, strict=True):
