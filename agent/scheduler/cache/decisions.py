@@ -78,7 +78,7 @@ class Decisions:
         self, mode: PlacementMode, namespaces: Informer, clock: Clock, changed: Callable[[Iterable[Key]], None]
     ) -> None:
         self._mode = mode
-        self._undecided = Undecided(mode, clock)
+        self._undecided = Undecided(mode, clock, self._wake_all)
         self._namespaces = namespaces
         self._changed = changed
         self._parts: dict[_Owner, dict[str, Part]] = {}
@@ -203,6 +203,10 @@ class Decisions:
         for owner in {*self._followers, *self._placed}:
             self._touch(owner)
 
+    def _wake_all(self) -> None:
+        for followers in tuple(self._followers.values()):
+            self._changed(tuple(followers.values()))
+
     def _touch(self, owner: _Owner) -> None:
         if owner in self._placed or owner in self._followers:
             self._touched.add(owner)
@@ -218,6 +222,7 @@ class Decisions:
             if before and all(before[reference].is_same(placed) for reference, placed in after.items()):
                 continue
             self._placed[owner] = after
+            self._undecided.forget()
             self._changed(tuple(self._followers.get(owner, {}).values()))
 
 

@@ -108,7 +108,7 @@ class SchedulerCache:
         assert namespace is not None
         if turns(old, new):
             self.assumed.namespace_turned(namespace.name)
-        if placement_of(old) != placement_of(new):
+        if old is not None and placement_of(old) != placement_of(new):
             self._decided([pod.key for pod in self.proxies.store if pod.namespace == namespace.name])
         if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
             self.assumed.usages.counts.recount()

@@ -4,7 +4,7 @@ The scheduler evaluates it once more for that: nobody has to write, for each clu
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from agent.api.kinds import (
@@ -14,7 +14,7 @@ from agent.api.kinds import (
     MANAGED_CLUSTERS,
 )
 from agent.base.clock import Clock
-from agent.clusters.placement_mode import PlacementMode
+from agent.clusters.placement_mode import PlacementMode, Watched
 from agent.kube.store import Key, Object, Store
 from agent.scheduling.placing import read
 from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
@@ -50,11 +50,16 @@ class _Told(NamedTuple):
 
 
 class Undecided:
-    """Looks at what is watched anyway where Placements are evaluated here, and says nothing where they are not."""
+    """Looks at what is watched anyway where Placements are evaluated here, and says nothing where they are not.
 
-    def __init__(self, mode: PlacementMode, clock: Clock) -> None:
+    `known` is called when it has something to say that it did not know when it was asked.
+    """
+
+    def __init__(self, mode: PlacementMode, clock: Clock, known: Callable[[], None]) -> None:
         self._mode = mode
         self._clock = clock
+        self._known = known
+        self._watched: tuple[Watched, ...] = ()
         self._told: dict[Key, _Told] = {}
         self._clusters = _Reader(read.managed_cluster)
         self._sets = _Reader(read.cluster_set)
@@ -80,11 +85,10 @@ class Undecided:
     def _evaluated(
         self, placement: Object, decided: Collection[str], elsewhere: Callable[[], Mapping[str, int]]
     ) -> Mapping[str, str]:
-        stores = [self._mode.watch(kind).store for kind in _KINDS]
-        known = [store for store in stores if store is not None]
-        if len(known) < len(_KINDS):
+        stores = self._stores()
+        if not stores:
             return {}
-        manifest, fleet = placement.decode(), self._fleet(*known)
+        manifest, fleet = placement.decode(), self._fleet(*stores)
         now = self._clock.now()
         found = evaluate(manifest, fleet, decided=decided, elsewhere=elsewhere(), cel=CelVerdicts(), now=now).refused
         if not cel_expressions(manifest):
@@ -92,6 +96,24 @@ class Undecided:
         # What CEL says of a cluster is known to whoever decides alone.
         inside = frozenset(candidates(manifest, fleet))
         return {cluster: reason for cluster, reason in found.items() if cluster not in inside}
+
+    def forget(self) -> None:
+        """Something has been decided anew."""
+        self._told.clear()
+
+    def _stores(self) -> Sequence[Store]:
+        """Of all kinds, in their order; none before all are known."""
+        if not self._watched:
+            self._watched = tuple(self._mode.watch(kind) for kind in _KINDS)
+            for watched in self._watched:
+                watched.subscribe(lambda old, new: None, self._turned)
+        known = [watched.store for watched in self._watched]
+        return [store for store in known if store is not None] if None not in known else ()
+
+    def _turned(self) -> None:
+        if self._stores():
+            self.forget()
+            self._known()
 
     def _fleet(self, clusters: Store, sets: Store, bindings: Store, scores: Store) -> Fleet:
         bound: dict[str, frozenset[str]] = {}
