@@ -30,6 +30,8 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MANAGED_CLUSTER_SET_BINDINGS, "list watch", FOLLOW_PLACEMENTS),
     *grants(ADDON_PLACEMENT_SCORES, "list watch", FOLLOW_PLACEMENTS),
     *grants(PLACEMENTS, "patch", SERVE_PLACEMENTS, sub="status"),
+    # Where owners of objects are guarded (OpenShift): a decision blocks the deletion of its Placement.
+    *grants(PLACEMENTS, "update", SERVE_PLACEMENTS, sub="finalizers"),
     *grants(PLACEMENT_DECISIONS, "create patch delete", SERVE_PLACEMENTS),
     *grants(PLACEMENT_DECISIONS, "patch", SERVE_PLACEMENTS, sub="status"),
     *grants(MANAGED_CLUSTERS, "create patch delete", SERVE_PLACEMENTS),
