@@ -18,13 +18,16 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.asyncio
 NOTHING_TO_SHOW = {
     "Failures": "nothing has failed, and nobody wrote at the same time",
     "Reservations": "nobody reserves in mode ranked",
+    "Clusters decided": "there may be no Placement",
+    "Scores of decided clusters": "there may be no Placement",
+    "Queries for scores": "no Prometheus is asked",
     "Tasks started again": "none has failed",
     "Requests that failed": "none has",
     "Watches that ended": "none has",
     "Objects that cannot be read": "all can",
     "Warnings of targets left out": "none is",
 }
-"""Panels of what there is only when something has gone wrong."""
+"""Panels of what there is only when something has gone wrong, or where it is asked for."""
 
 _THRESHOLD = re.compile(r" (?:==|>|<) [0-9.]+$")
 _OF_TROUBLE = {"FlotillaReconcileErrors", "FlotillaTaskFails", "FlotillaForbidden", "FlotillaUnauthorized",

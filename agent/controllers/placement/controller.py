@@ -21,6 +21,7 @@ from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.decide import Plan, Present, clusters, decide
 from agent.controllers.placement.decisions import Decisions, Owner, owner_of
 from agent.controllers.placement.interests import Interests, Key, interest
+from agent.controllers.placement.metrics import Measured
 from agent.controllers.placement.surroundings import Surroundings
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
@@ -92,6 +93,7 @@ class PlacementRoom(Controller[Key]):
         self._labels: dict[Owner, Key] = {}
         """Of which Placement the decisions with a label are."""
         self._memories: dict[Key, Memory] = {}
+        self._measured = Measured()
         self._own = False
         self._surroundings: Surroundings | None = None
         self._decisions: Decisions | None = None
@@ -129,6 +131,7 @@ class PlacementRoom(Controller[Key]):
             await self._write(obj, placement, plan, decisions, memory)
         finally:
             decisions.release(key)
+        self._measured.note(key, outcome)
         again = min(filter(None, (plan.again, verdicts.again)), default=None)
         return None if again is None else _seconds(again - self._clock.now())
 
@@ -251,6 +254,7 @@ class PlacementRoom(Controller[Key]):
         if new is None or not self._is_ours(new):
             self._interests.drop(key)
             self._labels.pop(owner_of(key), None)
+            self._measured.forget(key)
             return
         self._interests.put(key, interest(new.decode()))
         self._labels[owner_of(key)] = key
@@ -263,6 +267,7 @@ class PlacementRoom(Controller[Key]):
             self._look_around()
         for key in self._interests:
             self._interests.drop(key)
+            self._measured.forget(key)
         self._labels.clear()
         for obj in self._placements.store or ():
             self._changed(None, obj)
