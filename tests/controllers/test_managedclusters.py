@@ -288,6 +288,18 @@ async def test_those_of_others_are_left_alone(pair: Pair) -> None:
         await pair.here.delete(NAMESPACES, called(pair, "me"))
 
 
+async def test_what_no_target_leads_to_goes_unless_one_is_yet_to_connect(pair: Pair) -> None:
+    kept, left = called(pair, "eu"), called(pair, "left")
+    for name in (kept, left):
+        await by_hand(pair, name, **{OURS: "true"})
+    await pair.here.create(TARGETS, target(kept, pair.namespace))
+    async with running(pair.clusters[0], *ROOMS):
+        await gone(lambda: pair.here.get(MANAGED_CLUSTERS, left))
+        assert await pair.here.get(MANAGED_CLUSTERS, kept)
+        await leave(pair, kept)
+        await gone(lambda: pair.here.get(MANAGED_CLUSTERS, kept))
+
+
 def annotated(name: str, namespace: str) -> Raw:
     manifest = target("own", namespace, self=True)
     manifest["metadata"]["annotations"] = {MANAGED_CLUSTER: name}
