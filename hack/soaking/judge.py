@@ -4,22 +4,19 @@ Requests take time: what is told to have happened first is what certainly did. A
 it had finished, or when nothing was left of it; two overlap only if one was made after which the other still was.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from agent.sandbox.certificates import CLIENTS
+from hack.soaking.evidence import Evidence
 from hack.soaking.lives import ChaperonAsked, History, Life, Moment
 
-LEADER_SECONDS = 15.0
 NODE_EXCUSE_SECONDS = 25.0
 """A source that was not served for so long could be told of no heartbeat in time."""
 NODE_LEASE_SECONDS = 50.0
-_BLIND_SECONDS = 5.0
-"""Requests that were under way when an API server ended may be carried out, or noted, so much later."""
 _VIRTUAL = "admiralty-"
 """How the names of virtual nodes begin."""
-_SERVED_BY = ("kube-apiserver", "etcd")
 _CONTROLLERS = (
     "replicaset-controller",
     "statefulset-controller",
@@ -29,60 +26,6 @@ _CONTROLLERS = (
 )
 _MAY_DELETE = (*(f"system:serviceaccount:kube-system:{name}" for name in _CONTROLLERS), CLIENTS["admin"][0])
 """Who may decide that a proxy pod goes: the controllers of its user's workloads, and the user."""
-
-
-@dataclass(frozen=True)
-class Outage:
-    """Something of a cluster was made to fail, from `began` to `ended` (seconds since 1970)."""
-
-    cluster: str
-    process: str
-    what: str
-    began: float
-    ended: float
-
-    @property
-    def unserved(self) -> bool:
-        """Whether the cluster's API was affected."""
-        return self.process in _SERVED_BY
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that is known. `living`: cluster and UID of the pods that there are now; `jobs`: completions by name;
-    `leaderless`: how long nobody may lead, in seconds."""
-
-    source: str
-    history: History
-    outages: Sequence[Outage] = ()
-    living: frozenset[tuple[str, str]] = frozenset()
-    jobs: Mapping[str, int] = field(default_factory=dict)
-    leaderless: float = LEADER_SECONDS
-
-    def over(self, life: Life) -> Moment | None:
-        """When a pod was over; None if it is not, or nobody can know.
-
-        API servers that are killed do not note what they have done: such a pod was over at some time until then.
-        """
-        if life.over is not None or (life.cluster, life.uid) in self.living:
-            return life.over
-        for outage in self._unserved(life.cluster):
-            if outage.ended + _BLIND_SECONDS > life.seen:
-                line = f"not there any more; last seen before {outage.what} of {life.cluster}/{outage.process}"
-                return Moment(life.seen, outage.ended + _BLIND_SECONDS, line)
-        return None
-
-    def excused(self, cluster: str, began: float, ended: float, *, least: float = 0.0) -> bool:
-        """Whether the API of a cluster was affected at some time between, for `least` seconds."""
-        return any(
-            each.began < ended and each.ended + _BLIND_SECONDS > began
-            for each in self._unserved(cluster)
-            if each.ended - each.began >= least
-        )
-
-    def _unserved(self, cluster: str) -> list[Outage]:
-        found = [each for each in self.outages if each.cluster == cluster and each.unserved]
-        return sorted(found, key=lambda each: each.began)
 
 
 @dataclass(frozen=True)
@@ -126,7 +69,10 @@ def two_of_one_name(evidence: Evidence) -> Iterator[Violation]:
 
 
 def deleted_in_vain(evidence: Evidence) -> Iterator[Violation]:
-    """A delegate that had a node was deleted although its proxy pod was wanted and not finished."""
+    """A delegate that had a node was deleted although its proxy pod was wanted and not finished.
+
+    Not one whose PodChaperon was deleted before it had a node: a garbage collector that is behind deletes it later.
+    """
     proxies = evidence.history.proxies()
     chaperons = _by_name(evidence.history.chaperons)
     for parent, delegates in evidence.history.delegates().items():
@@ -135,9 +81,12 @@ def deleted_in_vain(evidence: Evidence) -> Iterator[Violation]:
             first = delegate.leaving or delegate.gone
             if proxy is None or first is None or _is_finished(delegate, first) or not _was_placed(delegate, first):
                 continue
+            asked = chaperons.get((delegate.cluster, delegate.name), [])
+            if _was_given_up(delegate, asked):
+                continue
             wanted_no_more = [each for each in (proxy.leaving, proxy.gone, proxy.finished) if each is not None]
             if not any(each.earliest < first.latest for each in wanted_no_more):
-                lines = [*delegate.told(), *chaperons.get((delegate.cluster, delegate.name), []), *proxy.told()]
+                lines = [*delegate.told(), *(each.line for each in asked), *proxy.told()]
                 what = f"{delegate.cluster}/{delegate.name} of proxy pod {proxy.name}"
                 yield Violation("a delegate was deleted in vain", what, tuple(lines))
 
@@ -163,7 +112,7 @@ def let_go(evidence: Evidence) -> Iterator[Violation]:
             if over is None or proxy.gone.latest < over.earliest:
                 what = f"{proxy.name}, delegate in {delegate.cluster}"
                 asked = chaperons.get((delegate.cluster, delegate.name), [])
-                lines = [*proxy.told(), *asked, *delegate.told()]
+                lines = [*proxy.told(), *(each.line for each in asked), *delegate.told()]
                 yield Violation("a proxy pod went before its delegate", what, tuple(lines))
 
 
@@ -220,8 +169,13 @@ def vanished(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nodes_not_ready(evidence: Evidence) -> Iterator[Violation]:
-    """A virtual node that had been Ready was told not to be."""
+    """A virtual node that had been Ready was told not to be, and no ordinary node of the cluster was at that time."""
     ready: set[str] = set()
+    ordinary = [
+        told.at
+        for told in evidence.history.nodes
+        if told.cluster == evidence.source and not told.name.startswith(_VIRTUAL) and told.ready != "True"
+    ]
     for told in evidence.history.nodes:
         if told.cluster != evidence.source or not told.name.startswith(_VIRTUAL):
             continue
@@ -230,7 +184,8 @@ def nodes_not_ready(evidence: Evidence) -> Iterator[Violation]:
         elif told.name in ready:
             ready.discard(told.name)
             since = told.at - NODE_LEASE_SECONDS
-            if not evidence.excused(told.cluster, since, told.at, least=NODE_EXCUSE_SECONDS):
+            blind = any(abs(at - told.at) < NODE_LEASE_SECONDS for at in ordinary)
+            if not blind and not evidence.excused(told.cluster, since, told.at, least=NODE_EXCUSE_SECONDS):
                 yield Violation("a virtual node was not Ready", f"{told.name}: {told.ready}", (told.line,))
 
 
@@ -283,11 +238,19 @@ def _was_placed(life: Life, at: Moment) -> bool:
     return life.placed is not None and life.placed.latest < at.earliest
 
 
-def _by_name(asked: Sequence[ChaperonAsked]) -> dict[tuple[str, str], list[str]]:
+def _was_given_up(delegate: Life, asked: Sequence[ChaperonAsked]) -> bool:
+    """Whether its PodChaperon was deleted after it was made and before it had a node."""
+    placed = delegate.placed
+    return placed is not None and any(
+        each.deletes and delegate.born.earliest <= each.at < placed.earliest for each in asked
+    )
+
+
+def _by_name(asked: Sequence[ChaperonAsked]) -> dict[tuple[str, str], list[ChaperonAsked]]:
     """What was done to a PodChaperon, by cluster and name: its delegate has the same."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], list[ChaperonAsked]] = {}
     for each in asked:
-        found.setdefault((each.cluster, each.name), []).append(each.line)
+        found.setdefault((each.cluster, each.name), []).append(each)
     return found
 
 

@@ -88,6 +88,7 @@ class ChaperonAsked:
     name: str
     at: float
     line: str
+    deletes: bool = False
 
 
 @dataclass
@@ -110,7 +111,8 @@ class History:
                 case "podchaperons":
                     if line.done:
                         told = f"{line.told(cluster)}, {line.answered - line.received:.1f} s"
-                        self.chaperons.append(ChaperonAsked(cluster, line.object_ref.name, line.answered, told))
+                        name, deletes = line.object_ref.name, line.verb == "delete"
+                        self.chaperons.append(ChaperonAsked(cluster, name, line.answered, told, deletes))
                 case "leases":
                     if line.object_ref.name == LEASE_CONTROLLERS and line.done:
                         self.renewals.append(Renewal(cluster, line.answered, line.holder(), line.told(cluster)))
@@ -168,8 +170,11 @@ class History:
         if phase in OVER and life.finished is None:
             life.finished, life.phase, life.reason = now, phase, pod.state.reason
         deletes = line.verb in ("delete", "deletecollection")
-        if deletes or pod.metadata.deletion_timestamp:
-            life.leaving = life.leaving or now
+        # A deletion may be answered after others have seen what it did.
+        if (deletes and (life.leaving is None or line.received < life.leaving.latest)) or (
+            pod.metadata.deletion_timestamp and life.leaving is None
+        ):
+            life.leaving = now
         if life.gone is None and _is_last(line, pod, deletes=deletes):
             life.gone = now
 

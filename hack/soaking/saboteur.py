@@ -12,7 +12,7 @@ import aiohttp
 from agent.sandbox import Cluster, Sandbox, SandboxError, blackhole
 from agent.sandbox.components import components
 from agent.sandbox.process import last_lines
-from hack.soaking.judge import Outage
+from hack.soaking.evidence import Outage
 from hack.soaking.plan import SOURCE, Fault, Plan
 from hack.soaking.workload import Note
 

@@ -19,8 +19,9 @@ from hack.benchmarks.burst import elects, takes_pods
 from hack.benchmarks.lab import Lab, lab_in, new_directory, until
 from hack.soaking import audit, workload
 from hack.soaking.errors import SoakError
+from hack.soaking.evidence import LEADER_SECONDS, Evidence, Outage
 from hack.soaking.figures import Figures
-from hack.soaking.judge import LEADER_SECONDS, Evidence, Outage, Violation, judge
+from hack.soaking.judge import Violation, judge
 from hack.soaking.leftovers import EVERYWHERE, IN_NAMESPACE, Listed, problems
 from hack.soaking.lives import History
 from hack.soaking.plan import CLUSTERS, SOURCE, Plan, Step, wanted

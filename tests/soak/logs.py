@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.api.names import LABEL_PARENT_UID, SCHEDULER_PROXY
 from hack.soaking.audit import Line, parse
-from hack.soaking.judge import Evidence, Outage
+from hack.soaking.evidence import Evidence, Outage
 from hack.soaking.lives import History
 
 Raw = dict[str, Any]

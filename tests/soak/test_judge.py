@@ -4,9 +4,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from hack.soaking.judge import Outage, judge
+from hack.soaking.evidence import Outage
+from hack.soaking.judge import judge
 from hack.soaking.lives import History
-from tests.soak.logs import ADMIN, AGENT, KUBE, NODES, REPLICAS, Pod, delegate, evidence, history, line, outage, proxy
+from tests.soak.logs import (
+    ADMIN,
+    AGENT,
+    KUBE,
+    NODES,
+    REPLICAS,
+    Pod,
+    delegate,
+    evidence,
+    history,
+    line,
+    outage,
+    proxy,
+    stamp,
+)
 
 
 def rules(found: History, *outages: Outage, living: set[tuple[str, str]] | None = None, **jobs: int) -> list[str]:
@@ -91,6 +106,31 @@ def test_a_delegate_that_is_deleted_although_its_pod_is_wanted() -> None:
     (violation,) = judge(evidence(found))
     assert violation.rule == "a delegate was deleted in vain"
     assert any("by system:serviceaccount:default:cd" in each for each in violation.lines)
+
+
+@pytest.mark.parametrize(
+    ("given_up", "want"),
+    [(20, []), (34, ["a delegate was deleted in vain"]), (0.5, ["a delegate was deleted in vain"])],
+    ids=["before it had a node", "afterwards", "an earlier one of its name"],
+)
+def test_a_delegate_that_its_source_gave_up_may_get_a_node_until_the_garbage_collector_comes(
+    given_up: float, want: list[str]
+) -> None:
+    chaperon = line(given_up, "delete", "podchaperons", "web-1-chaperon", user="system:serviceaccount:default:cd")
+    first = delegate("d").created(1).running(30).deleted(35).gone(36)
+    assert rules(history(cd=a_proxy(), us=[first, delegate("e").created(37).running(38), chaperon])) == want
+
+
+def test_a_deletion_may_be_answered_after_others_have_seen_what_it_did() -> None:
+    pod = a_proxy()
+    seen = pod.deleted(9.9, user=AGENT, finalizers=("f",)).lines.pop()
+    asked = pod.deleted(10, user=REPLICAS, finalizers=("f",)).lines.pop()
+    pod.released(14)
+    patched = seen.replace(b'"verb":"delete"', b'"verb":"patch"')
+    slow = asked.replace(stamp(10 - 0.01).encode(), stamp(9.5).encode())
+    us = delegate().created(1).running(2).deleted(11).gone(13)
+    assert rules(history(cd=[pod, patched, slow], us=us)) == []
+    assert rules(history(cd=[pod, patched], us=us)) == ["a proxy pod was deleted by nobody who may"]
 
 
 def test_a_delegate_that_went_away_before_its_pod_was_deleted() -> None:
@@ -201,8 +241,17 @@ def told(seconds: float, ready: str, name: str = "admiralty-default-us") -> byte
         ([told(1, "True"), told(90, "Unknown")], [outage("cd", "kube-apiserver", 70, 80, "stop")], 1),
         ([told(1, "True"), told(90, "Unknown")], [outage("us", "kube-apiserver", 40, 80, "stop")], 1),
         ([told(1, "True", "cd-node-1"), told(90, "Unknown", "cd-node-1")], [], 0),
+        ([told(1, "True"), told(85, "Unknown", "cd-node-1"), told(90, "Unknown")], [], 0),
     ],
-    ids=["it was Ready", "it is new", "a long outage", "a short outage", "another cluster's outage", "a real node"],
+    ids=[
+        "it was Ready",
+        "it is new",
+        "a long outage",
+        "a short outage",
+        "another cluster's outage",
+        "a real node",
+        "as real nodes at that time",
+    ],
 )
 def test_a_virtual_node_that_is_not_ready(lines: list[Pod | bytes], outages: Sequence[Outage], want: int) -> None:
     assert rules(history(cd=lines), *outages) == ["a virtual node was not Ready"] * want
