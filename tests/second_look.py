@@ -18,6 +18,14 @@ class Looks:
         if report.failed:
             self._failed.setdefault(report.nodeid, report.longreprtext)
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """In the second look there is only what failed in the first, which may have ended before any test."""
+        cache = getattr(self._config, "cache", None)
+        if cache is not None and self._config.getoption("--second-look"):
+            before: dict[str, str] = cache.get(_KEY, {})
+            items[:] = [item for item in items if item.nodeid in before]
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell what is flaky."""
         # There is none under `-p no:cacheprovider`.

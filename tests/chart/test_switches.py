@@ -57,7 +57,7 @@ def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
             {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
         ),
     ],
-    ids=str,
+    ids=["another evaluates", "no scores of usage", "another switch"],
 )
 def test_rights_for_placements_go_with_who_evaluates_them(
     account: Account, settings: tuple[str, ...], on: set[str]
