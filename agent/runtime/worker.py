@@ -74,7 +74,8 @@ class Worker:
             await self._end()
 
     async def _exchange(self, request: bytes) -> tuple[bool, bytes]:
-        process = self._process or await self._start()
+        alive = self._process is not None and self._process.returncode is None
+        process = self._process if self._process is not None and alive else await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         try:

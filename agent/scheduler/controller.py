@@ -14,6 +14,7 @@ from agent.clusters.deps import Deps
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
+from agent.scheduler.cache.decisions import placement_of
 from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling
@@ -144,4 +145,4 @@ class ProxyScheduler(Controller[Key]):
 
 
 def _asked(pod: Object) -> tuple[object, ...]:
-    return pod.head.metadata.generation, pod.deleting, pod.gated, pod.labels
+    return pod.head.metadata.generation, pod.deleting, pod.gated, pod.labels, placement_of(pod)

@@ -110,7 +110,7 @@ def misplaced(placed: Placed | None, target: TargetInfo) -> str:
 
     Empty where it would, and where nothing has been decided that could be believed.
     """
-    if placed is None or not placed.known or target.managed_cluster in placed.scores:
+    if placed is None or not placed.known or not target.managed_cluster or target.managed_cluster in placed.scores:
         return ""
     return f"no longer in {placed.title}"
 

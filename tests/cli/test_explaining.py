@@ -357,6 +357,7 @@ def test_a_pod_waits_for_a_placement_that_has_decided_nothing() -> None:
     [
         ("", "; the pod stays, as multicluster/when-unplaced says"),
         ("stay", "; the pod stays, as multicluster/when-unplaced says"),
+        ("move", "; the pod stays, for multicluster/when-unplaced: move has no effect yet"),
         ("leave", "; the pod stays, for multicluster/when-unplaced is 'leave': write stay"),
     ],
 )

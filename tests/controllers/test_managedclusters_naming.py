@@ -92,6 +92,12 @@ def test_where_others_make_them(leads: Sequence[Lead], known: Sequence[Known], w
             [lead("shop/eu", "1"), lead("big", "1")], [], {"big": "big*", "shop/eu": "big*"}, id="as its ClusterTarget"
         ),
         pytest.param([lead("shop/eu", "1", asked="x")], [], {"shop/eu": "x*"}, id="as its annotation says"),
+        pytest.param(
+            [lead("/eu", "1"), lead("shop/eu", "1", asked="x")],
+            [],
+            {"eu": "eu*", "shop/eu": "eu*"},
+            id="not as a Target says where a ClusterTarget leads there",
+        ),
         pytest.param([lead("shop/me", "1", is_self=True)], [], {"shop/me": "local-cluster*"}, id="self"),
         pytest.param(
             [lead("shop/me", "1", is_self=True), lead("me", "1")],

@@ -41,7 +41,7 @@ def outcome(
 
 def written(before: Raw, present: Sequence[Present], plan: Plan) -> tuple[Raw, list[Present]]:
     """The Placement and its decisions when the plan has been written."""
-    found = {each.name: each for each in present if each not in plan.delete}
+    found = {each.name: each for each in present if each not in (*plan.delete, *plan.surplus)}
     for manifest in plan.create:
         metadata = manifest["metadata"]
         owner = metadata["ownerReferences"][0]
@@ -151,7 +151,7 @@ def test_surplus_decisions_are_deleted_and_missing_ones_made() -> None:
     before, decisions = settled(placement(), outcome({"": [(f"c{number:03}", 0) for number in range(201)]}))
     fewer = outcome({"": [(f"c{number:03}", 0) for number in range(100)]})
     plan = decide(before, fewer, decisions, NOW)
-    assert [each.name for each in plan.delete] == ["web-decision-2", "web-decision-3"]
+    assert [each.name for each in plan.surplus] == ["web-decision-2", "web-decision-3"]
     assert (plan.create, plan.metadata, plan.decisions) == ((), (), ())
     assert [event.reason for event in plan.events] == ["DecisionDelete", "DecisionDelete"]
 

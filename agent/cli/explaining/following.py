@@ -17,6 +17,7 @@ from agent.scheduling.placing.evaluate import evaluate
 from agent.scheduling.snapshot import TargetInfo
 
 _STAY = "stay"
+_MOVE = "move"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Following:
             return line
         if self.when_unplaced in ("", _STAY):
             return f"{line}; the pod stays, as {WHEN_UNPLACED} says"
+        if self.when_unplaced == _MOVE:
+            return f"{line}; the pod stays, for {WHEN_UNPLACED}: {_MOVE} has no effect yet"
         return f"{line}; the pod stays, for {WHEN_UNPLACED} is {self.when_unplaced!r}: write {_STAY}"
 
 

@@ -54,8 +54,8 @@ def _documents(text: str, file: str) -> list[Any]:
         found = list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise Failed(f"{file} is no YAML: {' '.join(str(error).split())}") from None
-    lists = [each.get("items") or [] for each in found if isinstance(each, dict) and each.get("kind") == "List"]
-    return [*found, *(item for items in lists for item in items)]
+    lists = [each.get("items") for each in found if isinstance(each, dict) and each.get("kind") == "List"]
+    return [*found, *(item for items in lists if isinstance(items, list) for item in items)]
 
 
 def _is_placement(document: Any) -> bool:
@@ -65,7 +65,7 @@ def _is_placement(document: Any) -> bool:
 
 
 def _chosen(found: list[Raw], file: str, name: str) -> Raw:
-    names = [str((each.get("metadata") or {}).get("name") or "") for each in found]
+    names = [str(_metadata(each).get("name") or "") for each in found]
     if not found:
         raise Failed(f"{file} has no Placement of apiVersion {PLACEMENTS.api_version}")
     if not name and len(found) > 1:
@@ -75,12 +75,20 @@ def _chosen(found: list[Raw], file: str, name: str) -> Raw:
     return found[names.index(name) if name else 0]
 
 
+def _metadata(document: Raw) -> Raw:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
 def _metadata_errors(found: Raw, namespace: str) -> Iterator[str]:
     if found["apiVersion"] != PLACEMENTS.api_version:
         yield f"apiVersion: {found['apiVersion']} is not known here, write {PLACEMENTS.api_version}"
-    metadata = found.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
+    metadata = _metadata(found)
+    texts = {field: metadata.get(field) for field in ("name", "namespace")}
+    if not texts["name"]:
         yield "metadata.name: is required"
+    elif odd := [field for field, value in texts.items() if value is not None and not isinstance(value, str)]:
+        yield f"metadata.{odd[0]}: {texts[odd[0]]!r} is no text: put it in quotes"
     elif namespace and metadata.get("namespace") not in (None, "", namespace):
         yield f"metadata.namespace: is {metadata['namespace']}, and -n says {namespace}: leave one of them out"
 

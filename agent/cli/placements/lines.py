@@ -95,7 +95,8 @@ def set_lines(sets: Sequence[Raw], clusters: Sequence[Raw], bindings: Iterable[R
     """A line for every ManagedClusterSet, by name."""
     bound: dict[str, list[str]] = {}
     for binding in bindings:
-        bound.setdefault(binding["spec"]["clusterSet"], []).append(binding["metadata"]["namespace"])
+        metadata = binding["metadata"]
+        bound.setdefault(metadata["name"], []).append(metadata["namespace"])
     members = reading.fleet(clusters, sets, (), ()).sets_of
     return [
         SetLine(

@@ -8,6 +8,7 @@ the last Target to its cluster; its namespace stays, for others may have put som
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from agent.clusters.target import SUMMARY_FIELDS, Target
 from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace
 from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
 from agent.controllers.managedclusters.naming import candidates
-from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent.controllers.managedclusters.naming import Found
+
+log = logging.getLogger(__name__)
 
 ALL = ""
 _VIRTUAL = f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}"
@@ -113,6 +116,9 @@ class ManagedClusterRoom(Controller[str]):
             except AlreadyExists:
                 # The watch will show whose it is.
                 return False
+            except (Forbidden, Invalid) as error:
+                # It is for scores alone, which say that it is missing.
+                log.info("namespace %s of a ManagedCluster is not made: %s", name, error)
             return False
         return there.labels.get(LABEL_CLUSTER_NAME) != name
 

@@ -86,7 +86,9 @@ def _spread(groups: Sequence[Group], found: Sequence[Found]) -> dict[Key, Found]
 
 
 def _asked_by(group: Group) -> str:
-    return next((lead.asked for lead in group if lead.asked), "")
+    """By a ClusterTarget where there is one: who may make Targets in a namespace may not rename what others have."""
+    cluster_wide = [lead for lead in group if not lead.key[0]]
+    return next((lead.asked for lead in cluster_wide or group if lead.asked), "")
 
 
 def _match(groups: Sequence[Group], others: Sequence[Known]) -> Partly:

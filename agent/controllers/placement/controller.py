@@ -7,7 +7,6 @@ Writes   PlacementDecisions, the status of Placements, Events about them.
 A Placement is evaluated when what concerns it has been quiet for a moment, and when a toleration or a score expires.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from agent.controllers.placement.decide import Plan, Present, clusters, decide
 from agent.controllers.placement.decisions import Decisions, Owner, owner_of
 from agent.controllers.placement.interests import Interests, Key, interest
 from agent.controllers.placement.metrics import Measured
+from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
 from agent.controllers.placement.surroundings import Surroundings
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
@@ -31,40 +31,11 @@ from agent.scheduling.placing.inputs import CelVerdicts
 from agent.scheduling.placing.outcome import Outcome
 from agent.scheduling.placing.spec import STEADY, parse
 
-QUIET_SECONDS = 0.05
-_PATIENCE_SECONDS = 0.25
-"""What never is quiet is evaluated after this time."""
 _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)
 """A timer may go off that much before its time."""
 _TURNS = 3
 """How often verdicts are asked for when clusters change meanwhile."""
-
-
-class Quiet:
-    """How long it has been quiet about each key."""
-
-    def __init__(self) -> None:
-        self._touched: dict[Key, tuple[float, float]] = {}
-
-    def touch(self, key: Key) -> None:
-        """Something has happened."""
-        now = asyncio.get_running_loop().time()
-        self._touched[key] = (self._touched.get(key, (now, now))[0], now)
-
-    def forget(self, key: Key) -> None:
-        """It is gone."""
-        self._touched.pop(key, None)
-
-    def wait(self, key: Key) -> float:
-        """For how many seconds yet; 0 begins anew."""
-        now = asyncio.get_running_loop().time()
-        first, last = self._touched.get(key, (now - _PATIENCE_SECONDS, now))
-        wait = min(last + QUIET_SECONDS, first + _PATIENCE_SECONDS) - now
-        if wait > 0:
-            return wait
-        self._touched.pop(key, None)
-        return 0.0
 
 
 @dataclass(slots=True)
@@ -88,7 +59,7 @@ class PlacementRoom(Controller[Key]):
         self._clock = deps.clock
         self._recorder = deps.recorder
         self._mode = deps.placement
-        self._quiet = Quiet()
+        self._pacing = Pacing()
         self._interests = Interests()
         self._labels: dict[Owner, Key] = {}
         """Of which Placement the decisions with a label are."""
@@ -111,7 +82,7 @@ class PlacementRoom(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Evaluate one Placement, and write what has changed."""
-        wait = self._quiet.wait(key)
+        wait = self._pacing.wait(key)
         if wait > 0:
             return wait
         obj, surroundings, decisions = self._placement(key), self._surroundings, self._decisions
@@ -127,11 +98,13 @@ class PlacementRoom(Controller[Key]):
         plan = decide(placement, outcome, present, now, memory.scored)
         if not outcome.misconfigured:
             decisions.hold(key, outcome.decided)
+        if plan.moved:
+            self._pacing.moved(key)
+        self._measured.note(key, outcome)
         try:
             await self._write(obj, placement, plan, decisions, memory)
         finally:
             decisions.release(key)
-        self._measured.note(key, outcome)
         again = min(filter(None, (plan.again, verdicts.again)), default=None)
         return None if again is None else _seconds(again - self._clock.now())
 
@@ -176,26 +149,31 @@ class PlacementRoom(Controller[Key]):
         self, obj: Object, placement: dict[str, Any], plan: Plan, decisions: Decisions, memory: Memory
     ) -> None:
         namespace, _ = obj.key
-        for present in plan.delete:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(PLACEMENT_DECISIONS, present.name, namespace, uid=present.uid)
-            decisions.deleted(namespace, present)
+        await self._delete(namespace, plan.delete, decisions)
         for manifest in plan.create:
             decisions.written(await self._client.create_raw(PLACEMENT_DECISIONS, manifest))
         for name, metadata in plan.metadata:
             body = {"metadata": metadata}
             decisions.written(await self._client.patch_raw(PLACEMENT_DECISIONS, name, body, namespace))
-        written = bool(plan.delete or plan.create or plan.metadata)
+        written = bool(plan.delete or plan.create or plan.metadata or plan.surplus)
         for name, told in plan.decisions:
             found = decisions.get(namespace, name)
             if found is not None:
                 written |= await self._tell(found, {"decisions": told}, memory, decisions.written)
+        # What moves from one to another is decided all the while.
+        await self._delete(namespace, plan.surplus, decisions)
         if plan.decisions:
             memory.scored = self._clock.now()
         if plan.status:
             written |= await self._tell(obj, plan.status, memory, self._absorb, guarded=True)
         for event in plan.events if written else ():
             self._recorder.event(placement, event.type, event.reason, event.message)
+
+    async def _delete(self, namespace: str, found: Iterable[Present], decisions: Decisions) -> None:
+        for present in found:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(PLACEMENT_DECISIONS, present.name, namespace, uid=present.uid)
+            decisions.deleted(namespace, present)
 
     async def _tell(
         self,
@@ -250,7 +228,7 @@ class PlacementRoom(Controller[Key]):
         key = about.key
         if new is None:
             self._memories.pop(key, None)
-            self._quiet.forget(key)
+            self._pacing.forget(key)
         if new is None or not self._is_ours(new):
             self._interests.drop(key)
             self._labels.pop(owner_of(key), None)
@@ -279,7 +257,7 @@ class PlacementRoom(Controller[Key]):
 
     def _touch(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._quiet.touch(key)
+            self._pacing.touch(key)
             self.queue.add_after(key, QUIET_SECONDS)
 
     def _found(self, owner: Owner) -> None:
@@ -292,7 +270,9 @@ class PlacementRoom(Controller[Key]):
             sets, bindings = self._surroundings.in_sets_of(clusters), self._surroundings.bindings
             own = self._labels.get(owner)
             others = self._interests.of_sets(sets, bindings, lambda interest: interest.balances)
-            self._touch([key for key in others if key != own])
+            for key in others:
+                if key != own:
+                    self.queue.add_after(key, self._pacing.pause(key))
 
 
 def _seconds(left: timedelta) -> float:

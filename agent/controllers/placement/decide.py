@@ -47,11 +47,16 @@ class Plan:
     """What to write, in this order; nothing of what is right already."""
 
     delete: tuple[Present, ...] = ()
+    """Of an earlier Placement of that name."""
     create: tuple[Raw, ...] = ()
     metadata: tuple[tuple[str, Raw], ...] = ()
     """Name of a PlacementDecision and patch of its labels and owner."""
     decisions: tuple[tuple[str, list[Raw]], ...] = ()
     """Name of a PlacementDecision and what its status has to say."""
+    surplus: tuple[Present, ...] = ()
+    """To be deleted."""
+    moved: bool = False
+    """Whether one that is there already names other clusters."""
     status: Raw = field(default_factory=dict)
     """Patch of the Placement's status."""
     events: tuple[Event, ...] = ()
@@ -84,10 +89,12 @@ def decide(
     selected = sum(len(each.decisions) for each in wanted)
     new = {"numberOfSelectedClusters": selected, "decisionGroups": listed, **scores}
     return Plan(
-        delete=(*old, *plan.delete),
+        delete=tuple(old),
         create=plan.create,
         metadata=plan.metadata,
         decisions=plan.decisions,
+        surplus=plan.surplus,
+        moved=plan.moved,
         status=_status(placement, outcome, now, new),
         events=plan.events,
         again=min(filter(None, (plan.again, outcome.again)), default=None),
@@ -151,7 +158,6 @@ def _decisions(
         [each.name for each in surplus],
     )
     return Plan(
-        delete=surplus,
         create=create,
         metadata=tuple(
             (each.name, patch)
@@ -159,6 +165,8 @@ def _decisions(
             if each.name in known and (patch := _relabelled(placement["metadata"], known[each.name], each))
         ),
         decisions=tuple((each.name, told) for each, told in differing),
+        surplus=surplus,
+        moved=any(others for _, others in changes.updated),
         events=tuple(events(placement, outcome, changes)),
         again=again,
     )

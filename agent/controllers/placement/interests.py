@@ -67,11 +67,6 @@ class Interests:
     def __iter__(self) -> Iterator[Key]:
         return (key for found in list(self._by_namespace.values()) for key in list(found))
 
-    def expressions(self) -> frozenset[str]:
-        """All CEL expressions that somebody asks for."""
-        interests = (each for found in self._by_namespace.values() for each in found.values())
-        return frozenset(expression for each in interests for expression in each.expressions)
-
     def of_namespace(self, namespace: str) -> Iterator[Key]:
         """All in one namespace: its bindings have changed."""
         return iter(list(self._by_namespace.get(namespace, ())))

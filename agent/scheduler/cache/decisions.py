@@ -22,6 +22,7 @@ from agent.scheduler.cache.undecided import Undecided
 from agent.scheduling.placed import Decided, Placed, Reference, shares
 
 SETTLE_SECONDS = 0.05
+_LONGEST_SECONDS = 1.0
 """The decisions of a Placement may be several objects, which are written one after the other."""
 NOT_USED = "no Placements are used here: install their CRDs (chart value agent.placement.crds), or see --placement"
 _NOT_READ = "it has not been read yet"
@@ -89,6 +90,7 @@ class Decisions:
         """The same the other way round."""
         self._touched: set[_Owner] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
         self._decisions = mode.watch(PLACEMENT_DECISIONS)
         self._placements = mode.watch(PLACEMENTS)
         self._decisions.subscribe(self._decision_changed, self._turned)
@@ -210,8 +212,13 @@ class Decisions:
     def _touch(self, owner: _Owner) -> None:
         if owner in self._placed or owner in self._followers:
             self._touched.add(owner)
+            now = asyncio.get_running_loop().time()
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settle)
+                self._since = now
+            else:
+                self._timer.cancel()
+            due = min(now + SETTLE_SECONDS, self._since + _LONGEST_SECONDS)
+            self._timer = asyncio.get_running_loop().call_at(due, self._settle)
 
     def _settle(self) -> None:
         self._timer = None

@@ -83,10 +83,12 @@ def decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeou
 def _decide(group: Group, rivals: Iterable[Contender], now: float, limits: Timeouts) -> GroupDecision:
     begun = _begun(group)
     if begun is not None:
-        return _decision(group, Permit(only=_only(group, begun)), _rest(group.memory))
+        return _decision(group, Permit(only=_only(group, begun), begun=True), _rest(group.memory))
     core = [] if ill_formed(group) else _core(group)
     if core and len(core) == group.size and _committed(core):
-        return _decision(group, Permit(committed=True, only=_only(group, _claim(core[0]))), _rest(group.memory))
+        return _decision(
+            group, Permit(committed=True, begun=True, only=_only(group, _claim(core[0]))), _rest(group.memory)
+        )
     wrong = _wrong(group)
     if wrong:
         return _decision(group, denied(wrong), _rest(group.memory))

@@ -123,7 +123,7 @@ class ReserveScheduling:
         candidates = self._candidates(pod)
         settled = target is not None and target.ready and self._goes_well(pod, candidates)
         ranking = _UNASKED if settled and not order else self._ranking(pod, fresh=fresh)
-        if target is not None and not permit.committed and not any(candidate.allowed for candidate in candidates):
+        if target is not None and not permit.begun and not any(each.allowed for each in candidates):
             # A claim that has led to nothing yet is withdrawn.
             why = self._cache.misplaced(pod, target)
             permit = decide.denied(why) if why else permit
@@ -230,7 +230,8 @@ class ReserveScheduling:
 
     async def _delete(self, pod: Object, step: steps.Delete) -> None:
         placed = self._placed(pod, step.uid, step.node_name)
-        if placed is None or (step.confirm and await self._claims(pod, step.uid)):
+        known = self._cache.decisions.can_tell(pod)
+        if placed is None or not known or (step.confirm and await self._claims(pod, step.uid)):
             return
         target, chaperon = placed
         write = DeleteChaperon(chaperon.key, step.uid, step.version, target.node_name, begun=step.confirm)
@@ -268,12 +269,11 @@ class ReserveScheduling:
         return (found[0].target, found[0].chaperon) if found else None
 
     async def _tell(self, pod: Object, view: decide.ReservePod, ranking: Ranking, message: str) -> float | None:
-        refusals = self._writer.reasons(pod.uid) | decide.reasons(view, time.monotonic())
-        claim = {view.claim: message} if view.claim else {}
         if not self._cache.decisions.can_tell(pod):
             return _LEFT.seconds
+        refusals = self._writer.reasons(pod.uid) | decide.reasons(view, time.monotonic())
         ranking = self._cache.reasoned(pod, ranking)
-        text = view.permit.message or explain(ranking, refusals, claim)
+        text = view.permit.message or explain(ranking, refusals, {view.claim: message} if view.claim else {})
         return await self._proxies.tell_rejections(pod.decode(), text, ranking, throttled=not view.permit.message)
 
 

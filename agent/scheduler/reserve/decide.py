@@ -42,6 +42,7 @@ class Permit:
     """Claim what is reserved now; others do not wait for a better target."""
     committed: bool = False
     """The group has begun: a claimed candidate is allowed even when its reservation is lost."""
+    begun: bool = False
     message: str = ""
     run: str = ""
     """The start of its group that its claim belongs to, of a group that starts again as a whole."""
@@ -74,10 +75,8 @@ class Timeouts:
     @property
     def neglect(self) -> str:
         """Why the pod leaves a target after that."""
-        return (
-            f"nobody there has bound the pod's candidate for {self.take_up:g} s since it was allowed: see that the"
-            " agent and the candidate scheduler run there"
-        )
+        unbound = f"nobody there has bound the pod's candidate for {self.take_up:g} s since it was allowed"
+        return f"{unbound}: see that the agent and the candidate scheduler run there"
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def test_when_every_member_is_claimed_there_is_no_way_back() -> None:
 )
 def test_others_need_not_wait_once_a_member(first: Member) -> None:
     decision = judge(group(first, member(2, owner="job")))
-    assert decision.permits["u2"] == Permit()
+    assert decision.permits["u2"] == Permit(begun=True)
 
 
 def test_pods_that_are_left_from_an_earlier_run_start_nothing() -> None:
@@ -174,7 +174,7 @@ def test_a_group_for_one_cluster_waits_while_no_cluster_has_room_for_all() -> No
 
 def test_who_comes_later_to_a_group_for_one_cluster_goes_to_that() -> None:
     begun = group(member(1, node_name=US, policy="one-cluster"), member(2, policy="one-cluster"))
-    assert judge(begun).permits["u2"] == Permit(only=US)
+    assert judge(begun).permits["u2"] == Permit(only=US, begun=True)
 
 
 # Timeout and turns
