@@ -13,6 +13,7 @@ from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS as BINDINGS
 from agent.api.kinds import MANAGED_CLUSTER_SETS as SETS
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.sandbox.objects import apply
 from tests.waiting import gone, until
 
 Raw = dict[str, Any]
@@ -25,7 +26,7 @@ async def placement_kinds(client: Client) -> AsyncIterator[None]:
     """Afterwards they are gone with all that there is of them."""
     names = [crd["metadata"]["name"] for crd in placement_crds()]
     try:
-        await asyncio.gather(*(client.create(CRDS, crd) for crd in placement_crds()))
+        await asyncio.gather(*(apply(client, CRDS, crd) for crd in placement_crds()))
         for kind in KINDS:
             await until(functools.partial(_served, client, kind))
         yield
