@@ -109,6 +109,17 @@ def users_selector(service: Mapping[str, Any]) -> Selector:
     return original if live and unchanged else plain
 
 
+def selects(service: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a Service, as its user wrote it, sends traffic to pods with these labels.
+
+    :raises InvalidService, InvalidPattern: as `users_selector`
+    """
+    if service["spec"].get("type") == "ExternalName":
+        return False
+    selector = users_selector(service)
+    return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
 def regexp(annotations: Mapping[str, str] | None) -> str | None:
     """The user's expression for labels that keep their key."""
     return names.annotation(annotations, names.NO_PREFIX_REGEXP)

@@ -20,6 +20,7 @@ from agent.model.service import (
     rerouted,
     restored,
     selector_of_copy,
+    selects,
     shared,
     users_selector,
 )
@@ -241,3 +242,18 @@ def test_what_is_shared_by_its_namespace_is_told_from_what_is_for_itself() -> No
     assert not is_shared_by_namespace({**marked["metadata"]["annotations"], "multicluster/global": "true"})
     assert not is_shared_by_namespace({"multicluster/global": "true"})
     assert not is_shared_by_namespace({})
+
+
+@pytest.mark.parametrize(
+    ("found", "labels", "expected"),
+    [
+        (WEB, {"app": "web", "x": "y"}, True),
+        (rerouted(WEB, switch=True), {"app": "web"}, True),
+        (WEB, {"app": "db"}, False),
+        (WEB, {}, False),
+        (service(None), {"app": "web"}, False),
+        (service({"app": "web"}, type="ExternalName"), {"app": "web"}, False),
+    ],
+)
+def test_a_service_selects_by_what_its_user_wrote(found: Raw, labels: dict[str, str], expected: bool) -> None:
+    assert selects(found, labels) is expected
