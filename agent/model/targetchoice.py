@@ -1,0 +1,243 @@
+"""Which targets a pod may go to, as it, its controller, its namespace and the settings say by annotation. Pure.
+
+`us,eu` names targets, `!us` all others, and `us > eu,ap` groups in order of preference. A name is that of a Target of
+the pod's namespace, or else of a ClusterTarget; `clustertarget/us` is the ClusterTarget where both have the name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from agent.api import labels, names
+from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
+
+LIMIT = 16 * 1024
+"""Characters of one value."""
+CLUSTER_TARGET = "clustertarget/"
+_SHOWN = 60
+_REMEDY = "write names of targets, such as us,eu, or !us for all others"
+_ORDERED = f"{_REMEDY}, or us > eu,ap in order of preference"
+
+
+class InvalidChoice(ValueError):
+    """A value that names no targets; the message says why, and what to write."""
+
+
+class Target(Protocol):
+    """A Target, or a ClusterTarget, whose namespace is empty."""
+
+    @property
+    def namespace(self) -> str:
+        """The only namespace it serves, empty for all."""
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+
+
+class Group(NamedTuple):
+    """Targets of one preference."""
+
+    names: frozenset[str]
+    others: bool = False
+    """Whether it is all targets but these."""
+
+    def has(self, called: Sequence[str]) -> bool:
+        """Whether a target of any of these names belongs to it."""
+        return any(name in self.names for name in called) != self.others
+
+
+class Choice(NamedTuple):
+    """One value as it was read."""
+
+    text: str
+    groups: tuple[Group, ...] = ()
+    """The most preferred first; none for all targets."""
+
+    def group_of(self, called: Sequence[str]) -> int | None:
+        """The first group that a target of these names belongs to, None for a target that is not chosen."""
+        if not self.groups:
+            return 0
+        return next((index for index, group in enumerate(self.groups) if group.has(called)), None)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Every name in it."""
+        return frozenset().union(*(group.names for group in self.groups))
+
+
+@lru_cache(maxsize=256)
+def parse(text: str, *, ordered: bool = True) -> Choice:
+    """The value of `targets`, or, where it is not `ordered`, of `allowed-targets`.
+
+    :raises InvalidChoice: if it is none
+    """
+    remedy = _ORDERED if ordered else _REMEDY
+    if len(text) > LIMIT:
+        raise InvalidChoice(f"has {len(text)} characters, of which {LIMIT} at most are allowed: name fewer targets")
+    if not text.strip():
+        return Choice("")
+    parts = text.split(">")
+    if len(parts) > 1 and not ordered:
+        raise InvalidChoice(f"{_shown(text)} has preferences, which only {names.SHORT_PREFIX}{TARGETS} may: {remedy}")
+    return Choice(" ".join(text.split()), tuple(_group(part, text, remedy) for part in parts))
+
+
+def _group(part: str, text: str, remedy: str) -> Group:
+    terms = [term.strip() for term in part.split(",")]
+    others = [term.startswith("!") for term in terms]
+    if any(others) and not all(others):
+        reason = "both names targets and excludes some: name those that are meant, or only those that are not"
+        raise InvalidChoice(f"{_shown(part.strip())} {reason}")
+    return Group(frozenset(_name(term, text, remedy) for term in terms), others[0])
+
+
+def _name(term: str, text: str, remedy: str) -> str:
+    name = term.removeprefix("!").strip()
+    if not name:
+        raise InvalidChoice(f"a name is missing in {_shown(text)}: {remedy}")
+    if not labels.is_name(name.removeprefix(CLUSTER_TARGET)):
+        kind = f"; {CLUSTER_TARGET}us is the ClusterTarget us" if "/" in name else ""
+        raise InvalidChoice(f"{_shown(name)} is no name of a target: {remedy}{kind}")
+    return name
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+
+
+class Level(NamedTuple):
+    """What one object, or the settings, say of targets; None where they say nothing."""
+
+    where: str
+    """What says it, as `Deployment web`."""
+    targets: str | None = None
+    allowed: str | None = None
+    targets_field: str = TARGETS
+    allowed_field: str = ALLOWED_TARGETS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it says nothing."""
+        return self.targets is None and self.allowed is None
+
+
+def level(where: str, annotations: Mapping[str, str] | None) -> Level:
+    """What the annotations of an object say."""
+    if not annotations:
+        return Level(where)
+    targets, allowed = (names.annotation(annotations, suffix) for suffix in (TARGETS, ALLOWED_TARGETS))
+    if targets is None and allowed is None:
+        return Level(where)
+    return Level(where, targets, allowed, _key(annotations, TARGETS), _key(annotations, ALLOWED_TARGETS))
+
+
+def _key(annotations: Mapping[str, str], suffix: str) -> str:
+    return names.PREFIX + suffix if names.PREFIX + suffix in annotations else names.SHORT_PREFIX + suffix
+
+
+def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
+    """What names no targets among the annotations of an object: the field, and why not with the remedy."""
+    said = level("", annotations)
+    for text, field, ordered in ((said.targets, said.targets_field, True), (said.allowed, said.allowed_field, False)):
+        try:
+            parse(text or "", ordered=ordered)
+        except InvalidChoice as error:
+            yield f"metadata.annotations[{field}]", f"{error}; remove it to choose none here"
+
+
+class Said(NamedTuple):
+    """A choice, and who says it."""
+
+    choice: Choice
+    source: str
+    """As `multicluster/targets of Deployment web`."""
+
+    def __str__(self) -> str:
+        """As it is told to users."""
+        return f"{self.source} ({self.choice.text or 'all'})"
+
+
+@dataclass(frozen=True, eq=False)
+class TargetChoice:
+    """What all levels together say for the pods of one namespace: one object for all pods for which it is the same."""
+
+    chosen: Said | None = None
+    """What is said closest to the pod."""
+    allowed: tuple[Said, ...] = ()
+    """All of these bound it."""
+    flaw: str = ""
+    """Why it is not known what is meant, in words: then no target is admitted, and nothing that a pod has is taken."""
+    own: frozenset[str] = frozenset()
+    """Names of the Targets of the namespace."""
+
+    def admits(self, target: Target) -> bool:
+        """Whether the pods may go there."""
+        return not self.refusal(target)
+
+    def preference(self, target: Target) -> int:
+        """The group that a target belongs to, 0 for the most preferred; their number for one that is not chosen."""
+        if self.chosen is None:
+            return 0
+        found = self.chosen.choice.group_of(self._called(target))
+        return len(self.chosen.choice.groups) if found is None else found
+
+    def refusal(self, target: Target) -> str:
+        """Why the pods may not go there, in words; empty where they may."""
+        if self.flaw:
+            return self.flaw
+        called = self._called(target)
+        for said in (self.chosen, *self.allowed):
+            if said is not None and said.choice.group_of(called) is None:
+                return f"not in {said}"
+        return ""
+
+    def misplaced(self, target: Target) -> str:
+        """Why a pod that is there would not get there today; empty where it would, and where that is not known."""
+        return "" if self.flaw else self.refusal(target)
+
+    @property
+    def source(self) -> str:
+        """Who says what, in one line; empty where nobody says anything."""
+        return self.flaw or "; ".join(str(said) for said in (self.chosen, *self.allowed) if said is not None)
+
+    def unknown(self, known: frozenset[str]) -> tuple[str, ...]:
+        """Names in it that nothing has: `known` are those of ClusterTargets."""
+        named: set[str] = set()
+        for said in (self.chosen, *self.allowed):
+            named |= said.choice.named if said is not None else frozenset()
+        there = known | self.own | {CLUSTER_TARGET + name for name in known}
+        return tuple(sorted(named - there))
+
+    def _called(self, target: Target) -> tuple[str, ...]:
+        """The names by which a target is meant."""
+        if target.namespace:
+            return (target.title,)
+        full = CLUSTER_TARGET + target.title
+        return (full,) if target.title in self.own else (target.title, full)
+
+
+def combine(levels: Sequence[Level], own: frozenset[str] = frozenset()) -> TargetChoice | None:
+    """What the levels say together, None where none says anything.
+
+    :param levels: the closest to the pod first: the pod, its controllers, its namespace, the settings
+    :param own: names of the Targets of the pod's namespace
+    """
+    if all(each.is_silent for each in levels):
+        return None
+    flaws_found: list[str] = []
+
+    def read(where: str, field: str, text: str, *, ordered: bool) -> Said | None:
+        try:
+            return Said(parse(text, ordered=ordered), f"{field} of {where}")
+        except InvalidChoice as error:
+            flaws_found.append(f"{where}: metadata.annotations[{field}]: {error}")
+            return None
+
+    chosen = next((each for each in levels if each.targets is not None), None)
+    said = read(chosen.where, chosen.targets_field, chosen.targets or "", ordered=True) if chosen is not None else None
+    bounds = [
+        read(each.where, each.allowed_field, each.allowed, ordered=False) for each in levels if each.allowed is not None
+    ]
+    return TargetChoice(said, tuple(filter(None, bounds)), "; ".join(flaws_found), own)
