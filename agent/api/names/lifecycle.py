@@ -1,0 +1,40 @@
+"""Names of what becomes of targets: what users ask of a Target, and what the agent says about it."""
+
+from agent.api.names.prefixes import SHORT_PREFIX
+
+RETIRE = "retire"
+"""Annotation of a Target (suffix): `true` empties it, and lets nothing go there any more."""
+LOST = "lost"
+"""Annotation of a Target (suffix): `true` is a person's word that nothing of it runs any more."""
+FAILOVER_AFTER = "failover-after"
+"""Annotation of a Target, pod, owner or namespace (suffix): how long a target that does not answer keeps its pods."""
+FAILOVER_NOW = "failover-now"
+"""Annotation of a Target (suffix): `true` does not wait any longer, until it answers again."""
+FAIL_BACK = "fail-back"
+"""Annotation of a pod, owner or namespace (suffix): whether pods go back to a target that they prefer."""
+NEVER, AUTO = "never", "auto"
+FAIL_BACKS = (NEVER, AUTO)
+FENCE = "fence"
+"""Annotation of a pod, owner or namespace (suffix): what ends delegates in a cluster that is cut off."""
+FENCE_LEASE = "lease"
+FENCES = (FENCE_LEASE,)
+ANNOTATION_OUTAGES = SHORT_PREFIX + "outages"
+"""On Targets: JSON list of when they were cut off in the last hour."""
+
+TARGET_LOST = "Lost"
+"""Condition of a Target: whether its pods are to be replaced elsewhere; there while it is lost, or once it was."""
+NO_ANSWER, DECLARED, ASKED = "NoAnswer", "Declared", "Asked"
+FAILOVER_HELD = "FailoverHeld"
+"""Condition of a Target: whether it would be lost, if not most others were away, too; there once that was so."""
+MOST_TARGETS_LOST = "MostTargetsLost"
+STABLE = "Stable"
+"""Condition of a Target: whether it may have new pods, so far as outages go."""
+FLAPPING = "Flapping"
+RETIRED = "Retired"
+"""Condition of a Target that is to be emptied: whether it is empty."""
+EMPTYING, BLOCKED, EMPTY = "Emptying", "Blocked", "Empty"
+
+TAINT_RETIRING = SHORT_PREFIX + "retiring"
+TAINT_LOST = SHORT_PREFIX + "lost"
+TAINT_RETURNING = SHORT_PREFIX + "returning"
+"""It answers again, and has no new pods until it has done so for a while."""
