@@ -9,9 +9,11 @@ from agent.api.kinds import CHAPERONS
 from agent.clusters import chaperons
 from agent.clusters.deps import Deps
 from agent.clusters.refusal_backoff import concerns_all
+from agent.clusters.selecting import SelectingServices
 from agent.clusters.target import Target
 from agent.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, Unauthorized, Unreachable, Unsent
 from agent.kube.store import Object
+from agent.model import shutdowndelay
 from agent.model.delegatepod import chaperon as make_chaperon
 from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.modes import Mode
@@ -46,6 +48,7 @@ class ChaperonWriter:
         self._deps = deps
         self._cache = cache
         self._proxies = proxies
+        self._services = SelectingServices(deps.local)
         self._made: tuple[tuple[str, str, bool, str, bool], dict[str, Any]] = (("", "", False, "", False), {})
         """The chaperon made last, and of what."""
 
@@ -57,7 +60,7 @@ class ChaperonWriter:
         :raises ChaperonRefused: if the target refuses it
         :raises Unsent: if it has not left: there is no connection, or the target is being removed
         """
-        manifest = self._manifest(proxy, target, reserve=reserve)
+        manifest = self._delayed(self._manifest(proxy, target, reserve=reserve), proxy, target)
         metadata, sent = proxy["metadata"], False
         self._proxies.stopwatch.lap(metadata["uid"], "queue")
         if self._deps.sending.is_closed(target):
@@ -102,6 +105,18 @@ class ChaperonWriter:
             )
             self._made = (made_of, made)
         return self._made[1]
+
+    def _delayed(self, manifest: dict[str, Any], proxy: dict[str, Any], target: Target) -> dict[str, Any]:
+        """With what delays the end of the delegate, if that is asked for, and a Service selects it, or may."""
+        metadata = proxy["metadata"]
+        namespace = self._deps.namespaces.annotations(metadata["namespace"])
+        delay = shutdowndelay.seconds(metadata.get("annotations") or {}, namespace)
+        if not delay or not shutdowndelay.is_possible(self._cache.version(target)):
+            return manifest
+        known = self._services.informer.synced.is_set()
+        if known and not self._services.of(metadata["namespace"], metadata.get("labels") or {}):
+            return manifest
+        return {**manifest, "spec": shutdowndelay.delayed(manifest["spec"], delay)}
 
     async def _adopt(self, target: Target, proxy: dict[str, Any], metadata: dict[str, Any]) -> None:
         moment, uid = self._deps.sending.moment, proxy["metadata"]["uid"]

@@ -33,6 +33,11 @@ def test_a_value_that_means_nothing_is_complained_about(value: str, complains: b
     assert not decide({}, {}).complaint
 
 
+def test_so_is_a_delay_that_is_none() -> None:
+    assert not decide({"multicluster/shutdown-delay": "10"}, {}).complaint
+    assert "from 0 (none) to 300" in decide({"multicluster/shutdown-delay": "10s"}, {}).complaint
+
+
 @pytest.mark.parametrize("key", ["multicluster/share-services", "multicluster.admiralty.io/follow-service-account"])
 def test_so_is_one_of_what_goes_with_the_pods(key: str) -> None:
     assert not decide({key: "false"}, {}).complaint

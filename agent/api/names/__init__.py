@@ -89,6 +89,9 @@ INJECTED = "injected"
 """Annotation of a pod or a namespace (suffix): whether containers that other webhooks add travel; the pod's wins."""
 INJECTED_FOLLOW = "follow"
 INJECTED_CHOICES = (INJECTED_FOLLOW, "stay")
+SHUTDOWN_DELAY = "shutdown-delay"
+"""Annotation of a pod or a namespace (suffix): for how many seconds delegates that a Service selects serve on when they
+are told to end; the pod's counts more."""
 POD_GROUP = "group"
 """Pods of one namespace with the same value start together or not at all."""
 POD_GROUP_SIZE = "group-size"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.api import names
+from agent.model import shutdowndelay
 from agent.model.namespaces import elects_by_default
 
 _SWITCH = (None, "true", "false")
@@ -33,4 +34,5 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelCh
         if said not in _SWITCH:
             key = names.SHORT_PREFIX + suffix
             complaints.append(f'annotation {key} is {said!r} and counts as "false": write "true" or "false"')
+    complaints += [f"{field} {reason}" for field, reason in shutdowndelay.flaws(annotations)]
     return LabelChange({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))

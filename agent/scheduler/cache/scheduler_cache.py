@@ -119,6 +119,12 @@ class SchedulerCache:
         found = self.namespaces.store.get(("", namespace))
         return found is not None and names.annotation(found.annotations, names.INJECTED) == names.INJECTED_FOLLOW
 
+    def version(self, target: Target) -> str:
+        """The version of Kubernetes that a target's virtual node tells; empty where that is not known."""
+        node = self.nodes.store.get(("", target.node_name))
+        told = (node.decode().get("status") or {}).get("nodeInfo") if node is not None else None
+        return str((told or {}).get("kubeletVersion") or "")
+
     def can_tell(self, pod: Object) -> bool:
         """Whether all targets of a pod are known well enough to tell why it waits."""
         return self._targets.knows_all(pod.namespace) and self.decisions.can_tell(pod)
