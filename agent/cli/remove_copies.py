@@ -32,6 +32,8 @@ from agent.kube.client import Client
 from agent.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from agent.kube.session import Session
 from agent.kube.store import Object
+from agent.model import addresses
+from agent.model.addresses import NOT_WANTED
 from agent.model.ingress import unmarked
 from agent.model.service import is_copy
 from agent.model.standin import is_stand_in
@@ -80,8 +82,10 @@ async def _release_originals(client: Client) -> None:
     for ingress in await _list(client, INGRESSES):
         metadata = ingress["metadata"]
         annotations = metadata.get("annotations") or {}
-        if names.ANNOTATION_MARKS in annotations and not is_copy(annotations):
-            patch = {"metadata": {"annotations": unmarked(annotations)}}
+        published = addresses.changes(ingress, NOT_WANTED, {})
+        if (published or names.ANNOTATION_MARKS in annotations) and not is_copy(annotations):
+            ours = unmarked(annotations) if names.ANNOTATION_MARKS in annotations else {}
+            patch = {"metadata": {"annotations": {**ours, **published}}}
             with contextlib.suppress(NotFound):
                 await client.patch(INGRESSES, metadata["name"], patch, metadata["namespace"])
 

@@ -12,6 +12,8 @@ from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.kube.store import Object
+from agent.model import addresses
+from agent.model.addresses import NOT_WANTED
 from agent.model.diff import merge_patch
 from agent.model.pattern import InvalidPattern
 from agent.model.service import InvalidService, is_copy, restored
@@ -74,7 +76,10 @@ def _undone(service: Object) -> dict[str, Any]:
     wanted = restored(live)
     metadata = wanted["metadata"]
     labels = {key: value for key, value in (metadata["labels"] or {}).items() if key != names.LABEL_GLOBAL}
-    patch = merge_patch(live, {**wanted, "metadata": {**metadata, "labels": labels or None}})
+    published = addresses.changes(live, NOT_WANTED, {})
+    annotations = {key: value for key, value in (metadata["annotations"] or {}).items() if key not in published}
+    metadata = {**metadata, "labels": labels or None, "annotations": annotations or None}
+    patch = merge_patch(live, {**wanted, "metadata": metadata})
     if patch:
         patch.setdefault("metadata", {})["resourceVersion"] = service.version
     return patch

@@ -6,6 +6,7 @@ from typing import Any
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
+from agent.controllers.addresses import AddressesRoom
 from agent.controllers.adoption.controller import AdoptionRoom
 from agent.controllers.chaperon.controller import Chaperon
 from agent.controllers.delegateevents.controller import DelegateEvents
@@ -82,6 +83,7 @@ ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
     EndpointsRoom,
     IngressRoom,
     IngressSecretRoom,
+    AddressesRoom,
 )
 """Those of the leader, whatever its settings."""
 

@@ -215,6 +215,13 @@ SHARE_SERVICES = "share-services"
 that elects by default."""
 COPY_LOAD_BALANCER = "copy-load-balancer"
 """Annotation of a Service (suffix): `true` has its copies be of type LoadBalancer, too."""
+PUBLISH_ADDRESSES = "publish-addresses"
+"""Annotation of a Service or Ingress (suffix): `true` has it tell the addresses of its copies' load balancers; the key
+of an annotation has all addresses listed there, too."""
+ANNOTATION_ADDRESSES = SHORT_PREFIX + "addresses"
+"""On the same: JSON of the addresses of copies, by virtual node."""
+ANNOTATION_ADDRESSES_IN = SHORT_PREFIX + "addresses-in"
+"""On the same: the annotation that we list all addresses in, and take away when nobody asks for it any more."""
 NETWORK_DRIVER = "network-driver"
 """Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
 NETWORK_DRIVERS = ("endpointslices", "cilium", "mcs", "none")
