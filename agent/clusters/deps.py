@@ -15,6 +15,7 @@ from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.proxies import ProxyPods
 from agent.clusters.registry import Targets
 from agent.clusters.sending import Sending
+from agent.clusters.targetchoices import TargetChoices
 from agent.kube.events import Recorder
 from agent.runtime.lease import LeaderLease
 from agent.settings import Settings
@@ -54,6 +55,11 @@ class Deps:
     def proxies(self) -> ProxyPods:
         """The proxy pods of this cluster."""
         return ProxyPods(self.local)
+
+    @cached_property
+    def choices(self) -> TargetChoices:
+        """Which targets each proxy pod may go to, as annotations say."""
+        return TargetChoices(self.local, self.namespaces, self.proxies, self.settings)
 
     @cached_property
     def placement(self) -> PlacementMode:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from agent.api import names
+from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
 from agent.api.names.ocm import PLACEMENT, PLACEMENT_GROUP
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
 
@@ -40,6 +41,10 @@ class HotAnnotations(msgspec.Struct, gc=False):
     placement_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + PLACEMENT)
     placement_group: str = msgspec.field(default="", name=names.PREFIX + PLACEMENT_GROUP)
     placement_group_short: str = msgspec.field(default="", name=names.SHORT_PREFIX + PLACEMENT_GROUP)
+    targets: str | None = msgspec.field(default=None, name=names.PREFIX + TARGETS)
+    targets_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + TARGETS)
+    allowed_targets: str | None = msgspec.field(default=None, name=names.PREFIX + ALLOWED_TARGETS)
+    allowed_targets_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + ALLOWED_TARGETS)
     parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
     pod_missing_since: str = msgspec.field(default="", name=names.ANNOTATION_POD_MISSING_SINCE)

@@ -127,14 +127,36 @@ def level(where: str, annotations: Mapping[str, str] | None) -> Level:
     """What the annotations of an object say."""
     if not annotations:
         return Level(where)
-    targets, allowed = (names.annotation(annotations, suffix) for suffix in (TARGETS, ALLOWED_TARGETS))
-    if targets is None and allowed is None:
-        return Level(where)
-    return Level(where, targets, allowed, _key(annotations, TARGETS), _key(annotations, ALLOWED_TARGETS))
+    long = [annotations.get(names.PREFIX + suffix) for suffix in (TARGETS, ALLOWED_TARGETS)]
+    short = [annotations.get(names.SHORT_PREFIX + suffix) for suffix in (TARGETS, ALLOWED_TARGETS)]
+    return level_of(where, (long[0], short[0]), (long[1], short[1]))
 
 
-def _key(annotations: Mapping[str, str], suffix: str) -> str:
-    return names.PREFIX + suffix if names.PREFIX + suffix in annotations else names.SHORT_PREFIX + suffix
+def level_of(where: str, targets: tuple[str | None, str | None], allowed: tuple[str | None, str | None]) -> Level:
+    """The same of both annotations, each under its long key and under its short one."""
+    (choice, key), (bound, bound_key) = _said(TARGETS, *targets), _said(ALLOWED_TARGETS, *allowed)
+    return Level(where, choice, bound, key, bound_key)
+
+
+def _said(suffix: str, long: str | None, short: str | None) -> tuple[str | None, str]:
+    return (long, names.PREFIX + suffix) if long is not None else (short, names.SHORT_PREFIX + suffix)
+
+
+def mended(now: Level, before: Level | None) -> Level:
+    """The same with the last value that could be read in place of one that cannot, where it is known."""
+    if before is not None and _is_flawed(now.targets, ordered=True) and not _is_flawed(before.targets, ordered=True):
+        now = now._replace(targets=before.targets)
+    if before is not None and _is_flawed(now.allowed, ordered=False) and not _is_flawed(before.allowed, ordered=False):
+        now = now._replace(allowed=before.allowed)
+    return now
+
+
+def _is_flawed(text: str | None, *, ordered: bool) -> bool:
+    try:
+        parse(text or "", ordered=ordered)
+    except InvalidChoice:
+        return True
+    return False
 
 
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent.clusters.deps import Deps
+from agent.clusters.targetchoices import POD, said_by
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
@@ -145,4 +146,4 @@ class ProxyScheduler(Controller[Key]):
 
 
 def _asked(pod: Object) -> tuple[object, ...]:
-    return pod.head.metadata.generation, pod.deleting, pod.gated, pod.labels, placement_of(pod)
+    return pod.head.metadata.generation, pod.deleting, pod.gated, pod.labels, placement_of(pod), said_by(POD, pod)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agent.scheduling import filters, scores
 from agent.scheduling.allocation import Allocation
+from agent.scheduling.chosen import not_chosen
 from agent.scheduling.cross_target import CrossTarget
 from agent.scheduling.placed import not_placed, placement_scores
 from agent.scheduling.quota import over_limits, over_quotas
@@ -23,7 +24,10 @@ def _always(target: TargetInfo) -> bool:
 
 
 class PerPod(NamedTuple):
-    """A filter that looks at what differs from pod to pod. The targets it rejects count for no other filter."""
+    """A filter that looks at what differs from pod to pod, and at all targets at once.
+
+    The targets that any of them rejects count for no other filter.
+    """
 
     reject: Callable[[PodInfo, Sequence[TargetInfo]], Sequence[tuple[TargetInfo, Rejection]]]
 
@@ -51,6 +55,7 @@ class OnNodes(NamedTuple):
 Filter = PerPod | PerTarget | AcrossTargets | OnNodes
 
 FILTERS: tuple[Filter, ...] = (
+    PerPod(not_chosen),  # annotations of the pod, its controller and its namespace, and settings, name targets
     PerPod(not_placed),  # a pod that follows a Placement goes where that has decided
     PerPod(filters.volumes_elsewhere),  # the data of a pod's claims is in one target and stays there
     PerTarget(filters.other_namespace, attrgetter("namespace")),  # a Target serves its own namespace only

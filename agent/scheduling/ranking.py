@@ -1,9 +1,11 @@
 """Which target first: filters, then scores, best first, ties broken evenly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from agent.model.targetchoice import TargetChoice
+from agent.scheduling.chosen import preference
 from agent.scheduling.cross_target import CrossTarget
 from agent.scheduling.filter_cache import CachedResult, cached_results
 from agent.scheduling.plugins import ACROSS_TARGETS, BY_POD, COMPARED, NORMALIZED, PER_POD
@@ -44,6 +46,23 @@ class Ranking:
     parts: tuple[Part, ...] = field(default=(), repr=False)
     """Scores that look at more than a template and a target."""
     results: Sequence[CachedResult] = field(default=(), repr=False)
+    choice: TargetChoice | None = None
+    """The pod's, whose groups come before all scores."""
+
+    def nodes(self, held: Collection[str]) -> tuple[str, ...]:
+        """Virtual nodes of the targets that the pod may go to, best first, or where it may wait for room.
+
+        A reservation is the truth: on virtual nodes where one is held, an estimate of free room does not count.
+        """
+        roomless = [each for each, why in self.rejected if why.reason in NO_ROOM and each.node_name in held]
+        found = [*self.order, *roomless, *self.pending]
+        if self.choice is not None:
+            found.sort(key=self.choice.preference)
+        return tuple(dict.fromkeys(target.node_name for target in found))
+
+    def merit(self, target: TargetInfo) -> tuple[int, float]:
+        """What targets are ordered by, the highest first: the group that they belong to, then `total`."""
+        return -self.choice.preference(target) if self.choice is not None else 0, self.total(target)
 
     def total(self, target: TargetInfo) -> float:
         """The weighted sum of all scores of a target, 0 where none was taken."""
@@ -83,6 +102,8 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
         feasible, rejected = _divide(entries, across)
     parts, of_pod = _parts(pod, feasible, across, weights), _part_by_pod(pod, serving, weights)
     ranked = _ordered(feasible, of_pod, parts, turn)
+    if pod.choice is not None:
+        ranked.sort(key=pod.choice.preference)
     tried = [target for target in ranked if target.node_name in pod.attempts] if pod.attempts else []
     untried = [target for target in ranked if target.node_name not in pod.attempts] if tried else ranked
     return Ranking(
@@ -92,9 +113,10 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
             *away,
             *((entry.target, rejection) for entry, rejection in rejected if rejection.reason != "OtherNamespace"),
         ),
-        pending=_pending(rejected) if not feasible else (),
+        pending=_pending(pod, rejected) if not feasible else (),
         parts=parts if of_pod is None else (of_pod, *parts),
         results=entries,
+        choice=pod.choice,
     )
 
 
@@ -103,13 +125,13 @@ def _divided_per_pod(
 ) -> tuple[list[tuple[TargetInfo, Rejection]], Sequence[TargetInfo]]:
     """Targets that are rejected for this very pod, and those that are left."""
     away: list[tuple[TargetInfo, Rejection]] = []
+    nodes: set[str] = set()
     for reject in PER_POD:
         found = reject(pod, targets)
         if found:
-            away += found
-            nodes = {target.node_name for target, _ in found}
-            targets = [target for target in targets if target.node_name not in nodes]
-    return away, targets
+            away += [item for item in found if item[0].node_name not in nodes] if nodes else found
+            nodes.update(target.node_name for target, _ in found)
+    return away, [target for target in targets if target.node_name not in nodes] if nodes else targets
 
 
 def _part_by_pod(pod: PodInfo, targets: Sequence[TargetInfo], weights: Weights) -> Part | None:
@@ -135,15 +157,20 @@ def _divide(
     return feasible, rejected
 
 
-def _pending(rejected: Sequence[tuple[CachedResult, Rejection]]) -> tuple[TargetInfo, ...]:
+def _pending(pod: PodInfo, rejected: Sequence[tuple[CachedResult, Rejection]]) -> tuple[TargetInfo, ...]:
     found = [(entry, rejection) for entry, rejection in rejected if entry.hard is None and rejection is entry.node_fit]
-    found.sort(key=_pending_order)
+    found.sort(key=lambda item: _pending_order(pod, *item))
     return tuple(entry.target for entry, _ in found)
 
 
-def _pending_order(item: tuple[CachedResult, Rejection]) -> tuple[int, bool, int, float]:
-    entry, rejection = item
-    return NO_ROOM.index(rejection.reason), entry.target.slow, -entry.raw.get("affinity", 0), -entry.total
+def _pending_order(pod: PodInfo, entry: CachedResult, rejection: Rejection) -> tuple[int, int, bool, int, float]:
+    return (
+        NO_ROOM.index(rejection.reason),
+        preference(pod, entry.target),
+        entry.target.slow,
+        -entry.raw.get("affinity", 0),
+        -entry.total,
+    )
 
 
 def _parts(

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from agent.model.requests import Amounts, amounts
+from agent.model.targetchoice import TargetChoice
 from agent.scheduling.cluster_totals import ClusterTotals, cluster_totals
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class PodInfo:
     """Claims to the virtual node that has their volume."""
     placed: "Placed | None" = None
     """What the Placement has decided that it follows, None for a pod that follows none."""
+    choice: TargetChoice | None = None
+    """Which targets are chosen for it by annotation, None where none says anything."""
 
     @property
     def namespace(self) -> str:
@@ -129,6 +132,14 @@ class PodInfo:
             return self
         other = copy.copy(self)
         object.__setattr__(other, "placed", placed)
+        return other
+
+    def choosing(self, choice: TargetChoice | None) -> "PodInfo":
+        """The same pod with the choice of its targets."""
+        if choice is None:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "choice", choice)
         return other
 
     def after(self, attempts: Mapping[str, str]) -> "PodInfo":

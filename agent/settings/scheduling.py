@@ -6,7 +6,7 @@ from typing import Literal
 
 from agent.base.flags import InvalidSetting, flag, repeated
 from agent.base.forms import ADDRESS, DURATION, FILE, NOT_NEGATIVE, SWITCH, Form, one_of, or_empty, whole
-from agent.model import hostport
+from agent.model import hostport, targetchoice
 from agent.scheduling.extrascore import FORM, ExtraScore
 from agent.scheduling.scores import Strategy, Weights
 
@@ -16,6 +16,14 @@ Mode = Literal["ranked", "reserve"]
 def _extra_score(text: str) -> str:
     ExtraScore.parse(text)
     return text
+
+
+def _targets(*, ordered: bool) -> Form[str]:
+    def read(text: str) -> str:
+        targetchoice.parse(text, ordered=ordered)
+        return text
+
+    return or_empty(Form("NAMES", read))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,17 @@ class Scheduling:
         "ranked",
         "how pods are placed whose annotations and namespace do not say: ranked (one target at a time) or reserve"
         " (candidates in all of them, which need a candidate scheduler there)",
+    )
+    targets: str = flag(
+        _targets(ordered=True),
+        "",
+        "targets that pods may go to whose annotations and namespace do not say, as the annotation multicluster/targets"
+        " has it; empty: all",
+    )
+    allowed_targets: str = flag(
+        _targets(ordered=False),
+        "",
+        "targets that pods of any namespace may go to, as multicluster/allowed-targets has it; empty: all",
     )
     dwell: float = flag(
         DURATION, "30s", "how long a pod that no target can take stays where it is before it tries one again"

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import ocm
+from agent.api.names import moves, ocm
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -38,6 +38,8 @@ OCM = {
 """Keys of ours that stand beside those of Open Cluster Management."""
 OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER}
 
+MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS}
+
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
 
 CONSTANTS = {
@@ -55,7 +57,7 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP}
+    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 

@@ -3,7 +3,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agent.model.targetchoice import InvalidChoice, Level, combine, flaws, level, parse
+from agent.model.targetchoice import InvalidChoice, Level, combine, flaws, level, mended, parse
 
 
 class At(NamedTuple):
@@ -183,3 +183,23 @@ def test_names_that_no_target_has_are_told() -> None:
     assert choice is not None
     assert choice.unknown(frozenset({"eu"})) == ("clustertarget/us", "mars", "pluto")
     assert choice.unknown(frozenset({"us", "eu", "mars", "pluto"})) == ()
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "expected"),
+    [
+        (Level(OWNER, "us"), Level(OWNER, "eu"), ("us", None)),
+        (Level(OWNER, "us eu"), Level(OWNER, "eu", "eu,us"), ("eu", None)),
+        (Level(OWNER, "us eu", "!us"), Level(OWNER, "eu", "eu,us"), ("eu", "!us")),
+        (Level(OWNER, "us", "us>eu"), Level(OWNER, "eu", "eu,us"), ("us", "eu,us")),
+        (Level(OWNER, "us eu"), Level(OWNER), (None, None)),
+        (Level(OWNER, "us eu"), Level(OWNER, "us  eu"), ("us eu", None)),
+        (Level(OWNER, "us eu"), None, ("us eu", None)),
+        (Level(OWNER), Level(OWNER, "eu"), (None, None)),
+    ],
+)
+def test_the_last_value_that_could_be_read_counts_in_place_of_one_that_cannot(
+    now: Level, before: Level | None, expected: tuple[str | None, str | None]
+) -> None:
+    found = mended(now, before)
+    assert (found.targets, found.allowed) == expected

@@ -12,6 +12,7 @@ from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.namespaces import not_enabled
+from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.assumed_pods import AssumedPods
 from agent.scheduler.cache.decisions import Decisions, placement_of
 from agent.scheduler.cache.pod_info import PodInfos
@@ -40,6 +41,8 @@ class SchedulerCache:
         self._changed = changed
         self._decided = decided
         self.decisions = Decisions(deps.placement, self.namespaces, deps.clock, decided)
+        self._choices = deps.choices
+        self._choices.on_change(decided)
         self.epoch = 0
         """Grows whenever `changed` is called."""
         self.pod_infos = PodInfos()
@@ -68,7 +71,7 @@ class SchedulerCache:
         """
         started = time.perf_counter()
         pod_info = self.pod_infos.of(pod).beside(self._prerequisites.places(pod))
-        pod_info = pod_info.following(self.decisions.of(pod))
+        pod_info = pod_info.following(self.decisions.of(pod)).choosing(self._choices.of(pod))
         self.assumed.refresh()
         self._turn += 1
         targets: Sequence[TargetInfo] = self._targets.serving(pod.namespace)
@@ -78,9 +81,9 @@ class SchedulerCache:
         PHASE.labels("rank").observe(time.perf_counter() - started)
         return pod_info, ranking
 
-    def moment(self, pod: Object) -> tuple[int, str, Placed | None]:
+    def moment(self, pod: Object) -> tuple[int, str, Placed | None, TargetChoice | None]:
         """As long as this is the same, so is `ranking`, but for what is free."""
-        return self.epoch, pod.version, self.decisions.of(pod)
+        return self.epoch, pod.version, self.decisions.of(pod), self._choices.of(pod)
 
     def reasoned(self, pod: Object, ranking: Ranking) -> Ranking:
         """The same ranking for somebody who reads it: why the pod's Placement has not decided for each cluster."""
@@ -90,7 +93,10 @@ class SchedulerCache:
         return replace(ranking, rejected=reasoned(ranking.rejected, placed, self.decisions.reasons(pod)))
 
     def misplaced(self, pod: Object, target: Target) -> str:
-        """Why a pod would not get its target today, as its Placement has decided; empty where it would."""
+        """Why a pod would not get its target today, by annotation or by its Placement; empty where it would."""
+        choice = self._choices.of(pod)
+        if choice is not None and (why := choice.misplaced(target)):
+            return why
         placed = self.decisions.of(pod)
         return misplaced(placed, self._targets.info_of(target)) if placed is not None else ""
 
@@ -127,7 +133,11 @@ class SchedulerCache:
 
     def can_tell(self, pod: Object) -> bool:
         """Whether all targets of a pod are known well enough to tell why it waits."""
-        return self._targets.knows_all(pod.namespace) and self.decisions.can_tell(pod)
+        return self._targets.knows_all(pod.namespace) and self.knows_where(pod)
+
+    def knows_where(self, pod: Object) -> bool:
+        """Whether it is known to which targets a pod may go by annotation, and as its Placement has decided."""
+        return self.decisions.can_tell(pod) and self._choices.can_tell(pod)
 
     def closed(self, namespace: str) -> str:
         """Why no pod of a namespace gets a target anew, empty when pods may."""

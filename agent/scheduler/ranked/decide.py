@@ -175,7 +175,7 @@ def _best(view: RankedPod) -> str:
     """Where a pod waits that no target can take now: one candidate, so that one autoscaler reacts."""
     order = [target for target in view.ranking.order if not _is_too_early(view, target)]
     if order:
-        return max(order, key=view.ranking.total).node_name
+        return max(order, key=view.ranking.merit).node_name
     pending = () if view.ranking.order else view.ranking.pending
     return next((target.node_name for target in pending if not _is_too_early(view, target)), "")
 

@@ -20,7 +20,7 @@ from agent.scheduler.reserve import decide, steps
 from agent.scheduler.reserve.candidate_writer import CandidateWriter, CreateCandidate, DeleteChaperon, parent_uid
 from agent.scheduler.results import AT_ONCE, Done, Queued, RequeueAfter, Result, WaitForChange, soonest, soonest_after
 from agent.scheduling.explain import explain
-from agent.scheduling.ranking import NO_ROOM, Ranking
+from agent.scheduling.ranking import Ranking
 
 _UNASKED = Ranking((), 0, ())
 _AGAIN_SECONDS = 0.05
@@ -135,7 +135,7 @@ class ReserveScheduling:
             claim_held=podstate.is_held(pod.finalizers),
             claim_state=target.record.message if target is not None else "",
             candidates=candidates,
-            order=_order(ranking, candidates),
+            order=ranking.nodes({each.node_name for each in candidates if each.state == "reserved"}),
             creating=self._writer.creating(pod.uid),
             refused=self._writer.refused(pod.uid),
             permit=permit,
@@ -230,7 +230,7 @@ class ReserveScheduling:
 
     async def _delete(self, pod: Object, step: steps.Delete) -> None:
         placed = self._placed(pod, step.uid, step.node_name)
-        known = self._cache.decisions.can_tell(pod)
+        known = self._cache.knows_where(pod)
         if placed is None or not known or (step.confirm and await self._claims(pod, step.uid)):
             return
         target, chaperon = placed
@@ -269,7 +269,7 @@ class ReserveScheduling:
         return (found[0].target, found[0].chaperon) if found else None
 
     async def _tell(self, pod: Object, view: decide.ReservePod, ranking: Ranking, message: str) -> float | None:
-        if not self._cache.decisions.can_tell(pod):
+        if not self._cache.knows_where(pod):
             return _LEFT.seconds
         refusals = self._writer.reasons(pod.uid) | decide.reasons(view, time.monotonic())
         ranking = self._cache.reasoned(pod, ranking)
@@ -286,15 +286,3 @@ def _counts(step: steps.Step, permit: decide.Permit) -> bool:
             return bool(message) and message != permit.message
         case _:
             return False
-
-
-def _order(ranking: Ranking, candidates: tuple[CandidateStatus, ...]) -> tuple[str, ...]:
-    """Virtual nodes where the pod may go, best first.
-
-    A reservation is the truth: where one stands, an estimate of free room does not count.
-    """
-    held = {candidate.node_name for candidate in candidates if candidate.state == "reserved"}
-    roomless = [
-        target for target, rejection in ranking.rejected if rejection.reason in NO_ROOM and target.node_name in held
-    ]
-    return tuple(dict.fromkeys(target.node_name for target in (*ranking.order, *roomless, *ranking.pending)))
