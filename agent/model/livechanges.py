@@ -2,6 +2,7 @@
 of a running pod's spec that Kubernetes lets change (images, resources, more tolerations, a sooner deadline, containers
 to debug it).
 
+Labels of a pod that is withdrawn from Services count as removed: the delegate loses them, the proxy pod keeps them.
 The source writes the changes to the chaperon, as one annotation that says what is meant and as the fields themselves.
 The target's agent changes only what is named there, so what others changed on the delegate stays.
 """
@@ -12,7 +13,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from agent.api import names
-from agent.model import admitted, baseline
+from agent.model import admitted, baseline, replacement
 from agent.model.delegatepod import delegate_container
 from agent.model.diff import others
 from agent.model.pattern import InvalidPattern
@@ -145,7 +146,11 @@ def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
 
 def _labels(proxy: Raw, before: Raw, known: Raw) -> Raw:
     regexp = names.annotation(before["annotations"], names.NO_PREFIX_REGEXP)
-    now, was = (_arrive(labels, regexp) for labels in (baseline.labels(proxy), before["labels"]))
+    labels, withdrawn = baseline.labels(proxy), replacement.withdrawn(proxy["metadata"].get("annotations") or {})
+    now, was = (
+        _arrive(each, regexp)
+        for each in ({key: value for key, value in labels.items() if key not in withdrawn}, before["labels"])
+    )
     keys = sorted({*now, *was, *known})
     return {key: now.get(key) for key in keys if key in known or now.get(key) != was.get(key)}
 

@@ -23,6 +23,7 @@ from agent.api.names.derived import (
     source_viewer_binding,
     virtual_node,
 )
+from agent.api.names.moves import ANNOTATION_MOVED, ANNOTATION_REPLACES, MARKS
 from agent.api.names.prefixes import GROUP, PREFIX, SHORT_PREFIX, VERSION, annotation, is_ours
 
 __all__ = [
@@ -148,10 +149,13 @@ STATE_OF_PROXY = frozenset(
         ANNOTATION_CLAIM_RENEWED,
         ANNOTATION_ATTEMPTS,
         ANNOTATION_GROUP_RUN,
+        *MARKS,
     )
 )
-"""What the scheduler has come to with a proxy pod: of no worth on another pod, such as one from a backup."""
-OURS_ON_PROXY = (ANNOTATION_MANIFEST, ANNOTATION_CREATED_BY, *sorted(STATE_OF_PROXY))
+"""What the agent has come to with a proxy pod: of no worth on another pod, such as one from a backup."""
+STATE_OF_REPLACEMENT = (ANNOTATION_REPLACES, ANNOTATION_MOVED)
+"""The same of a pod that the agent has created in place of another one."""
+OURS_ON_PROXY = (ANNOTATION_MANIFEST, ANNOTATION_CREATED_BY, *STATE_OF_REPLACEMENT, *sorted(STATE_OF_PROXY))
 """Annotations of proxy pods that nobody but the webhook and the agent writes."""
 ANNOTATION_NODE_SHAPES = SHORT_PREFIX + "node-shapes"
 ANNOTATION_COUNTED = SHORT_PREFIX + "counted"

@@ -1,0 +1,250 @@
+"""What is next for the pods of one owner that are in targets where they should not be. Pure.
+
+Everything is read from the pods: `replaces` on a replacement N, `replaced-by` on the pod O that it replaces, and
+whether the owner controls N. So whoever leads goes on wherever another was killed:
+
+    no N                      O is misplaced, and the owner may have one pod more: N is created
+    N, O without mark         N is available and its address is known everywhere: O is marked, and so withdrawn
+    N, O marked               the withdrawal has had its time: N gets the label by which its owner adopts it
+    N with the label          the owner adopts it, and deletes the marked pod as the one too many
+    N adopted, O marked and   the owner took another pod: O's marks go, and it is tried again
+      no pod too many
+    O well placed again       O's marks go; once Services lead to it again, N goes
+    O gone, N not adopted     N goes
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore, Tell
+from agent.model import replacement
+
+CAUSES = {
+    "Lost": "the target that it is in is lost",
+    "Retire": "the target that it is in is being emptied",
+    "Targets": "the target that it is in is not among those that multicluster/targets and allowed-targets let it go to",
+    "Placement": "the Placement that it follows has decided for other clusters",
+    "FailBack": "a target that it prefers is back",
+}
+_ONE_OF_A_KIND = ("StatefulSet", "Job")
+"""Owners whose pods must not run twice at the same time."""
+_UNKNOWN = "its target does not answer: it is looked at again once it does, or is lost"
+
+
+@dataclass
+class Plan:
+    """What to do, in this order: each write stands for itself, and whoever is killed between two goes on from there."""
+
+    actions: list[Action] = field(default_factory=list)
+    waits: bool = False
+    """Whether to look again soon, for something that no event tells of."""
+
+    def tell(self, action: Tell) -> None:
+        """Say it, if it is not said already."""
+        if action.news:
+            self.actions.append(action)
+
+
+def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
+    """What is next for the pods of an owner."""
+    plan = Plan()
+    for pod in pods:
+        if pod.owned and pod.lives and not pod.cause:
+            plan.tell(Tell(pod, ""))
+    begun = _go_on(owner, pods, plan)
+    waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
+    if owner.way == "surge":
+        _replace(owner, pods, waiting, plan)
+    else:
+        _evict(owner, pods, waiting[::-1], plan)
+    return plan
+
+
+def is_of_interest(pod: Pod) -> bool:
+    """Whether there is something to do about a pod, or left to undo; of nearly all pods there is not."""
+    return bool(pod.cause or pod.replaces or pod.replaced_by or pod.told)
+
+
+def _cause(pod: Pod) -> str:
+    return pod.why or CAUSES[pod.cause]
+
+
+def _is_to_go(pod: Pod) -> bool:
+    return pod.owned and pod.lives and bool(pod.cause)
+
+
+# Moves that have begun ----------------------------------------------------------------------------------------------
+
+
+def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
+    """Take the next step of every replacement; UIDs of the pods that have one."""
+    by_uid = {pod.uid: pod for pod in pods if pod.owned}
+    begun: dict[str, Pod] = {}
+    for new in sorted(_replacements(pods), key=lambda pod: (not _is_meant(pod, by_uid), pod.created, pod.name)):
+        old = by_uid.get(new.replaces)
+        if old is None or old.deleting or old.uid in begun or new.ended:
+            if old is not None and old.replaced_by == new.uid and old.lives:
+                plan.actions.append(Restore(old))
+            plan.actions.append(Discard(new, "what it was to replace is gone, or replaced already"))
+        else:
+            begun[old.uid] = new
+            if old.replaced_by == new.uid:
+                _finish(old, new, _marked(pods), plan)
+            else:
+                _prepare(owner, old, new, _marked(pods), plan)
+    for old in by_uid.values():
+        if old.replaced_by and old.lives and old.uid not in begun:
+            begun[old.uid] = old
+            plan.waits = True
+            if not _is_about_to_go(owner, old, pods):
+                plan.actions.append(Restore(old))
+    return set(begun)
+
+
+def _is_about_to_go(owner: Owner, old: Pod, pods: Sequence[Pod]) -> bool:
+    """Whether the owner of a marked pod is about to adopt its replacement, or has done so and is about to delete one.
+
+    Otherwise it has deleted another one in its place, or the replacement is gone.
+    """
+    new = next((pod for pod in pods if pod.uid == old.replaced_by), None)
+    if new is None or not new.lives:
+        return False
+    return not new.owned or sum(pod.owned and pod.lives for pod in pods) > owner.replicas
+
+
+def _is_meant(new: Pod, by_uid: dict[str, Pod]) -> bool:
+    """Whether the pod that it replaces names this very replacement."""
+    old = by_uid.get(new.replaces)
+    return old is not None and old.replaced_by == new.uid
+
+
+def _marked(pods: Iterable[Pod]) -> list[int]:
+    """Ranks of the pods that are replaced."""
+    return [pod.rank for pod in pods if pod.owned and pod.lives and pod.replaced_by]
+
+
+def _replacements(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.replaces and not pod.owned and not pod.deleting]
+
+
+def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
+    """A replacement whose pod is not marked yet, or not any more."""
+    if old.frozen:
+        plan.tell(Tell(old, "Held", _UNKNOWN))
+    elif not old.cause:
+        if old.settled:
+            plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
+        plan.waits = True
+    elif new.outdated or owner.held or owner.way != "surge":
+        why = owner.held or owner.why or "its template is not that of its owner any more"
+        plan.actions.append(Discard(new, why))
+        plan.tell(Tell(old, "Held", why))
+        plan.waits = True
+    elif new.placed and new.available and new.announced:
+        begun = sum(isinstance(action, Mark) for action in plan.actions)
+        plan.actions.append(Mark(old, new, max(marked, default=-1) + 1 + begun))
+        plan.waits = True
+    else:
+        plan.waits = True
+        plan.tell(_moving(old, new))
+
+
+def _moving(old: Pod, new: Pod) -> Tell:
+    if not new.placed:
+        return Tell(old, "NoRoom", f"{_cause(old)}; its replacement {new.name} has no node yet: see that pod")
+    return Tell(old, "Moving", f"{_cause(old)}; its replacement is {new.name}")
+
+
+def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
+    """A replacement for which its pod is withdrawn already: that is undone, or goes on whatever its owner does now.
+
+    Its owner deletes whichever is marked with the lowest rank, so that this one's replacement has to be the first.
+    """
+    plan.waits = True
+    if not old.cause or not new.available:
+        plan.actions.append(Restore(old))
+    elif old.frozen:
+        plan.tell(Tell(old, "Held", _UNKNOWN))
+    elif old.rank == min(marked) and (old.settled or not old.answers):
+        plan.actions.append(Adopt(new, old))
+
+
+# Moves that begin ---------------------------------------------------------------------------------------------------
+
+
+def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
+    """Create replacements, one that has no node yet at a time."""
+    lives = sum(pod.lives for pod in pods)
+    pending = any(not new.placed for new in _replacements(pods))
+    discarded = sum(isinstance(action, Discard) for action in plan.actions)
+    under_way = len(_replacements(pods)) - discarded
+    for old in waiting:
+        stays = _stays(owner, old)
+        most = 1 if old.cause == "FailBack" else owner.surge
+        if stays is not None:
+            plan.tell(stays)
+        elif owner.refused:
+            plan.tell(Tell(old, "NoRoom", owner.refused))
+            plan.waits = True
+        elif pending or under_way >= most or lives >= owner.replicas + most:
+            plan.waits = True
+            plan.tell(Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"))
+        else:
+            plan.actions.append(Create(old, _free_name(owner, old, pods)))
+            pending = True
+            plan.waits = True
+
+
+def _free_name(owner: Owner, old: Pod, pods: Iterable[Pod]) -> str:
+    """The first of those that stand for the pod which no pod has, as one would that was adopted for another victim."""
+    taken = {pod.name for pod in pods}
+    names = (replacement.name(owner.name, old.uid, round) for round in count())
+    return next(name for name in names if name not in taken)
+
+
+def _evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
+    """Evict one pod, the highest ordinal first, once all others are there."""
+    movable = []
+    for old in waiting:
+        stays = _stays(owner, old)
+        if stays is None and old.cause != "FailBack":
+            movable.append(old)
+        elif stays is not None:
+            plan.tell(stays)
+    if not movable:
+        return
+    plan.waits = True
+    others = _others(owner, pods, movable)
+    for old in movable:
+        if others:
+            plan.tell(Tell(old, "Held", f"{_cause(old)}; {others}"))
+        elif owner.room:
+            plan.tell(Tell(old, "NoRoom", f"{_cause(old)}; {owner.room}"))
+        elif old is movable[0]:
+            plan.tell(Tell(old, "Moving", f"{_cause(old)}; it is evicted as soon as its disruption budgets allow"))
+            plan.actions.append(Evict(old))
+        else:
+            plan.tell(Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"))
+
+
+def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
+    """Which other pods of the owner are to be there before the next one is evicted, empty for none."""
+    if sum(pod.owned and pod.lives for pod in pods) < owner.replicas:
+        return "the pods of its owner are not all there yet"
+    unready = [pod.name for pod in pods if pod.owned and pod.lives and not pod.available and pod not in movable]
+    return f"pod {unready[0]} of its owner is not available yet" if unready else ""
+
+
+def _stays(owner: Owner, old: Pod) -> Tell | None:
+    """Why a pod is not moved now, None where it may be."""
+    cause = _cause(old)
+    if old.frozen:
+        return Tell(old, "Held", _UNKNOWN)
+    if old.data:
+        return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
+    if owner.kind in _ONE_OF_A_KIND and not old.answers and not old.certified:
+        message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
+        return Tell(old, "IdentityMayRun", f"{cause}; {message}")
+    reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")
+    return Tell(old, "Held", f"{cause}; {reason}") if reason else None

@@ -1,0 +1,119 @@
+"""How the pods of an owner move, as that says itself: replacement first, eviction, or not at all. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from agent.api import names
+from agent.api.names import moves
+from agent.controllers.mover.view import Owner, Way
+
+Raw = Mapping[str, Any]
+
+REPLICA_SET, STATEFUL_SET, JOB, DEPLOYMENT = "ReplicaSet", "StatefulSet", "Job", "Deployment"
+READ = (REPLICA_SET, STATEFUL_SET, JOB)
+"""Kinds of owners that are read; of others nothing is known."""
+_DAEMON_SET = "DaemonSet"
+_DEFAULT_SURGE = "25%"
+_NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
+_ASKED = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.EVICT}"
+_FINISHES = f"the pods of a Job finish where they are: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT} has them evicted"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known of an owner's pods beside what it says itself."""
+
+    move: str = ""
+    """The annotation `multicluster/move` that counts for them."""
+    claims: bool = False
+    """Whether they have volume claims: two pods may not be able to share what these claim."""
+    unable: str = ""
+    """Why no replacement can be created for them, in words; empty if one can, as far as is known."""
+
+
+def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: Asked) -> Owner:
+    """An owner of pods.
+
+    :param kind: empty for a pod that nothing controls
+    :param obj: the owner as it is now, None for one of a kind that is not read
+    :param parent: what controls that, None for nothing, an empty object for what is not read
+    """
+    name = str(obj["metadata"]["name"]) if obj is not None else ""
+    if not kind:
+        return _stays("Pod", name, "nothing makes it again")
+    if kind == _DAEMON_SET:
+        return _stays(kind, name, "the pods of a DaemonSet belong to their nodes")
+    if asked.move == moves.NEVER:
+        return _stays(kind, name, _NEVER)
+    if kind == JOB:
+        if asked.move != moves.EVICT:
+            return _stays(kind, name, _FINISHES)
+        return Owner(kind, name, "evict", _ASKED, replicas=0)
+    if obj is None:
+        return Owner(kind, name, "evict", f"a {kind} may not have two pods in place of one", replicas=0)
+    replicas = _number(obj["spec"].get("replicas"), 1)
+    if kind == STATEFUL_SET:
+        return Owner(kind, name, "evict", "a StatefulSet has one pod of a name", _held(obj), replicas)
+    way, why, surge = _manner(replicas, parent, asked)
+    return Owner(kind, name, way, why, _rolling_out(parent) if parent else "", replicas, surge)
+
+
+def _stays(kind: str, name: str, why: str) -> Owner:
+    return Owner(kind, name, "stay", why, replicas=0)
+
+
+def _manner(replicas: int, parent: Raw | None, asked: Asked) -> tuple[Way, str, int]:
+    """How the pods of a ReplicaSet move, why so, and how many more of them there may be."""
+    quarter = max(1, replicas // 4)
+    surge = quarter if parent is None else min(quarter, _most_surge(parent, replicas))
+    for reason, why in (
+        (asked.move == moves.EVICT, _ASKED),
+        (parent is not None and parent.get("kind") != DEPLOYMENT, "its ReplicaSet is not that of a Deployment"),
+        (surge == 0, "its Deployment may not have more pods than it wants (maxSurge 0, or Recreate)"),
+        (asked.claims, "its volume claims may not be shared by two pods"),
+        (bool(asked.unable), asked.unable),
+    ):
+        if reason:
+            return "evict", why, 0
+    return "surge", "", surge
+
+
+def _most_surge(deployment: Raw, replicas: int) -> int:
+    strategy = (deployment.get("spec") or {}).get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return 0
+    given = (strategy.get("rollingUpdate") or {}).get("maxSurge", _DEFAULT_SURGE)
+    if isinstance(given, int):
+        return given
+    share = str(given).removesuffix("%")
+    return ceil(Fraction(int(share), 100) * replicas) if share.isascii() and share.isdecimal() else 0
+
+
+def _held(obj: Raw) -> str:
+    """Why no move begins while an owner does something else, empty if it does not."""
+    status = obj.get("status") or {}
+    if _number(status.get("observedGeneration"), 0) < _number(obj["metadata"].get("generation"), 0):
+        return "its owner has changed, and its controller has not seen that yet"
+    updated = status.get("updateRevision")
+    if updated and status.get("currentRevision") != updated:
+        return "its owner rolls out"
+    return ""
+
+
+def _rolling_out(deployment: Raw) -> str:
+    if deployment.get("kind") != DEPLOYMENT:
+        return ""
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    if spec.get("paused"):
+        return "its Deployment is paused"
+    if held := _held(deployment):
+        return held
+    rolls_out = _number(status.get("replicas"), 0) > _number(status.get("updatedReplicas"), 0)
+    return "its Deployment rolls out" if rolls_out else ""
+
+
+def _number(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default

@@ -1,0 +1,158 @@
+"""What a move is decided by: one owner, its pods and their replacements, and what is done about them. Pure."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
+"""Why a pod should not be where it is; empty for one that is well placed."""
+
+Way = Literal["surge", "evict", "stay"]
+"""How an owner's pods move: replacement first, eviction, or not at all."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of the owner, or a replacement that is to become one."""
+
+    name: str
+    uid: str
+    created: str = ""
+    owned: bool = True
+    """Whether the owner controls it: a replacement is not before it has been adopted."""
+    placed: bool = True
+    """Whether it is bound to a virtual node."""
+    deleting: bool = False
+    ended: bool = False
+    available: bool = True
+    """Ready, and for as long as minReadySeconds of its owner says."""
+    cause: Cause = ""
+    why: str = ""
+    """The cause in words, where it has more than usual."""
+    answers: bool = True
+    """Whether the target that it is in answers."""
+    certified: bool = False
+    """Whether a person has certified that nothing of its target runs any more."""
+    stays: str = ""
+    """Why it cannot be moved whatever its owner is, in words; empty if it can."""
+    data: bool = False
+    """Whether it stays because of its data."""
+    replaces: str = ""
+    """UID of the pod that it replaces, until it is adopted."""
+    replaced_by: str = ""
+    """UID of the replacement for which it is about to go."""
+    rank: int = 0
+    """Of a pod that is replaced: of several, its owner deletes that of the lowest first."""
+    selected: bool = True
+    """Whether its owner's selector matches its labels."""
+    outdated: bool = False
+    """Of a replacement: whether it was made from another template than its owner has now."""
+    announced: bool = True
+    """Of a replacement: whether every cluster that shares a Service that selects it has its address."""
+    settled: bool = True
+    """Whether its labels in its target have been as `replaced_by` has them for as long as Services need to follow."""
+    told: str = ""
+    """What its condition Placed says already: REASON: MESSAGE; empty for one that has no such condition, or a true."""
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nobody knows for now what is true of it: its target may come back, or be lost."""
+        return bool(self.cause) and self.cause != "Lost" and not self.answers
+
+    @property
+    def lives(self) -> bool:
+        """Whether it counts as one of its owner's replicas."""
+        return not self.deleting and not self.ended
+
+    @property
+    def ordinal(self) -> tuple[int, str]:
+        """What its name ends with, as of a StatefulSet's pods."""
+        number = self.name.rpartition("-")[2]
+        return (int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else -1, self.name)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What makes the pods, and how they move."""
+
+    kind: str
+    name: str
+    way: Way
+    why: str = ""
+    """Why its pods stay, or are evicted rather than replaced, in words."""
+    held: str = ""
+    """Why no move of its pods begins now, in words; empty if one may."""
+    replicas: int = 1
+    surge: int = 1
+    """How many more pods than that there may be while they move."""
+    room: str = ""
+    """Why no target has room for one more of its pods, in words; empty if one has. Asked before an eviction."""
+    refused: str = ""
+    """Why its last replacement was not created, in words, where that may change by itself."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create a replacement of a pod: its name is made of that one's UID, so that a repetition makes no second."""
+
+    old: Pod
+    name: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Write on a pod that it is replaced: it is withdrawn from Services, and its owner deletes it before all others but
+    those that have been marked before.
+    """
+
+    old: Pod
+    new: Pod
+    rank: int
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """Give a replacement the labels by which its owner takes it and deletes a pod too many, the one that is marked."""
+
+    new: Pod
+    old: Pod
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Take the marks off a pod: Services lead to it again."""
+
+    old: Pod
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Delete a replacement that is not needed, or is of no use."""
+
+    new: Pod
+    why: str
+
+
+@dataclass(frozen=True)
+class Evict:
+    """Evict a pod, as far as disruption budgets let us: its owner makes another."""
+
+    old: Pod
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Say on a pod why it is not where it should be, or (no reason) that it is."""
+
+    pod: Pod
+    reason: Literal["", "Misplaced", "Moving", "NoRoom", "Held", "DataElsewhere", "IdentityMayRun"]
+    message: str = ""
+
+    @property
+    def news(self) -> bool:
+        """Whether the pod does not say so already."""
+        if not self.reason:
+            return bool(self.pod.told)
+        return self.pod.told != f"{self.reason}: {self.message}"
+
+
+Action = Create | Mark | Adopt | Restore | Discard | Evict | Tell

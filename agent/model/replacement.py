@@ -1,0 +1,153 @@
+"""Replacements: the pod that is to take another one's place in a ReplicaSet, and the marks of a pod that is replaced.
+
+A ReplicaSet adopts a pod that nobody controls as soon as its labels match. So a replacement is created without one of
+the labels that its ReplicaSet selects; once it has that, it is adopted, and of the pods, of which there is one too many
+now, the ReplicaSet deletes the one of the lowest deletion cost.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.names import moves
+
+Raw = dict[str, Any]
+
+HASH_LABEL = "pod-template-hash"
+_HASH_LENGTH = 10
+_LOWEST_COST = -(2**31)
+_RANKS = 2**20
+"""More than any owner has pods under way."""
+
+
+class Moved(msgspec.Struct, rename={"from_": "from"}, omit_defaults=True):
+    """The annotation `multicluster/moved`."""
+
+    from_: str = ""
+    """Virtual node of the target that the pod before it was in."""
+    cause: str = ""
+    since: str = ""
+    """When its replacement began, in RFC 3339."""
+    template: str = ""
+    """Digest of the template that it was made from."""
+
+
+def name(owner: str, old_uid: str, round: int) -> str:
+    """Name of a replacement, the same at every attempt of a round."""
+    digest = hashlib.sha256(f"{old_uid}/{round}".encode()).hexdigest()[:_HASH_LENGTH]
+    return f"{owner[: names.SHORT_LIMIT - _HASH_LENGTH - 1].rstrip('-.')}-{digest}"
+
+
+def label_to_leave_out(selector: Mapping[str, Any], labels: Mapping[str, str], selected: Collection[str]) -> str:
+    """Key of the label without which a selector does not match a template's labels; empty if there is none.
+
+    That of Deployments' own if there is one, else rather one that is not among those that Services select.
+    """
+    keys = dict.fromkeys(selector.get("matchLabels") or ())
+    keys |= dict.fromkeys(
+        each["key"] for each in selector.get("matchExpressions") or () if each.get("operator") in ("In", "Exists")
+    )
+    found = sorted((key for key in keys if key in labels), key=lambda key: (key != HASH_LABEL, key in selected, key))
+    return found[0] if found else ""
+
+
+def digest(template: Mapping[str, Any]) -> str:
+    """What tells one template from another."""
+    return hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()[:_HASH_LENGTH]
+
+
+def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved: Moved) -> Raw:
+    """The pod that is to replace another one of a ReplicaSet.
+
+    :param left_out: key of the label that it gets only when it is to be adopted
+    """
+    template: Raw = owner["spec"]["template"]
+    given: Raw = template.get("metadata") or {}
+    was: dict[str, str] = old["metadata"].get("annotations") or {}
+    creator = was.get(names.ANNOTATION_CREATED_BY)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **given,
+            "name": name,
+            "namespace": owner["metadata"]["namespace"],
+            "labels": {key: value for key, value in (given.get("labels") or {}).items() if key != left_out},
+            "annotations": {
+                **(given.get("annotations") or {}),
+                # Whatever elects the others, this one must never run here.
+                names.PREFIX + names.ELECT: "",
+                moves.ANNOTATION_REPLACES: old["metadata"]["uid"],
+                moves.ANNOTATION_MOVED: msgspec.json.encode(moved).decode(),
+                **({names.ANNOTATION_CREATED_BY: creator} if creator else {}),
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": owner["apiVersion"],
+                    "kind": owner["kind"],
+                    "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"],
+                    "controller": False,
+                }
+            ],
+        },
+        "spec": template["spec"],
+    }
+
+
+def mark(old: Mapping[str, Any], new_uid: str, rank: int, withdrawn: Iterable[str]) -> Raw:
+    """Annotations of a pod that is about to go: merge patch.
+
+    :param rank: of several, the ReplicaSet deletes that of the lowest first
+    """
+    was: dict[str, str] = old["metadata"].get("annotations") or {}
+    cost = was.get(moves.ANNOTATION_COST_WAS, was.get(moves.DELETION_COST, ""))
+    return {
+        moves.ANNOTATION_REPLACED_BY: new_uid,
+        moves.ANNOTATION_WITHDRAWN: msgspec.json.encode(sorted(withdrawn)).decode(),
+        moves.ANNOTATION_COST_WAS: cost,
+        moves.DELETION_COST: str(_LOWEST_COST + rank),
+    }
+
+
+def restore(old: Mapping[str, Any]) -> Raw:
+    """Annotations of a pod that stays after all: merge patch. A cost that somebody has set meanwhile is kept."""
+    annotations: dict[str, str] = old["metadata"].get("annotations") or {}
+    patch: dict[str, str | None] = dict.fromkeys(moves.MARKS)
+    if rank(annotations) is not None:
+        patch[moves.DELETION_COST] = annotations.get(moves.ANNOTATION_COST_WAS) or None
+    return patch
+
+
+def rank(annotations: Mapping[str, str]) -> int | None:
+    """Which of the pods that are about to go it is, None for one whose deletion cost is not ours."""
+    try:
+        found = int(annotations.get(moves.DELETION_COST, "")) - _LOWEST_COST
+    except ValueError:
+        return None
+    return found if 0 <= found < _RANKS else None
+
+
+def withdrawn(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Keys of the labels that the delegate of a proxy pod is not to have any more."""
+    text = annotations.get(moves.ANNOTATION_WITHDRAWN)
+    if text is None:
+        return frozenset()
+    try:
+        return msgspec.json.decode(text, type=frozenset[str])
+    except (msgspec.DecodeError, RecursionError):
+        return frozenset()
+
+
+def moved(annotations: Mapping[str, str]) -> Moved | None:
+    """What a pod says of the move that it came by; None for one that came otherwise."""
+    text = annotations.get(moves.ANNOTATION_MOVED)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Moved)
+    except (msgspec.DecodeError, RecursionError):
+        return None

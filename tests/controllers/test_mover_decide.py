@@ -1,0 +1,270 @@
+"""What is next for the pods of an owner: every step, and what keeps from it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.controllers.mover.decide import decide
+from agent.controllers.mover.owners import Asked, owner
+from agent.controllers.mover.room import room
+from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore, Tell
+from agent.model import replacement
+
+Raw = dict[str, Any]
+
+SURGE = Owner("ReplicaSet", "web", "surge", replicas=2)
+EVICT = Owner("StatefulSet", "db", "evict", replicas=2)
+A = Pod("web-a", "a")
+O = Pod("web-o", "o", cause="Targets")  # noqa: E741
+MARKED = replace(O, replaced_by="n")
+N = Pod("web-n", "n", owned=False, selected=False, replaces="o")
+STARTING = replace(N, available=False, announced=False)
+ADOPTED = Pod("web-n", "n")
+
+
+def steps(owner: Owner, *pods: Pod) -> list[str]:
+    """What is done, but for what is told."""
+    return [type(action).__name__ for action in decide(owner, pods).actions if not isinstance(action, Tell)]
+
+
+def told(owner: Owner, *pods: Pod) -> list[tuple[str, str]]:
+    """What is told of which pod."""
+    return [(action.pod.uid, action.reason) for action in decide(owner, pods).actions if isinstance(action, Tell)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "wanted"),
+    [
+        ((A, O), [Create]),
+        ((A, O, STARTING), []),
+        ((A, O, replace(STARTING, placed=False)), []),
+        ((A, O, replace(N, announced=False)), []),
+        ((A, O, N), [Mark]),
+        ((A, replace(MARKED, settled=False), N), []),
+        ((A, MARKED, N), [Adopt]),
+        ((A, replace(MARKED, settled=False, answers=False, cause="Lost"), N), [Adopt]),
+        ((A, MARKED, replace(N, selected=True, replaces="")), []),
+        ((A, MARKED, ADOPTED), []),
+        ((A, replace(MARKED, deleting=True), ADOPTED), []),
+        ((A, ADOPTED), []),
+    ],
+    ids=[
+        "no replacement",
+        "it starts",
+        "it has no node",
+        "it is not known everywhere",
+        "it serves",
+        "the old one is just withdrawn",
+        "the old one has been withdrawn",
+        "a target that does not answer cannot withdraw",
+        "about to be adopted",
+        "the old one is about to be deleted",
+        "the old one ends",
+        "done",
+    ],
+)
+def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]]) -> None:
+    assert steps(SURGE, *pods) == [each.__name__ for each in wanted]
+
+
+@pytest.mark.parametrize(
+    ("pods", "wanted"),
+    [
+        ((A, replace(O, cause="", settled=False), N), []),
+        ((A, replace(O, cause=""), N), [Discard]),
+        ((A, replace(MARKED, cause=""), N), [Restore]),
+        ((A, MARKED, replace(N, available=False)), [Restore]),
+        ((A, MARKED), [Restore]),
+        ((A, N), [Discard]),
+        ((A, replace(O, deleting=True), N), [Discard]),
+        ((A, O, replace(N, outdated=True)), [Discard]),
+        ((A, MARKED, replace(N, outdated=True)), [Adopt]),
+        ((A, O, N, replace(N, name="web-m", uid="m")), [Mark, Discard]),
+        ((MARKED, ADOPTED), [Restore]),
+        ((A, replace(O, answers=False), N), []),
+        ((A, replace(MARKED, answers=False), N), []),
+    ],
+    ids=[
+        "well placed again, and withdrawn a moment ago",
+        "well placed again",
+        "well placed again, and withdrawn",
+        "the replacement fails, and the old one is withdrawn",
+        "the replacement is gone",
+        "the old one is gone",
+        "the old one ends",
+        "another template",
+        "another template, when it is nearly over",
+        "two of them",
+        "the owner took another",
+        "its target does not answer",
+        "its target does not answer, and it is withdrawn",
+    ],
+)
+def test_what_is_undone(pods: tuple[Pod, ...], wanted: list[type[Action]]) -> None:
+    assert steps(SURGE, *pods) == [each.__name__ for each in wanted]
+
+
+def test_what_holds_an_owner_undoes_only_what_is_not_nearly_over() -> None:
+    held = replace(SURGE, held="its Deployment is paused")
+    assert steps(held, A, O) == []
+    assert told(held, A, O) == [("o", "Held")]
+    assert steps(held, A, O, N) == ["Discard"]
+    assert steps(held, A, MARKED, N) == ["Adopt"]
+
+
+def test_one_that_has_no_node_holds_up_the_others_and_none_is_more_than_its_owner_may_have() -> None:
+    second = replace(O, name="web-p", uid="p")
+    wide = replace(SURGE, surge=2)
+    assert steps(wide, O, second) == ["Create"]
+    assert steps(wide, O, second, replace(STARTING, placed=False)) == []
+    assert steps(wide, O, second, STARTING) == ["Create"]
+    assert steps(SURGE, O, second, STARTING) == []
+    assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False))
+
+
+def test_names_stand_for_the_pod_that_is_replaced_and_none_is_taken_twice() -> None:
+    (create,) = [action for action in decide(SURGE, (A, O)).actions if isinstance(action, Create)]
+    assert create.name == replacement.name("web", "o", 0)
+    (again,) = [
+        action for action in decide(SURGE, (replace(A, name=create.name), O)).actions if isinstance(action, Create)
+    ]
+    assert again.name == replacement.name("web", "o", 1)
+
+
+def test_of_two_that_are_marked_the_first_goes_first() -> None:
+    second = Pod("web-p", "p", cause="Targets", replaced_by="m", rank=1)
+    other = replace(N, name="web-m", uid="m", replaces="p")
+    assert [
+        action.old.uid for action in decide(SURGE, (MARKED, second, N, other)).actions if isinstance(action, Adopt)
+    ] == ["o"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "wanted"),
+    [
+        (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", cause="Retire")), ["y"]),
+        (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", available=False)), []),
+        (EVICT, (Pod("db-0", "x", cause="Retire"),), []),
+        (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", cause="Retire", available=False)), ["y"]),
+        (replace(EVICT, room="us is full"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
+        (EVICT, (Pod("db-0", "x", cause="Lost", answers=False), Pod("db-1", "y")), []),
+        (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, certified=True), Pod("db-1", "y")), ["x"]),
+        (replace(EVICT, way="stay", why="it finishes"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
+    ],
+    ids=[
+        "the highest ordinal first",
+        "another is not available",
+        "one is missing",
+        "those that are to go hold nobody up",
+        "no room",
+        "it may run still",
+        "a person says that it does not",
+        "not at all",
+    ],
+)
+def test_evictions(owner: Owner, pods: tuple[Pod, ...], wanted: list[str]) -> None:
+    assert [action.old.uid for action in decide(owner, pods).actions if isinstance(action, Evict)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (replace(O, data=True, stays="the volume of its claim data is there"), "DataElsewhere"),
+        (replace(O, stays="of a group"), "Held"),
+        (replace(O, answers=False), "Held"),
+        (O, "Moving"),
+    ],
+)
+def test_what_is_told_of_a_pod_that_is_to_be_evicted(pod: Pod, reason: str) -> None:
+    assert told(replace(EVICT, kind="ReplicaSet"), A, pod) == [("o", reason)]
+
+
+def test_nothing_is_said_twice_and_a_pod_without_a_reason_only_that_it_has_none_any_more() -> None:
+    (tell,) = [each for each in decide(replace(SURGE, held="paused"), (A, O)).actions if isinstance(each, Tell)]
+    assert told(replace(SURGE, held="paused"), A, replace(O, told=f"{tell.reason}: {tell.message}")) == []
+    assert told(SURGE, A) == []
+    assert told(SURGE, replace(A, told="Held: paused")) == [("a", "")]
+
+
+# How owners move ----------------------------------------------------------------------------------------------------
+
+
+def replica_set(**spec: Any) -> Raw:
+    return {"metadata": {"name": "web"}, "spec": {"replicas": 8, **spec}}
+
+
+def deployment(status: Raw | None = None, **spec: Any) -> Raw:
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "web", "generation": 1},
+        "spec": {"replicas": 8, **spec},
+        "status": {"observedGeneration": 1, "replicas": 8, "updatedReplicas": 8, **(status or {})},
+    }
+
+
+@pytest.mark.parametrize(
+    ("parent", "asked", "wanted"),
+    [
+        (None, Asked(), ("surge", 2)),
+        (deployment(), Asked(), ("surge", 2)),
+        (deployment(strategy={"rollingUpdate": {"maxSurge": 1}}), Asked(), ("surge", 1)),
+        (deployment(strategy={"rollingUpdate": {"maxSurge": "100%"}}), Asked(), ("surge", 2)),
+        (deployment(strategy={"rollingUpdate": {"maxSurge": 0}}), Asked(), ("evict", 0)),
+        (deployment(strategy={"type": "Recreate"}), Asked(), ("evict", 0)),
+        (deployment(), Asked("evict"), ("evict", 0)),
+        (deployment(), Asked(claims=True), ("evict", 0)),
+        (deployment(), Asked(unable="no right"), ("evict", 0)),
+        ({"kind": "Rollout"}, Asked(), ("evict", 0)),
+    ],
+)
+def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: Asked, wanted: tuple[str, int]) -> None:
+    found = owner("ReplicaSet", replica_set(), parent, asked)
+    assert (found.way, found.surge) == wanted
+    assert bool(found.why) == (found.way == "evict")
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "way"),
+    [
+        ("", Asked(), "stay"),
+        ("DaemonSet", Asked(), "stay"),
+        ("Job", Asked(), "stay"),
+        ("Job", Asked("evict"), "evict"),
+        ("Widget", Asked(), "evict"),
+        ("Widget", Asked("never"), "stay"),
+    ],
+)
+def test_how_other_pods_move(kind: str, asked: Asked, way: str) -> None:
+    assert owner(kind, None, None, asked).way == way
+
+
+@pytest.mark.parametrize(
+    ("parent", "word"),
+    [
+        (deployment(paused=True), "paused"),
+        (deployment({"updatedReplicas": 3}), "rolls out"),
+        (deployment({"observedGeneration": 0}), "not seen"),
+        (deployment(), ""),
+        (None, ""),
+    ],
+)
+def test_a_deployment_that_is_busy_holds_moves(parent: Raw | None, word: str) -> None:
+    held = owner("ReplicaSet", replica_set(), parent, Asked()).held
+    assert word in held
+    assert bool(word) == bool(held)
+
+
+def test_room_is_what_virtual_nodes_tell() -> None:
+    def node(**free: str) -> Raw:
+        annotations = {"multicluster/free": str(free).replace("'", '"')} if free else {}
+        return {"metadata": {"name": "us", "annotations": annotations}, "spec": {}}
+
+    pod = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    assert room(pod, []) == "there is no other target that it may go to"
+    assert room(pod, [node()]) == ""
+    assert room(pod, [node(cpu="2", pods="3")]) == ""
+    assert room(pod, [node(cpu="500m", pods="3")]) == "us has not enough cpu"
+    assert room(pod, [node(cpu="500m", pods="3"), node(cpu="2", pods="3")]) == ""
+    assert "cordoned" in room(pod, [{**node(), "spec": {"unschedulable": True}}])
+    assert "taint drain" in room(pod, [{**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}])

@@ -1,0 +1,235 @@
+"""Moves in a model of a cluster in which whoever leads is killed between any two writes, and others change things."""
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from agent.controllers.mover.decide import decide
+from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore
+
+LONG_ENOUGH = 3
+"""Ticks in which every change has come to where it is heard."""
+
+
+@dataclass
+class Version:
+    """A pod and what of it the model alone knows."""
+
+    pod: Pod
+    target: str
+    version: int = 0
+    age: int = 0
+    since_mark: int = 0
+    broken: bool = False
+
+
+@dataclass
+class World:
+    """A ReplicaSet with its controller, targets, and a mover that may be killed."""
+
+    random: random.Random
+    replicas: int = 4
+    surge: int = 2
+    wanted: str = "us"
+    held: str = ""
+    template: int = 0
+    pods: dict[str, Version] = field(default_factory=dict)
+    made: int = 0
+    trouble: bool = True
+    smooth: bool = True
+    """Whether nothing but the mover has taken a pod away."""
+
+    def __post_init__(self) -> None:
+        for _ in range(self.replicas):
+            self.new(target="eu")
+        for each in self.pods.values():
+            each.pod = replace(each.pod, placed=True, available=True, settled=True)
+            each.age = LONG_ENOUGH
+
+    def new(self, target: str = "", **fields: object) -> None:
+        """The ReplicaSet creates a pod."""
+        self.made += 1
+        pod = Pod(name=f"web-{self.made:04}", uid=f"u{self.made:04}", created=f"{self.made:04}", placed=False)
+        pod = replace(pod, available=False, **fields)
+        self.pods[pod.name] = Version(pod, target or self.wanted)
+
+    # What others do ------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Time goes by: pods are placed, become ready, end; the ReplicaSet does its work."""
+        for name, each in list(self.pods.items()):
+            each.age += 1
+            each.since_mark += 1
+            if each.pod.deleting and each.age > LONG_ENOUGH:
+                del self.pods[name]
+                continue
+            placed = each.pod.placed or self.random.random() < 0.5 or not self.trouble
+            ready = placed and not each.broken and (each.pod.available or each.age > LONG_ENOUGH)
+            self.put(each, placed=placed, available=ready, announced=ready)
+        self.control()
+
+    def control(self) -> None:
+        """The ReplicaSet's controller, now or later."""
+        for step in (self.adopt, self.scale):
+            if not self.trouble or self.random.random() < 0.6:
+                step()
+
+    def put(self, each: Version, **fields: object) -> None:
+        """Change a pod, as whoever reads it sees by its version."""
+        after = replace(each.pod, **fields)
+        if after != each.pod:
+            each.pod, each.version = after, each.version + 1
+
+    def adopt(self) -> None:
+        """As ReplicaSets do with what matches and nobody controls."""
+        for each in self.pods.values():
+            if not each.pod.owned and each.pod.selected and each.pod.lives:
+                self.put(each, owned=True)
+
+    def scale(self) -> None:
+        """Create what is missing; delete what is too much in the order of Kubernetes."""
+        mine = [each for each in self.pods.values() if each.pod.owned and each.pod.lives]
+        for _ in range(self.replicas - len(mine)):
+            self.new()
+        rank = sorted(
+            mine,
+            key=lambda each: (each.pod.placed, each.pod.available, not each.pod.replaced_by, each.pod.rank, each.age),
+        )
+        for each in rank[: max(0, len(mine) - self.replicas)]:
+            self.delete(each)
+
+    def delete(self, each: Version) -> None:
+        """It ends, and is gone after a while."""
+        self.put(each, deleting=True)
+        each.age = 0
+
+    def disturb(self) -> None:
+        """Somebody changes something."""
+        some = self.random.choice([*self.pods.values()]) if self.pods else None
+        match self.random.randrange(9):
+            case 0:
+                self.wanted = self.random.choice(("us", "eu"))
+            case 1:
+                self.smooth = False
+                self.replicas = self.random.randrange(0, 6)
+            case 2:
+                self.held = self.random.choice(("", "it is paused"))
+            case 3 if some is not None and not some.pod.deleting:
+                self.smooth = False
+                self.delete(some)
+            case 4 if some is not None:
+                self.smooth = False
+                some.broken = not some.broken
+                if some.broken:
+                    self.put(some, available=False)
+            case 5:
+                self.template += 1
+            case _:
+                pass
+
+    # What the mover does -------------------------------------------------------------------------------------------
+
+    def view(self) -> list[Pod]:
+        """What a mover reads."""
+        return [self.seen(each) for each in self.pods.values()]
+
+    def seen(self, each: Version) -> Pod:
+        settled = each.since_mark >= LONG_ENOUGH
+        cause = "Targets" if each.target != self.wanted and each.pod.placed and each.pod.owned else ""
+        outdated = bool(each.pod.replaces) and not each.pod.owned and each.pod.why != f"template {self.template}"
+        return replace(each.pod, settled=settled, cause=cause, outdated=outdated)
+
+    def owner(self) -> Owner:
+        return Owner("ReplicaSet", "web", "surge", held=self.held, replicas=self.replicas, surge=self.surge)
+
+    def move(self, views: list[tuple[Owner, list[Pod], dict[str, int]]]) -> bool:
+        """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
+        owner, pods, versions = self.random.choice(views) if self.trouble else views[-1]
+        if self.written(pods) != self.written(self.view()):
+            # A leader knows its own writes, and asks the API server for those of the one before.
+            owner, pods, versions = views[-1]
+        actions = decide(owner, pods).actions
+        for action in actions:
+            if self.trouble and self.random.random() < 0.2:
+                return True
+            self.apply(action, versions)
+        return bool(actions)
+
+    @staticmethod
+    def written(pods: list[Pod]) -> set[tuple[str, str, str]]:
+        return {(pod.uid, pod.replaces, pod.replaced_by) for pod in pods if pod.replaces or pod.replaced_by}
+
+    def snapshot(self) -> tuple[Owner, list[Pod], dict[str, int]]:
+        versions = {each.pod.uid: each.version for each in self.pods.values()}
+        return self.owner(), self.view(), versions
+
+    def apply(self, action: Action, versions: dict[str, int]) -> None:
+        """A write, which holds only for the pod as it was read."""
+        by_uid = {each.pod.uid: each for each in self.pods.values()}
+        match action:
+            case Create(old, name):
+                if name not in self.pods:
+                    self.new(replaces=old.uid, owned=False, selected=False, why=f"template {self.template}")
+                    made = self.pods.pop(f"web-{self.made:04}")
+                    made.pod = replace(made.pod, name=name)
+                    self.pods[name] = made
+            case Mark(old, new, rank):
+                self.write(by_uid.get(old.uid), versions, replaced_by=new.uid, rank=rank)
+            case Restore(old):
+                self.write(by_uid.get(old.uid), versions, replaced_by="", rank=0)
+            case Adopt(new, old):
+                self.write(by_uid.get(new.uid), versions, selected=True, replaces="")
+            case Discard(new):
+                each = by_uid.get(new.uid)
+                if each is not None and each.version == versions[new.uid]:
+                    self.delete(each)
+            case Evict(_):
+                raise AssertionError("nothing is evicted here")
+        self.hold_true()
+
+    def write(self, each: Version | None, versions: dict[str, int], **fields: object) -> None:
+        if each is not None and each.version == versions[each.pod.uid]:
+            if "replaced_by" in fields:
+                each.since_mark = 0
+            self.put(each, **fields)
+
+    # What must hold ------------------------------------------------------------------------------------------------
+
+    def hold_true(self) -> None:
+        """At every moment: never more pods than allowed, and never fewer that serve, but for what others did."""
+        lives = [each.pod for each in self.pods.values() if each.pod.lives]
+        if self.smooth:
+            assert len(lives) <= self.replicas + self.surge
+            assert sum(pod.available and not pod.replaced_by for pod in lives) >= self.replicas
+            assert sum(pod.owned and pod.available for pod in lives) >= self.replicas
+
+    def is_done(self) -> bool:
+        """Everything is where it should be, and nothing is left over."""
+        pods = [each.pod for each in self.pods.values()]
+        marks = [pod for pod in pods if pod.replaced_by or (pod.replaces and not pod.owned)]
+        placed = {each.target for each in self.pods.values()} <= {self.wanted}
+        return not marks and placed and len(pods) == self.replicas
+
+
+@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("alone", [True, False], ids=["undisturbed", "disturbed"])
+def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool) -> None:
+    world = World(random.Random(seed))
+    views = [world.snapshot()]
+    for _ in range(150):
+        if not alone and world.random.random() < 0.1:
+            world.disturb()
+        world.tick()
+        world.hold_true()
+        views = [*views[-2:], world.snapshot()]
+        world.move(views)
+    world.trouble, world.held = False, ""
+    for each in world.pods.values():
+        each.broken = False
+    for _ in range(400):
+        world.tick()
+        world.hold_true()
+        if not world.move([world.snapshot()]) and world.is_done():
+            return
+    raise AssertionError([each.pod for each in world.pods.values()])
