@@ -92,6 +92,10 @@ def answer(request: Request, known: Known, *, by_default: bool = False, agent: s
         # Never what the user says of himself.
         annotations.pop(names.ANNOTATION_CREATED_BY, None)
         annotations.update({names.ANNOTATION_CREATED_BY: creator} if creator else {})
+    if agent and creator != agent:
+        # A backup may carry what the agent has noted on the pod that it was made from.
+        for key in names.STATE_OF_REPLACEMENT:
+            annotations.pop(key, None)
     return patched(request, json_patch(pod, proxy), _warnings(namespace, pod, known, finalizers))
 
 

@@ -42,10 +42,11 @@ def _creation(agent: str) -> Raw:
     """Proxy pods are made by the webhook, in namespaces that have opted in."""
     label, value, by = names.LABEL_ENABLED, names.ENABLED_VALUE, names.ANNOTATION_CREATED_BY
     labels, annotations = "namespaceObject.metadata.labels", "variables.annotations"
+    own, replacing = f"{annotations}['{by}'] == request.userInfo.username", cel.texts(*names.STATE_OF_REPLACEMENT)
     made = (
         f"'{names.ANNOTATION_MANIFEST}' in {annotations} && '{by}' in {annotations}",
         f"{annotations}.all(k, !(k in {cel.texts(*sorted(names.STATE_OF_PROXY))}))",
-        f"({annotations}['{by}'] == request.userInfo.username || request.userInfo.username == '{agent}')",
+        f"({own} && {annotations}.all(k, !(k in {replacing})) || request.userInfo.username == '{agent}')",
     )
     return {
         **_about(["CREATE"], ["pods"], {"is-a-proxy-pod": _is_proxy("object")}),

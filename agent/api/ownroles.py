@@ -21,6 +21,7 @@ from agent.api.kinds import (
     ENDPOINT_SLICES,
     EVENTS,
     INGRESSES,
+    JOBS,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -31,6 +32,7 @@ from agent.api.kinds import (
     PERSISTENT_VOLUMES,
     POD_METRICS,
     PODS,
+    REPLICA_SETS,
     RESOURCE_QUOTAS,
     ROLE_BINDINGS,
     ROLES,
@@ -40,6 +42,7 @@ from agent.api.kinds import (
     SERVICES,
     SIGNERS,
     SOURCES,
+    STATEFUL_SETS,
     SUBJECT_ACCESS_REVIEWS,
     TARGETS,
     TOKEN_REVIEWS,
@@ -85,6 +88,7 @@ SOURCE_API = "pods elsewhere talk to this cluster's API"
 FOLLOW_RULES = "roles and network policies follow pods"
 FOLLOW = "config maps and secrets follow pods"
 FOLLOW_CLAIMS = "volume claims follow pods"
+MOVES = "running pods move to other targets"
 STAND_INS = "claims whose volume is in a target are Bound here, too"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
@@ -168,6 +172,11 @@ AGENT = Account(
             *grants(PERSISTENT_VOLUMES, "list watch delete", FOLLOW_CLAIMS),
             *grants(PERSISTENT_VOLUMES, "create patch", STAND_INS),
             *grants(PERSISTENT_VOLUME_CLAIMS, "patch", STAND_INS, sub="status"),
+            *grants(REPLICA_SETS, "get", MOVES),
+            *grants(STATEFUL_SETS, "get", MOVES),
+            *grants(JOBS, "get", MOVES),
+            *grants(DEPLOYMENTS, "get", MOVES),
+            *grants(PODS, "create", MOVES, sub="eviction"),
             *grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
             *grants(ROLES, "get list watch", FOLLOW_RULES),
             *grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),

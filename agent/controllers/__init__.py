@@ -22,6 +22,7 @@ from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
+from agent.controllers.mover.controller import Mover
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
 from agent.controllers.placement.controller import PlacementRoom
@@ -102,6 +103,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(SourceApiRoom(deps))
     else:
         NoSourceApi(deps)
+    if deps.settings.moves:
+        rooms.append(Mover(deps))
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.source_controller:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from agent.api import names
+from agent.api.names import moves
 from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
 from agent.api.names.ocm import PLACEMENT, PLACEMENT_GROUP
 from agent.kube.errors import UNDECODABLE, TooLarge, Unreadable
@@ -47,6 +48,8 @@ class HotAnnotations(msgspec.Struct, gc=False):
     allowed_targets_short: str | None = msgspec.field(default=None, name=names.SHORT_PREFIX + ALLOWED_TARGETS)
     parent_name: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAME)
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
+    replaces: str = msgspec.field(default="", name=moves.ANNOTATION_REPLACES)
+    replaced_by: str = msgspec.field(default="", name=moves.ANNOTATION_REPLACED_BY)
     pod_missing_since: str = msgspec.field(default="", name=names.ANNOTATION_POD_MISSING_SINCE)
 
 

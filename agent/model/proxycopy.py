@@ -14,7 +14,7 @@ from agent.model import constraints, manifest
 
 Raw = dict[str, Any]
 
-_STATE = names.STATE_OF_PROXY | {names.ANNOTATION_MANIFEST}
+_STATE = names.STATE_OF_PROXY | {names.ANNOTATION_MANIFEST, *names.STATE_OF_REPLACEMENT}
 
 
 def is_same(pod: Mapping[str, Any], source: Mapping[str, Any]) -> bool:

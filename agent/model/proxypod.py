@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.api import names
+from agent.api.names import moves
 from agent.model import constraints, manifest, placementref, proxycopy, shutdowndelay
 from agent.model.annotations import LIMIT
 from agent.model.annotations import size as size_of
@@ -118,6 +119,7 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
 def _check_choices(annotations: dict[str, str]) -> None:
     _check_regexp(annotations)
     _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
+    _check_choice(annotations, moves.MOVE, moves.MOVE_CHOICES)
     _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
     _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
     for suffix in _SWITCHES:

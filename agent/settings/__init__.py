@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agent.base import flags
 from agent.base.flags import InvalidSetting
 from agent.settings.clusters import Connections, Sources, VirtualNodes
+from agent.settings.moves import Moves
 from agent.settings.placement import Placements, PlacementSetting, UsageScores
 from agent.settings.pods import Delegates, Followers
 from agent.settings.process import Leadership, Process
@@ -19,6 +20,7 @@ check = flags.check
 @dataclass(frozen=True, kw_only=True)
 class Settings(
     Extender,
+    Moves,
     Placements,
     Scores,
     Scheduling,

@@ -18,6 +18,7 @@ OFF = {
 """What these values switch off."""
 ON = {
     "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
+    "agent.settings.moves=true": {ownroles.MOVES},
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},

@@ -38,7 +38,9 @@ OCM = {
 """Keys of ours that stand beside those of Open Cluster Management."""
 OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER}
 
-MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS}
+WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
+
+MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
 
@@ -68,7 +70,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID")}
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
-    assert shown - formed == (KEYS | of_ocm) - {names.LABEL_ENABLED} - OF_KUBERNETES
+    assert shown - formed == (KEYS | of_ocm | WRITTEN_BY_MOVES) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,
@@ -91,6 +93,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),
+        (moves.MOVE, moves.MOVE_CHOICES),
         (ocm.WHEN_UNPLACED, ocm.WHEN_UNPLACED_CHOICES),
     ],
 )

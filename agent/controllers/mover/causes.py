@@ -1,0 +1,106 @@
+"""Why pods should not be in the target that they are in: the one place where every cause of a move is looked at."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from agent.api import names
+from agent.api.kinds import TARGET_KINDS
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.mover.view import Cause
+from agent.kube.store import Object
+from agent.model.standing import Standing, first_term, standing
+from agent.model.targetchoice import TargetChoice
+
+UNKNOWN = Standing()
+
+
+class Levels(NamedTuple):
+    """What is said about a pod, wherever it is said."""
+
+    choice: TargetChoice | None = None
+    """Which targets it may be in, None for all."""
+    annotations: Callable[[], tuple[Mapping[str, str], ...]] = tuple
+    """Of the pod, of its owners and of its namespace, those closest to it first; read only where they matter."""
+
+
+class Home(NamedTuple):
+    """The target that a pod is in."""
+
+    target: Target | None
+    """None while it is not connected."""
+    standing: Standing
+    silent: float
+    """For how many seconds it has not answered."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it does."""
+        return self.target is not None and self.target.ready
+
+
+class Causes:
+    """`changed` is called with the virtual node of a target of which something else is to be thought than before."""
+
+    def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
+        self._deps = deps
+        self._changed = changed
+        self._standings: dict[str, Standing] = {}
+        self._silent: dict[str, float] = {}
+        self.targets = deps.local.either(TARGET_KINDS)
+        for informer in self.targets.informers:
+            informer.subscribe(self._object_changed)
+        deps.targets.on_change(self._target_changed)
+
+    def home(self, node: str) -> Home:
+        """The target behind a virtual node."""
+        since = self._silent.get(node)
+        silent = time.monotonic() - since if since is not None else 0.0
+        return Home(self._deps.targets.by_node(node), self._standings.get(node, UNKNOWN), silent)
+
+    def of(self, pod: Object, levels: Levels) -> tuple[Cause, str]:
+        """Why a pod that is bound to a virtual node should not be there, with more words where there are any."""
+        if not pod.node_name:
+            return "", ""
+        home = self.home(pod.node_name)
+        if self._suspects(pod.node_name) and home.standing.has_lost(home.silent, first_term(levels.annotations())):
+            return "Lost", ""
+        if home.standing.retiring:
+            return "Retire", ""
+        if levels.choice is not None and home.target is not None and (why := levels.choice.misplaced(home.target)):
+            return "Targets", f"its target {home.target.title} is {why}"
+        return "", ""
+
+    def due(self, pod: Object, levels: Levels) -> float | None:
+        """In how many seconds a pod's own term of failover is over, None where that is not a matter of time."""
+        home = self.home(pod.node_name)
+        after = first_term(levels.annotations()) if not home.answers else None
+        return after - home.silent if after is not None and home.silent < after < math.inf else None
+
+    def _suspects(self, node: str) -> bool:
+        """Whether something is said against a target, or it does not answer: else only a choice speaks against it."""
+        return node in self._silent or self._standings.get(node, UNKNOWN) != UNKNOWN
+
+    def _object_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        node = names.virtual_node(*obj.key)
+        before = self._standings.pop(node, UNKNOWN)
+        after = standing(obj.decode()) if new is not None else UNKNOWN
+        if after != UNKNOWN:
+            self._standings[node] = after
+        if before != after:
+            self._changed(node)
+
+    def _target_changed(self, target: Target) -> None:
+        node = target.node_name
+        silent = self._deps.targets.by_node(node) is target and not target.ready
+        if silent == (node in self._silent):
+            return
+        if silent:
+            self._silent[node] = time.monotonic()
+        else:
+            self._silent.pop(node, None)
+        self._changed(node)

@@ -1,0 +1,217 @@
+"""Mover: pods that are in a target where they should not be go to another, as few of an owner at a time as it allows.
+
+Watches  proxy pods, Targets, namespaces, Services and their EndpointSlices in all clusters, virtual nodes.
+Reads    the owner of pods that are to move, from the API server itself.
+Writes   replacements (created, labelled, deleted); on pods that move, annotations and the condition Placed; evictions.
+         An event where a replacement is refused, and on one that has taken its place.
+Absent target: its pods stay until it answers again, or is lost; then they are replaced.
+"""
+
+from collections.abc import Iterable
+
+from agent.api.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
+from agent.api.names import moves
+from agent.clusters.deps import Deps
+from agent.controllers.mover import owners
+from agent.controllers.mover.causes import Causes
+from agent.controllers.mover.decide import Plan, decide, is_of_interest
+from agent.controllers.mover.gather import Gather, OwnerKey, Read, is_replacement, left_out, owner_of
+from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
+from agent.controllers.mover.metrics import IN_PROGRESS
+from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Restore, Tell
+from agent.controllers.mover.withdrawal import Withdrawal
+from agent.controllers.mover.writer import Writer
+from agent.kube.errors import NotFound, Unreachable
+from agent.kube.store import Key, Object
+from agent.model.podstate import ENDED, PROXY_PODS
+from agent.runtime.controller import Controller
+
+LOOK_SECONDS = 2.0
+"""Pause while something is waited for of which no watch tells: what owners are about, and that time goes by."""
+_EVICT_SECONDS = 5.0
+"""Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
+_OWNER, _REPLACES = "mover owner", "mover replaces"
+_KINDS = {owners.REPLICA_SET: REPLICA_SETS, owners.STATEFUL_SET: STATEFUL_SETS, owners.JOB: JOBS}
+_PLACED = f'"{moves.CONDITION}"'.encode()
+
+
+class Mover(Controller[OwnerKey]):
+    """One reconciliation per owner of which a pod is to move, or of whose move something is left."""
+
+    name = "mover"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._proxies = deps.proxies.informer
+        self._proxies.store.index(_OWNER, lambda pod: (owner_of(pod)[3],))
+        self._proxies.store.index(_REPLACES, lambda pod: (_REPLACES,) if is_replacement(pod) else ())
+        self._causes = Causes(deps, self._target_changed)
+        self._withdrawal = Withdrawal(deps, deps.settings.withdraw)
+        self._writer = Writer(deps)
+        self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
+        self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._under_way)
+        self._busy: dict[OwnerKey, None] = {}
+        """Owners that were looked at because there was something to do."""
+        self._sure: set[str] = set()
+        """UIDs of owners of which this process knows all replacements that others may have created."""
+        reach = self._withdrawal.reach
+        needed = (self._gather.nodes, self._gather.claims, deps.namespaces.informer, *self._causes.targets.informers)
+        for informer in (self._proxies, *needed, reach.services, reach.here):
+            self.watch(informer, lambda obj: ())
+        self._proxies.subscribe(self._pod_changed)
+        deps.choices.on_change(self._choice_changed)
+        reach.subscribe(self._service_changed)
+        IN_PROGRESS.set_function(self._under_way)
+
+    # What brings an owner here ---------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        assert pod is not None
+        key = owner_of(pod)
+        told = new is not None and old is None and _PLACED in new.raw
+        if told or key in self._busy or any(each is not None and self._is_concerned(each) for each in (old, new)):
+            self.queue.add(key)
+
+    def _choice_changed(self, pods: Iterable[Key]) -> None:
+        for key in pods:
+            pod = self._proxies.store.get(key)
+            if pod is not None and (self._is_concerned(pod) or _PLACED in pod.raw):
+                self.queue.add(owner_of(pod))
+
+    def _target_changed(self, node: str) -> None:
+        for pod in self._deps.proxies.bound_to(node):
+            self.queue.add(owner_of(pod))
+
+    def _service_changed(self, service: Key) -> None:
+        for key in self._busy:
+            if key[1] == service[0]:
+                self.queue.add(key)
+
+    def _is_concerned(self, pod: Object) -> bool:
+        """Whether something may have to be done about a pod: asked of every change of every proxy pod."""
+        known = pod.hot_annotations
+        if known.replaces or known.replaced_by:
+            return True
+        if not pod.node_name or pod.deleting or pod.phase in ENDED:
+            return False
+        return bool(self._causes.of(pod, self._gather.levels(pod))[0])
+
+    def _under_way(self) -> int:
+        return self._proxies.store.count(_REPLACES, _REPLACES)
+
+    # What becomes of it ----------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: OwnerKey) -> float | None:
+        """Take the next steps of the moves of an owner's pods."""
+        pods = self._pods(key)
+        if not pods or not self._is_anything_to_do(pods):
+            self._rest(key, pods)
+            return None
+        read = await self._read(key)
+        if read is None:
+            self._rest(key, pods)
+            return LOOK_SECONDS
+        owner, views = self._gather.view(key, read, pods)
+        plan = decide(owner, views)
+        if any(isinstance(action, Create) for action in plan.actions) and key[3] not in self._sure:
+            await self._make_sure(key)
+            owner, views = self._gather.view(key, read, self._pods(key))
+            plan = decide(owner, views)
+        if any(map(is_of_interest, views)):
+            self._busy[key] = None
+        else:
+            self._rest(key, pods)
+        again = await self._carry_out(key, owner, read, plan)
+        due = (self._causes.due(pod, self._gather.levels(pod, read.annotations)) for pod in pods if pod.node_name)
+        return min((each for each in (LOOK_SECONDS if plan.waits else None, again, *due) if each), default=None)
+
+    def _pods(self, key: OwnerKey) -> list[Object]:
+        return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
+
+    def _is_anything_to_do(self, pods: Iterable[Object]) -> bool:
+        return any(self._is_concerned(pod) or _PLACED in pod.raw or self._is_silent(pod) for pod in pods)
+
+    def _is_silent(self, pod: Object) -> bool:
+        """Whether its target does not answer: what its owner says of how long that may be has to be read."""
+        return bool(pod.node_name) and not self._causes.home(pod.node_name).answers
+
+    def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
+        self._busy.pop(key, None)
+        self._withdrawal.forget(pods)
+        if not pods:
+            self._sure.discard(key[3])
+            self._writer.refusals.pop(key[3], None)
+
+    async def _read(self, key: OwnerKey) -> Read | None:
+        """The owner and what controls it, None if it is gone."""
+        kind, namespace, name, uid = key
+        if kind not in _KINDS:
+            return Read(None, None)
+        try:
+            obj = await self._client.get(_KINDS[kind], name, namespace)
+        except NotFound:
+            return None
+        if obj["metadata"]["uid"] != uid or "deletionTimestamp" in obj["metadata"]:
+            return None
+        above = next((each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+        if above is None or kind != owners.REPLICA_SET:
+            return Read(obj, None)
+        if above["kind"] != owners.DEPLOYMENT or not above["apiVersion"].startswith("apps/"):
+            return Read(obj, {"kind": above["kind"]})
+        try:
+            return Read(obj, await self._client.get(DEPLOYMENTS, above["name"], namespace))
+        except NotFound:
+            return None
+
+    async def _make_sure(self, key: OwnerKey) -> None:
+        """Know what whoever led before has created, also just now: our watch may not have told of it yet."""
+        _, found = await self._client.list_raw(PODS, key[1], fields=PROXY_PODS)
+        for raw in found:
+            if moves.ANNOTATION_REPLACES.encode() in bytes(raw):
+                self._proxies.absorb(bytes(raw))
+        self._sure.add(key[3])
+
+    # What is done ----------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, key: OwnerKey, owner: Owner, read: Read, plan: Plan) -> float | None:
+        """Write what is next, what pods are told at last; returns when to look again."""
+        again: list[float] = []
+        for action in sorted(plan.actions, key=lambda action: isinstance(action, Tell)):
+            if isinstance(action, Create | Evict) and not self._limits.may_begin():
+                again.append(AGAIN_SECONDS)
+                continue
+            try:
+                if isinstance(action, Evict):
+                    if await self._writer.evict(key[1], action, owner):
+                        again.append(_EVICT_SECONDS)
+                else:
+                    await self._write(key, owner, read, action)
+            except Unreachable:
+                self._sure.discard(key[3])
+                raise
+        return min(again, default=None)
+
+    async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> None:
+        namespace = key[1]
+        match action:
+            case Create():
+                old = self._proxies.store.get((namespace, action.old.name))
+                if old is not None:
+                    await self._writer.create(owner, read.obj or {}, action, left_out(read, self._withdrawal.keys(old)))
+            case Mark():
+                old = self._proxies.store.get((namespace, action.old.name))
+                if old is not None:
+                    await self._writer.mark(namespace, action, self._withdrawal.keys(old))
+            case Adopt():
+                await self._writer.adopt(read.obj or {}, action, owner)
+            case Restore():
+                await self._writer.restore(namespace, action)
+            case Discard():
+                await self._writer.discard(namespace, action, owner)
+            case Evict():
+                raise AssertionError("evictions say why they are refused")
+            case Tell():
+                await self._writer.tell(namespace, action)

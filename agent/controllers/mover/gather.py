@@ -1,0 +1,165 @@
+"""What the mover decides by, gathered from the stores and from the owner as the API server has it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from agent.api import names
+from agent.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS
+from agent.api.names import moves
+from agent.clusters.deps import Deps
+from agent.controllers.mover import owners
+from agent.controllers.mover.causes import Causes, Levels
+from agent.controllers.mover.facts import Facts, facts_of, is_labelled, viewed
+from agent.controllers.mover.owners import Asked
+from agent.controllers.mover.room import room
+from agent.controllers.mover.view import Owner, Pod
+from agent.controllers.mover.withdrawal import Withdrawal
+from agent.controllers.mover.writer import Refusal
+from agent.kube.store import Object
+from agent.model import replacement
+
+Raw = dict[str, Any]
+
+OwnerKey = tuple[str, str, str, str]
+"""Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind."""
+
+_NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
+
+
+class Read(NamedTuple):
+    """An owner as the API server has it; None where its kind is not read."""
+
+    obj: Raw | None
+    parent: Raw | None
+
+    @property
+    def annotations(self) -> tuple[Mapping[str, str], ...]:
+        """Its annotations, and then those of what controls it."""
+        return tuple(each["metadata"].get("annotations") or {} for each in self if each and "metadata" in each)
+
+    @property
+    def spec(self) -> Raw:
+        """Of the owner."""
+        return (self.obj or {}).get("spec") or {}
+
+
+def owner_of(pod: Object) -> OwnerKey:
+    """What makes a pod: its controller, or of a replacement what is to be that."""
+    owner = pod.controller or next(iter(pod.head.metadata.owner_references or ()), None)
+    if owner is None:
+        return "", pod.namespace, pod.name, pod.uid
+    return owner.kind, pod.namespace, owner.name, owner.uid
+
+
+def is_replacement(pod: Object) -> bool:
+    """Whether a pod is to take the place of another one, and has not done so yet."""
+    return bool(pod.hot_annotations.replaces) and pod.controller is None
+
+
+class Gather:
+    """Reads; `nodes` and `claims` are informers of its own, for which whoever asks waits."""
+
+    def __init__(self, deps: Deps, causes: Causes, withdrawal: Withdrawal, refusals: Mapping[str, Refusal]) -> None:
+        self._deps = deps
+        self._causes = causes
+        self._withdrawal = withdrawal
+        self._refusals = refusals
+        self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
+        self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
+
+    def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] = ()) -> Levels:
+        """What is said about a pod."""
+        namespace = self._deps.namespaces
+        return Levels(
+            self._deps.choices.of(pod), lambda: (pod.annotations, *owner, namespace.annotations(pod.namespace))
+        )
+
+    def view(self, key: OwnerKey, read: Read, pods: Sequence[Object]) -> tuple[Owner, list[Pod]]:
+        """An owner and its pods."""
+        facts = [facts_of(pod) for pod in pods]
+        replaced = {pod.hot_annotations.replaces for pod in pods if is_replacement(pod)}
+        views = [
+            self._pod(key, read, pod, found, is_replaced=pod.uid in replaced)
+            for pod, found in zip(pods, facts, strict=True)
+        ]
+        asked = self._asked(key, read, pods, facts)
+        owner = owners.owner(key[0], read.obj, read.parent, asked)
+        return self._with_room(owner, pods, views, key), views
+
+    def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts, *, is_replaced: bool) -> Pod:
+        home = self._causes.home(pod.node_name)
+        least = float(read.spec.get("minReadySeconds") or 0)
+        view = viewed(
+            pod,
+            facts,
+            owner_uid=key[3],
+            cause=self._causes.of(pod, self.levels(pod, read.annotations)),
+            answers=home.answers or not pod.node_name,
+            certified=home.standing.declared,
+            available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
+            selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
+            **self._what_keeps(pod, facts),
+        )
+        if view.replaces and not view.owned:
+            moved = replacement.moved(facts.annotations)
+            template = replacement.digest(read.spec.get("template") or {})
+            announced = view.available and self._withdrawal.is_announced(pod)
+            return replace(view, outdated=moved is None or moved.template != template, announced=announced)
+        if view.replaced_by or is_replaced:
+            return replace(view, settled=self._withdrawal.is_settled(pod, facts.annotations))
+        return view
+
+    def _what_keeps(self, pod: Object, facts: Facts) -> Raw:
+        """Why a pod stays whatever its owner is."""
+        for name in facts.claims:
+            claim = self.claims.store.get((pod.namespace, name))
+            if claim is not None and claim.annotations.get(names.ANNOTATION_VOLUME_IN):
+                return {"data": True, "stays": f"the volume of its claim {name} is there"}
+        if names.annotation(facts.annotations, names.POD_GROUP):
+            return {"stays": "the pods of a group are not moved one by one"}
+        is_never = names.annotation(facts.annotations, moves.MOVE) == moves.NEVER
+        return {"stays": _NEVER} if is_never else {}
+
+    def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> Asked:
+        said = (*(each.annotations for each in facts[:1]), *read.annotations, self._deps.namespaces.annotations(key[1]))
+        move = next(filter(None, (names.annotation(annotations, moves.MOVE) for annotations in said)), "")
+        return Asked(move, any(each.claims for each in facts), self._unable(key, read))
+
+    def _unable(self, key: OwnerKey, read: Read) -> str:
+        """Why no replacement can be created for the pods of an owner, empty if one can."""
+        refusal = self._refusals.get(key[3])
+        if key[0] == owners.REPLICA_SET and not left_out(read, frozenset()):
+            return "its selector has no label that a replacement could lack"
+        if not self._deps.namespaces.is_enabled(key[1]):
+            return "its namespace is not enabled any more"
+        return refusal.message if refusal is not None and refusal.stands and not refusal.by_quota else ""
+
+    def _with_room(self, owner: Owner, pods: Sequence[Object], views: Sequence[Pod], key: OwnerKey) -> Owner:
+        refusal = self._refusals.get(key[3])
+        if refusal is not None and refusal.stands and refusal.by_quota:
+            return replace(owner, refused=refusal.message)
+        if owner.way != "evict":
+            return owner
+        going = next((pod for pod, view in zip(pods, views, strict=True) if view.cause and view.lives), None)
+        return replace(owner, room=self._room(going)) if going is not None else owner
+
+    def _room(self, pod: Object) -> str:
+        """Why no other target has room for a pod."""
+        choice = self._deps.choices.of(pod)
+        targets = [
+            target
+            for target in self._deps.targets.serving(pod.namespace)
+            if target.ready
+            and target.node_name != pod.node_name
+            and not self._causes.home(target.node_name).standing.closed
+            and (choice is None or choice.admits(target))
+        ]
+        nodes = (self.nodes.store.get(("", target.node_name)) for target in targets)
+        return room(pod.decode(), [node.decode() for node in nodes if node is not None])
+
+
+def left_out(read: Read, selected: frozenset[str]) -> str:
+    """Label that a replacement for a pod of a ReplicaSet lacks until it is adopted, empty if there is none."""
+    template = (read.spec.get("template") or {}).get("metadata") or {}
+    return replacement.label_to_leave_out(read.spec.get("selector") or {}, template.get("labels") or {}, selected)

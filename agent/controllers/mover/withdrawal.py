@@ -1,0 +1,83 @@
+"""Whether Services lead to a pod: to a replacement before the old one is withdrawn, to that no more before it ends.
+
+What is seen begins to count when it is seen first: who has just begun to lead waits as long once more.
+"""
+
+import time
+from collections.abc import Mapping
+
+from agent.api import names
+from agent.api.names import moves
+from agent.clusters.deps import Deps
+from agent.clusters.selecting import SelectingServices
+from agent.drivers.reach import EndpointReach
+from agent.kube.store import Object
+from agent.model import replacement
+from agent.model.pattern import InvalidPattern
+from agent.model.relabel import relabel
+from agent.model.service import users_selector
+
+_PATIENCE_SECONDS = 30.0
+"""How much longer than usual it may take until Services have followed: then something else keeps them from it."""
+
+
+class Withdrawal:
+    """What Services do with pods that move."""
+
+    def __init__(self, deps: Deps, seconds: float) -> None:
+        self._deps = deps
+        self._seconds = seconds
+        self.reach = EndpointReach(deps)
+        self._services = SelectingServices(deps.local)
+        self._since: dict[str, tuple[object, float]] = {}
+
+    def forget(self, pods: list[Object]) -> None:
+        """None of these pods moves any more."""
+        for pod in pods:
+            for about in ("mark", "reach", "known"):
+                self._since.pop(f"{about} {pod.uid}", None)
+
+    def keys(self, pod: Object) -> frozenset[str]:
+        """Labels of a pod by which Services select it."""
+        services = self._services.of(pod.namespace, pod.labels)
+        return frozenset(key for service in services for key in users_selector(service.decode()))
+
+    def is_announced(self, pod: Object) -> bool:
+        """Whether every cluster that shares a Service that selects a replacement has its address."""
+        if not self.keys(pod):
+            return True
+        reach = self.reach.of(pod.decode())
+        since = self._for(f"known {pod.uid}", bool(reach.missing))
+        return not reach.missing and (not reach.unseen or since >= self._seconds)
+
+    def is_settled(self, pod: Object, annotations: Mapping[str, str]) -> bool:
+        """Whether all that lead to a pod have had their time to follow its marks, or that it has none."""
+        marked = moves.ANNOTATION_REPLACED_BY in annotations
+        keys = replacement.withdrawn(annotations) if marked else self.keys(pod)
+        if not keys:
+            return True
+        at_all = self._for(f"mark {pod.uid}", marked)
+        reach = self.reach.of(pod.decode())
+        labelled = self._is_labelled(pod, annotations, keys)
+        done = not (labelled or reach.known) if marked else labelled and not reach.missing
+        followed = self._for(f"reach {pod.uid}", (marked, done))
+        return (done and followed >= self._seconds) or at_all >= self._seconds + _PATIENCE_SECONDS
+
+    def _is_labelled(self, pod: Object, annotations: Mapping[str, str], keys: frozenset[str]) -> bool:
+        """Whether what a target knows of the pod has the labels by which Services select it."""
+        labels = {key: value for key, value in pod.labels.items() if key in keys}
+        try:
+            wanted = relabel(labels, names.annotation(annotations, names.NO_PREFIX_REGEXP))
+        except InvalidPattern:
+            return False
+        placed = [each.chaperon.labels for each in self._deps.chaperons.of(pod.key) if each.is_of(pod)]
+        return any(wanted.items() <= each.items() for each in placed)
+
+    def _for(self, about: str, state: object) -> float:
+        """For how many seconds something has been as it is now."""
+        now = time.monotonic()
+        before = self._since.get(about)
+        if before is None or before[0] != state:
+            self._since[about] = (state, now)
+            return 0.0
+        return now - before[1]

@@ -1,0 +1,174 @@
+"""The writes of a move: each is guarded by the pod as it was read, and each is one that may be the last."""
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.kinds import PODS
+from agent.api.names import moves
+from agent.base.clock import parse, stamp
+from agent.clusters.deps import Deps
+from agent.controllers.mover.metrics import MOVES, SECONDS
+from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Mark, Owner, Restore, Tell
+from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
+from agent.kube.store import Key, Object
+from agent.model import replacement
+from agent.model.replacement import Moved
+
+log = logging.getLogger(__name__)
+
+Raw = dict[str, Any]
+
+_QUOTA = "exceeded quota"
+QUOTA_SECONDS, REFUSED_SECONDS = 30.0, 600.0
+"""For how long what refuses replacements is believed to refuse them still."""
+
+
+class Refusal:
+    """Why a replacement of an owner was not created."""
+
+    def __init__(self, message: str, *, by_quota: bool) -> None:
+        self.message = message
+        self.by_quota = by_quota
+        self._until = time.monotonic() + (QUOTA_SECONDS if by_quota else REFUSED_SECONDS)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is not to be tried again yet."""
+        return time.monotonic() < self._until
+
+
+class Writer:
+    """What is not there any more, or has changed, is left to the next look."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._client = deps.local.client
+        self._pods = deps.proxies.informer
+        self.refusals: dict[str, Refusal] = {}
+        """By UID of the owner."""
+
+    async def create(self, owner: Owner, raw: Raw, action: Create, left_out: str) -> None:
+        """Create a replacement. Raises KubeError."""
+        old = self._pods.store.get((raw["metadata"]["namespace"], action.old.name))
+        if old is None or old.uid != action.old.uid:
+            return
+        since = stamp(self._deps.clock.now())
+        template = replacement.digest(raw["spec"]["template"])
+        moved = Moved(old.node_name, action.old.cause, since, template)
+        manifest = replacement.manifest(raw, old.decode(), action.name, left_out, moved)
+        try:
+            answer = await self._client.create_raw(PODS, manifest)
+        except AlreadyExists:
+            return
+        except (Forbidden, Invalid) as error:
+            self._refuse(owner, raw, error)
+            return
+        created = Object(PODS, answer)
+        if created.scheduler_name == names.SCHEDULER_PROXY and created.hot_annotations.replaces == old.uid:
+            self._pods.absorb(answer)
+            return
+        # Nobody has made it a proxy pod: it would run here.
+        await self._client.delete(PODS, created.name, created.namespace, uid=created.uid, grace=0)
+        message = "the webhook has not made its replacement a proxy pod: is it called for this namespace?"
+        self._refuse(owner, raw, Invalid(422, "Invalid", message))
+
+    def _refuse(self, owner: Owner, raw: Raw, error: StatusError) -> None:
+        by_quota = _QUOTA in error.message
+        remedy = "it is tried again" if by_quota else "its pods are evicted instead"
+        message = f"a replacement is refused: {error.message}; {remedy}"
+        self.refusals[raw["metadata"]["uid"]] = Refusal(message, by_quota=by_quota)
+        self._deps.recorder.event(raw, "Warning", "MoveWaiting", message)
+        log.info("%s %s: %s", owner.kind, owner.name, message)
+
+    async def mark(self, namespace: str, action: Mark, withdrawn: Collection[str]) -> None:
+        """Say on a pod that it is replaced."""
+        old = self._pods.store.get((namespace, action.old.name))
+        if old is not None and old.uid == action.old.uid:
+            marks = replacement.mark(old.decode(), action.new.uid, action.rank, withdrawn)
+            await self._patch(old, {"annotations": marks})
+
+    async def restore(self, namespace: str, action: Restore) -> None:
+        """Say on a pod that it is not replaced."""
+        old = self._pods.store.get((namespace, action.old.name))
+        if old is not None and old.uid == action.old.uid:
+            await self._patch(old, {"annotations": replacement.restore(old.decode())})
+
+    async def adopt(self, raw: Raw, action: Adopt, owner: Owner) -> None:
+        """Give a replacement the labels of its owner's template."""
+        new = self._pods.store.get((raw["metadata"]["namespace"], action.new.name))
+        if new is None or new.uid != action.new.uid:
+            return
+        labels = raw["spec"]["template"]["metadata"].get("labels") or {}
+        missing = {key: value for key, value in labels.items() if new.labels.get(key) != value}
+        annotations = new.annotations
+        if not await self._patch(new, {"labels": missing, "annotations": {moves.ANNOTATION_REPLACES: None}}):
+            return
+        MOVES.labels(action.old.cause, owner.kind, "replaced").inc()
+        moved = replacement.moved(annotations)
+        if moved is not None and moved.since:
+            SECONDS.observe(max(0.0, (self._deps.clock.now() - parse(moved.since)).total_seconds()))
+        message = f"it takes the place of {action.old.name}, which was in another target"
+        self._deps.recorder.event(new.decode(), "Normal", "Moved", message)
+
+    async def discard(self, namespace: str, action: Discard, owner: Owner) -> None:
+        """Delete a replacement, as it was read: not one that is adopted meanwhile."""
+        new = self._pods.store.get((namespace, action.new.name))
+        if new is None or new.uid != action.new.uid:
+            return
+        moved = replacement.moved(new.annotations)
+        try:
+            answer = await self._client.delete(PODS, new.name, namespace, uid=new.uid, version=new.version)
+        except NotFound:
+            return
+        if answer:
+            self._pods.absorb(answer)
+        MOVES.labels(moved.cause if moved is not None else "", owner.kind, "undone").inc()
+
+    async def evict(self, namespace: str, action: Evict, owner: Owner) -> str:
+        """Evict a pod; what a disruption budget says against it, empty if nothing."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": action.old.name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": action.old.uid}},
+        }
+        try:
+            await self._client.create_raw(PODS, body, namespace, sub="eviction")
+        except TooManyRequests as error:
+            return error.message
+        except (NotFound, Conflict):
+            return ""
+        MOVES.labels(action.old.cause, owner.kind, "evicted").inc()
+        return ""
+
+    async def tell(self, namespace: str, action: Tell) -> None:
+        """Write the condition Placed of a pod."""
+        pod = self._pods.store.get((namespace, action.pod.name))
+        if pod is None or pod.uid != action.pod.uid:
+            return
+        conditions = (pod.decode().get("status") or {}).get("conditions")
+        message = action.message or "it is in a target where it may be"
+        status: Status = "False" if action.reason else "True"
+        reason = action.reason or "Placed"
+        changed = set_condition(conditions, moves.CONDITION, status, reason, message, self._deps.clock.now())
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [find_condition(changed, moves.CONDITION)]}}
+        try:
+            answer = await self._client.patch_raw(PODS, pod.name, body, namespace, sub="status", style="strategic")
+        except (NotFound, Conflict, Invalid) as error:
+            log.info("condition of pod %s/%s not written: %s", namespace, pod.name, error)
+            return
+        self._pods.absorb(answer)
+
+    async def _patch(self, pod: Object, metadata: Mapping[str, Any]) -> bool:
+        key: Key = pod.key
+        guards = {"uid": pod.uid, "resourceVersion": pod.version}
+        try:
+            answer = await self._client.patch_raw(PODS, key[1], {"metadata": {**guards, **metadata}}, key[0])
+        except NotFound:
+            return False
+        self._pods.absorb(answer)
+        return True

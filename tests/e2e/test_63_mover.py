@@ -1,0 +1,231 @@
+"""Promise 63: pods leave a target by one annotation; a Deployment never has fewer than it wants meanwhile."""
+
+import asyncio
+import contextlib
+import functools
+import random
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.api.kinds import NAMESPACES, NODES, PODS, SERVICES, TARGETS
+from agent.api.names import SHORT_PREFIX, moves, virtual_node
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet, condition
+from tests.e2e.manifests import DEPLOYMENTS, REPLICASETS, STATEFULSETS
+from tests.e2e.test_12_drain import BUDGETS
+
+Raw = dict[str, Any]
+
+REPLICAS = 4
+SURGE = 1
+LEFT_OVER = (moves.ANNOTATION_REPLACES, *moves.MARKS)
+KILLS = 3
+
+
+@dataclass
+class History:
+    """Every state that a watch has told: of pods how many there were, and how many were ready."""
+
+    most: int = 0
+    fewest_ready: int = 10**6
+    names: list[set[str]] = field(default_factory=list)
+    available: list[int] = field(default_factory=list)
+    _now: dict[str, Object] = field(default_factory=dict)
+
+    def begin(self, pods: Iterable[Object]) -> None:
+        """What there is when it begins."""
+        self._now = {pod.uid: pod for pod in pods}
+
+    def pod(self, old: Object | None, new: Object | None) -> None:
+        """A pod has changed."""
+        pod = new or old
+        assert pod is not None
+        if new is None or new.deleting:
+            self._now.pop(pod.uid, None)
+        else:
+            self._now[pod.uid] = new
+        ready = [each for each in self._now.values() if condition(each.decode(), "Ready").get("status") == "True"]
+        self.most = max(self.most, len(self._now))
+        self.fewest_ready = min(self.fewest_ready, len(ready))
+        named = [each.name for each in self._now.values()]
+        assert len(named) == len(set(named))
+
+    def replica_set(self, old: Object | None, new: Object | None) -> None:
+        """Its controller has counted."""
+        if new is not None:
+            self.available.append((new.decode().get("status") or {}).get("availableReplicas") or 0)
+
+
+@contextlib.asynccontextmanager
+async def watched(fleet: Fleet, namespace: str) -> AsyncIterator[History]:
+    """All that happens to pods and ReplicaSets of a namespace, from now on."""
+    history = History()
+    pods, sets = (Informer(fleet.source, kind, namespace) for kind in (PODS, REPLICASETS))
+    running = [asyncio.ensure_future(each.run()) for each in (pods, sets)]
+    try:
+        await pods.synced.wait()
+        await sets.synced.wait()
+        history.begin(pods.store)
+        pods.subscribe(history.pod)
+        sets.subscribe(history.replica_set)
+        yield history
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def send(fleet: Fleet, namespace: str, targets: str | None) -> None:
+    """Say where the pods of a namespace may be."""
+    marks = {SHORT_PREFIX + "targets": targets}
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": marks}})
+
+
+async def deploy(fleet: Fleet, namespace: str, replicas: int = REPLICAS, **more: Any) -> Raw:
+    """A Deployment behind a Service, all in eu."""
+    await send(fleet, namespace, "eu")
+    made = manifests.deployment("web", replicas)
+    made["spec"] |= more
+    await fleet.source.create(DEPLOYMENTS, made, namespace)
+    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    await fleet.source.create(SERVICES, {"apiVersion": "v1", "kind": "Service", **service}, namespace)
+    await in_target(fleet, namespace, "eu", replicas)
+    (found,) = await fleet.source.list(REPLICASETS, namespace)
+    return found
+
+
+async def in_target(fleet: Fleet, namespace: str, target: str, count: int, app: str = "web") -> list[Raw]:
+    """The pods of an application once they all run in a target, and nothing is left of a move."""
+
+    async def there() -> list[Raw]:
+        pods = await fleet.pods(namespace, app)
+        done = all(
+            pod["spec"].get("nodeName") == virtual_node(namespace, target)
+            and condition(pod, "Ready").get("status") == "True"
+            and not any(key in pod["metadata"]["annotations"] for key in LEFT_OVER)
+            and pod["metadata"]["ownerReferences"][0].get("controller")
+            for pod in pods
+        )
+        return pods if len(pods) == count and done else []
+
+    return await fleet.until(f"{count} pods of {app} run in {target}", there, about=namespace, seconds=150)
+
+
+async def told(fleet: Fleet, namespace: str, reason: str, count: int = 1) -> list[Raw]:
+    """The pods that say for this reason why they are not where they should be."""
+
+    async def found() -> list[Raw]:
+        pods = await fleet.pods(namespace, "web")
+        said = [pod for pod in pods if condition(pod, moves.CONDITION).get("reason") == reason]
+        return said if len(said) >= count else []
+
+    return await fleet.until(f"a pod says {reason}", found, about=namespace, seconds=90)
+
+
+async def test_a_deployment_moves_with_no_pod_less_and_its_replica_set_stays(fleet: Fleet, namespace: str) -> None:
+    before = await deploy(fleet, namespace)
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        await in_target(fleet, namespace, "us", REPLICAS)
+    assert history.fewest_ready >= REPLICAS
+    assert min(history.available) >= REPLICAS
+    assert history.most <= REPLICAS + SURGE
+    (after,) = await fleet.source.list(REPLICASETS, namespace)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    await fleet.agree(namespace)
+
+
+async def test_a_leader_killed_at_any_moment_leaves_nothing_behind(fleet: Fleet, namespace: str) -> None:
+    seed = secrets.randbits(32)
+    print(f"moments of the kills: random.Random({seed})")
+    moments = random.Random(seed)
+    await deploy(fleet, namespace)
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        for _ in range(KILLS):
+            await asyncio.sleep(moments.uniform(0.5, 8.0))
+            await fleet.sandbox.kill("cd", "agent")
+            await fleet.sandbox.start("cd", "agent")
+        await in_target(fleet, namespace, "us", REPLICAS)
+    assert min(history.available) >= REPLICAS
+    assert history.most <= REPLICAS + SURGE
+    await fleet.agree(namespace)
+
+
+async def test_nothing_is_deleted_for_a_replacement_that_has_no_room(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 2)
+    node = virtual_node(namespace, "us")
+    before = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "web")}
+    async with watched(fleet, namespace) as history:
+        await fleet.source.patch(NODES, node, {"spec": {"unschedulable": True}})
+        await send(fleet, namespace, "us")
+        await told(fleet, namespace, "NoRoom")
+        assert history.fewest_ready >= 2
+        await send(fleet, namespace, "eu,us")
+        pods = await in_target(fleet, namespace, "eu", 2)
+        await told(fleet, namespace, "Placed")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert history.fewest_ready >= 2
+
+
+async def test_one_replica_with_a_budget_is_moved(fleet: Fleet, namespace: str) -> None:
+    budget = {
+        "apiVersion": BUDGETS.api_version,
+        "kind": BUDGETS.name,
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    await fleet.source.create(BUDGETS, budget, namespace)
+    await deploy(fleet, namespace, 1)
+    async with watched(fleet, namespace) as history:
+        await fleet.source.patch(
+            TARGETS, "eu", {"metadata": {"annotations": {SHORT_PREFIX + "retire": "true"}}}, namespace
+        )
+        await send(fleet, namespace, None)
+        await in_target(fleet, namespace, "us", 1)
+    assert history.fewest_ready >= 1
+
+
+async def test_pods_of_a_deployment_that_may_have_no_more_are_evicted_one_by_one(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 2, strategy={"type": "Recreate"})
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        await in_target(fleet, namespace, "us", 2)
+    assert history.fewest_ready >= 1
+    assert history.most <= 2
+
+
+async def test_a_stateful_set_moves_the_highest_ordinal_first(fleet: Fleet, namespace: str) -> None:
+    await send(fleet, namespace, "eu")
+    await fleet.source.create(STATEFULSETS, manifests.stateful_set("db", 2), namespace)
+    await in_target(fleet, namespace, "eu", 2, "db")
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        pods = await in_target(fleet, namespace, "us", 2, "db")
+    assert history.fewest_ready >= 1
+    created = {pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"] for pod in pods}
+    assert created["db-1"] <= created["db-0"]
+
+
+async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 2)
+    await send(fleet, namespace, "us")
+    await told(fleet, namespace, "Moving")
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace)
+    probe = functools.partial(fleet.is_empty, namespace)
+    await fleet.until("no pod is left", probe, about=namespace)
+
+
+async def test_a_paused_deployment_keeps_its_pods_where_they_are(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 1)
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"paused": True}}, namespace)
+    await send(fleet, namespace, "us")
+    (pod,) = await told(fleet, namespace, "Held")
+    assert "paused" in condition(pod, moves.CONDITION)["message"]
+    await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"paused": False}}, namespace)
+    await in_target(fleet, namespace, "us", 1)
