@@ -9,6 +9,7 @@ from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
 from agent.clusters.live_reads import LiveReads
+from agent.clusters.lives import Lives
 from agent.clusters.namespaces import Namespaces
 from agent.clusters.placement_mode import PlacementMode
 from agent.clusters.prerequisites import Prerequisites
@@ -45,6 +46,7 @@ class Deps:
     lease: LeaderLease | None = None
     """By which this replica leads; None where nobody else could."""
     sending: Sending = field(default_factory=Sending)
+    lives: Lives = field(default_factory=Lives)
 
     @cached_property
     def namespaces(self) -> Namespaces:

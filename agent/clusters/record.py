@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from agent.kube.errors import Forbidden, InvalidConfig, KubeError, NotFound, StatusError, Unauthorized, Unreachable
+from agent.kube.errors import (
+    Forbidden,
+    InvalidConfig,
+    KubeError,
+    NotFound,
+    ServerError,
+    StatusError,
+    Unauthorized,
+    Unreachable,
+    Unreadable,
+)
 from agent.kube.informer import Informer
 
 
@@ -32,6 +42,8 @@ class Record:
     """When this state began."""
     failures: int = 0
     """Probes that failed in a row."""
+    silent: bool = False
+    """Whether nothing of the target answers; if so, what else it may be doing is not known."""
 
 
 def classify(error: KubeError, namespace: str) -> tuple[State, str]:
@@ -50,6 +62,11 @@ def classify(error: KubeError, namespace: str) -> tuple[State, str]:
             return State.FAILING, f"the target answers with an error: {error}"
         case _:
             return State.FAILING, str(error)
+
+
+def is_silence(error: KubeError) -> bool:
+    """Whether an error of the probe means that the cluster behind it gives no answer: only its load balancer may."""
+    return isinstance(error, Unreachable | ServerError) and not isinstance(error, Unreadable)
 
 
 class Unread(KubeError):

@@ -14,7 +14,7 @@ from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.latency_monitor import LatencyMonitor
-from agent.clusters.record import Record, State, classify, unread
+from agent.clusters.record import Record, State, classify, is_silence, unread
 from agent.clusters.refusal_backoff import RefusalBackoff
 from agent.clusters.trust import Trust
 from agent.kube.config import Connection
@@ -245,7 +245,7 @@ class Target:
             return
         since = old.since if state is old.state else self._clock.now()
         self.trust.lose()
-        self._become(Record(state, message, since, failures))
+        self._become(Record(state, message, since, failures, is_silence(error)))
 
     def _answered(self, old: Record) -> None:
         if problem := self.identity.problem:

@@ -36,6 +36,7 @@ from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
+from agent.controllers.targetlife.controller import TargetLifeRoom
 from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
 from agent.controllers.virtualnode.foreign_pods import ForeignPodRoom
@@ -107,6 +108,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(Mover(deps))
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
+    if deps.settings.moves:
+        rooms.append(TargetLifeRoom(deps))
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
     return rooms

@@ -67,6 +67,9 @@ class Standing:
         return self.lost if after is None or self.asked else silent >= after
 
 
+NOTHING_SAID = Standing()
+
+
 def standing(target: Mapping[str, Any]) -> Standing:
     """What a Target says of itself."""
     annotations = (target.get("metadata") or {}).get("annotations")

@@ -74,6 +74,12 @@ class TargetLife:
         """How many seconds it has not answered, 0 while it does."""
         return 0.0 if self.silent_since is None else max(0.0, now - self.silent_since)
 
+    def heard(self, moment: float) -> "TargetLife":
+        """The life where a watch has heard of the target at a moment: one that does not answer was there until then."""
+        if self.silent_since is None or moment <= self.silent_since:
+            return self
+        return replace(self, silent_since=moment, inherited=False)
+
     def pause(self, terms: Terms) -> float:
         """How long it has to be ready before it has new pods: nothing after a first short outage."""
         count = len(self.outages)

@@ -41,6 +41,11 @@ def cordoned(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejecti
     return Rejection("Cordoned", "virtual node is cordoned") if target.unschedulable else None
 
 
+def closed(template: PodTemplate, target: TargetInfo, usage: Usage) -> Rejection | None:
+    """The target is emptied, or lost, or was away only just."""
+    return Rejection("TargetClosed", target.closed) if target.closed else None
+
+
 def tainted(template: PodTemplate, target: TargetInfo, usage: Usage | None = None) -> Rejection | None:
     """The proxy pod does not tolerate a taint of the virtual node."""
     if not target.taints:

@@ -61,6 +61,7 @@ FILTERS: tuple[Filter, ...] = (
     PerTarget(filters.other_namespace, attrgetter("namespace")),  # a Target serves its own namespace only
     PerTarget(filters.not_ready),  # nothing can be made in a target that does not answer
     PerTarget(filters.cordoned, attrgetter("unschedulable")),  # an administrator takes no new pods there
+    PerTarget(filters.closed, attrgetter("closed")),  # what is emptied, lost or not stable yet gets nothing new
     PerTarget(filters.tainted, attrgetter("taints")),  # NoSchedule and NoExecute on the virtual node
     PerTarget(filters.not_selected),  # node selector and required node affinity over virtual nodes
     PerTarget(over_limits, attrgetter("limits")),  # `spec.limits` of the Target, over all our pods there

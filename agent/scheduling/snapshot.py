@@ -252,6 +252,8 @@ class TargetInfo:
     """Whether it takes long to answer: others come first."""
     managed_cluster: str = ""
     """The ManagedCluster that stands for its cluster, empty where none is known."""
+    closed: str = ""
+    """Why it takes no new pods although it may answer, in words: it is emptied, lost, or was away; empty if it does."""
 
     @cached_property
     def taints_key(self) -> str:

@@ -1,23 +1,44 @@
-"""Settings of moves: pods that are in a target where they should not be go to another."""
+"""Settings of pods that move from one target to another, and of targets that are cut off."""
 
 from dataclasses import dataclass
 
 from agent.base.flags import flag
-from agent.base.forms import DURATION, POSITIVE, SWITCH, whole
+from agent.base.forms import DURATION, POSITIVE, SWITCH, Form, whole
+from agent.model import standing
+from agent.model.standing import InvalidTerm
+
+
+def _failover_after(text: str) -> float:
+    try:
+        return standing.failover_after(text)
+    except InvalidTerm as error:
+        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """Moves of running pods."""
+    """Moves and failover."""
 
     moves: bool = flag(
         SWITCH,
         "false",
-        "move running pods to another target when theirs is not one that they may be in any more; off: what is said of"
-        " targets counts for new pods only",
+        "move running pods to another target when theirs is lost, or not one that they may be in any more; off: what is"
+        " said of targets counts for new pods only",
     )
     withdraw: float = flag(
         DURATION, "5s", "how long no Service leads to a pod any more before it ends because its replacement is there"
     )
     move_parallel: int = flag(whole(1), "32", "replacements that wait or start at the same time")
     move_rate: float = flag(POSITIVE, "10", "moves that may begin in a second")
+    failover_after: float = flag(
+        Form("DURATION|never", _failover_after),
+        "5m",
+        "with moves: how long a target may give no answer before its pods are replaced elsewhere, where neither they"
+        " nor the Target say so; never: they wait for it",
+    )
+    stable_after: float = flag(
+        DURATION,
+        "60s",
+        "with moves: how long a target that was lost has to answer before it has new pods; twice as long with each"
+        " further outage within the hour, 15m at most",
+    )

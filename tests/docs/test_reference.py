@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import moves, ocm
+from agent.api.names import lifecycle, moves, ocm
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -41,6 +41,12 @@ OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_C
 WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
 
 MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
+OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW}
+"""Annotations of users about targets that go."""
+OF_TARGETS_BY_US = {
+    value for value in vars(lifecycle).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
+} - {names.SHORT_PREFIX}
+CONDITIONS_OF_TARGETS = {lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
 
@@ -59,7 +65,7 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES
+    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
@@ -70,7 +76,8 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID")}
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
-    assert shown - formed == (KEYS | of_ocm | WRITTEN_BY_MOVES) - {names.LABEL_ENABLED} - OF_KUBERNETES
+    of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US
+    assert shown - formed == (KEYS | of_ocm | of_moves) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,
@@ -106,7 +113,10 @@ def test_every_condition_is_documented_and_no_other() -> None:
     text = "\n".join(path.read_text() for path in source.modules())
     written = {found for each in (_CONSTANT, _SET, _ASPECT, _PLACEMENT) for found in each.findall(text)}
     # "Serving" is a reason; "Approved" is a condition of certificate requests.
-    assert first_cells("Conditions") == (written | {"Ready", "PodScheduled"}) - {"Serving", "Approved"}
+    assert first_cells("Conditions") == (written | CONDITIONS_OF_TARGETS | {"Ready", "PodScheduled"}) - {
+        "Serving",
+        "Approved",
+    }
 
 
 def test_every_event_is_documented_and_no_other() -> None:

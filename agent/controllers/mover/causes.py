@@ -1,7 +1,6 @@
 """Why pods should not be in the target that they are in: the one place where every cause of a move is looked at."""
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.mover.view import Cause
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.standing import Standing, first_term, standing
 from agent.model.targetchoice import TargetChoice
 
@@ -48,16 +47,19 @@ class Causes:
         self._deps = deps
         self._changed = changed
         self._standings: dict[str, Standing] = {}
-        self._silent: dict[str, float] = {}
+        self._keys: dict[str, Key] = {}
+        """Of the Targets, by virtual node."""
+        self._ready: set[str] = set()
         self.targets = deps.local.either(TARGET_KINDS)
         for informer in self.targets.informers:
             informer.subscribe(self._object_changed)
+        deps.lives.subscribe(lambda key: changed(names.virtual_node(*key)))
         deps.targets.on_change(self._target_changed)
 
     def home(self, node: str) -> Home:
         """The target behind a virtual node."""
-        since = self._silent.get(node)
-        silent = time.monotonic() - since if since is not None else 0.0
+        key = self._keys.get(node)
+        silent = self._deps.lives.silent_for(key) if key is not None else 0.0
         return Home(self._deps.targets.by_node(node), self._standings.get(node, UNKNOWN), silent)
 
     def of(self, pod: Object, levels: Levels) -> tuple[Cause, str]:
@@ -65,8 +67,11 @@ class Causes:
         if not pod.node_name:
             return "", ""
         home = self.home(pod.node_name)
-        if self._suspects(pod.node_name) and home.standing.has_lost(home.silent, first_term(levels.annotations())):
-            return "Lost", ""
+        key = self._keys.get(pod.node_name)
+        if key is not None and self._suspects(key, home.standing):
+            after = first_term(levels.annotations())
+            if self._deps.lives.has_lost(key, home.standing, after):
+                return "Lost", ""
         if home.standing.retiring:
             return "Retire", ""
         if levels.choice is not None and home.target is not None and (why := levels.choice.misplaced(home.target)):
@@ -79,14 +84,18 @@ class Causes:
         after = first_term(levels.annotations()) if not home.answers else None
         return after - home.silent if after is not None and home.silent < after < math.inf else None
 
-    def _suspects(self, node: str) -> bool:
+    def _suspects(self, key: Key, said: Standing) -> bool:
         """Whether something is said against a target, or it does not answer: else only a choice speaks against it."""
-        return node in self._silent or self._standings.get(node, UNKNOWN) != UNKNOWN
+        return said != UNKNOWN or not self._deps.lives.of(key).answers
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         obj = new or old
         assert obj is not None
         node = names.virtual_node(*obj.key)
+        if new is not None:
+            self._keys[node] = obj.key
+        else:
+            self._keys.pop(node, None)
         before = self._standings.pop(node, UNKNOWN)
         after = standing(obj.decode()) if new is not None else UNKNOWN
         if after != UNKNOWN:
@@ -95,12 +104,8 @@ class Causes:
             self._changed(node)
 
     def _target_changed(self, target: Target) -> None:
-        node = target.node_name
-        silent = self._deps.targets.by_node(node) is target and not target.ready
-        if silent == (node in self._silent):
-            return
-        if silent:
-            self._silent[node] = time.monotonic()
-        else:
-            self._silent.pop(node, None)
-        self._changed(node)
+        """What is held while it does not answer goes on once it does."""
+        ready = self._deps.targets.by_node(target.node_name) is target and target.ready
+        if ready != (target.node_name in self._ready):
+            (self._ready.add if ready else self._ready.discard)(target.node_name)
+            self._changed(target.node_name)

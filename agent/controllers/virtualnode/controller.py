@@ -25,6 +25,7 @@ from agent.controllers.virtualnode.decide import Create, TargetAndNode, check_pa
 from agent.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, one_line
 from agent.kube.store import Key, Object
 from agent.model.daemonpod import comes_again
+from agent.model.standing import standing
 from agent.model.virtualnode import free, has_several_huge_pages
 from agent.runtime.controller import Controller
 
@@ -141,6 +142,7 @@ class VirtualNodeRoom(Controller[Key]):
             now=self._deps.clock.now(),
             several_huge_pages=self._several_huge_pages,
             managed_cluster=(manifest.get("status") or {}).get("managedCluster") or "",
+            standing=standing(manifest),
         )
 
     def _summary_is_coming(self, key: Key) -> bool:

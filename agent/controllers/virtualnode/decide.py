@@ -5,10 +5,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agent.api import names
+from agent.api.names import lifecycle
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
 from agent.model.diff import merge_patch
+from agent.model.standing import NOTHING_SAID, Standing
 from agent.model.virtualnode import TAINT, InvalidPattern, amounts, desired_labels, node_status, virtual_node
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ SETTLE_SECONDS = 5.0
 UNREACHABLE = {"key": names.TAINT_UNREACHABLE, "effect": "NoSchedule"}
 AGENT = {"key": names.TAINT_AGENT, "effect": "NoSchedule"}
 DRAINING = {"key": names.TAINT_DRAINING, "effect": "NoSchedule"}
+RETIRING = {"key": lifecycle.TAINT_RETIRING, "effect": "NoSchedule"}
+LOST = {"key": lifecycle.TAINT_LOST, "effect": "NoSchedule"}
+RETURNING = {"key": lifecycle.TAINT_RETURNING, "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class TargetAndNode:
     """A real node of this cluster has huge pages of more than one size."""
     managed_cluster: str = ""
     """The ManagedCluster that stands for the target, as its Target says; empty where there is none."""
+    standing: Standing = NOTHING_SAID
+    """What its Target says of being emptied, or of having been cut off."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,11 @@ def _applied(view: TargetAndNode, node: Raw) -> dict[str, str]:
 def _taints(view: TargetAndNode, current: list[Raw]) -> list[Raw]:
     away = view.record is None or view.record.state is not State.READY
     ours = [(TAINT, True), (UNREACHABLE, away), (DRAINING, view.draining)]
+    ours += [
+        (RETIRING, view.standing.retiring),
+        (LOST, view.standing.lost),
+        (RETURNING, view.standing.returning),
+    ]
     if view.agent is not None and not away:
         ours.append((AGENT, not view.agent.usable))
     taints = list(current)

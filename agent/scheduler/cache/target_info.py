@@ -11,6 +11,7 @@ from agent.clusters.target import Record
 from agent.kube.errors import UNDECODABLE, Unreadable
 from agent.kube.store import Object
 from agent.model.quantity import InvalidQuantity
+from agent.model.standing import standing
 from agent.scheduler.cache.quotas import Quotas
 from agent.scheduling.snapshot import Amounts, Extra, Shape, TargetInfo, amounts
 from agent.scheduling.told_shapes import told_shapes
@@ -71,6 +72,7 @@ def target_info_of(
         extra=extra or {},
         slow=target.slow,
         managed_cluster=(manifest.get("status") or {}).get("managedCluster") or "",
+        closed=standing(manifest).closed,
     )
 
 

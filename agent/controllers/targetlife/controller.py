@@ -1,0 +1,135 @@
+"""Target life: which targets are cut off, and when their pods are to be replaced elsewhere.
+
+Watches  Targets and ClusterTargets, and whether their clusters answer.
+Writes   conditions of Targets: Stable; Lost and FailoverHeld, once they were true; the annotation multicluster/outages;
+         takes away multicluster/failover-now once the target answers.
+Absent target: that is what this is about. Nobody's clock but that of this process counts, from when it leads; what the
+leader before it has found lost is lost as soon as this one sees that it does not answer.
+"""
+
+import math
+import time
+
+from prometheus_client import Counter, Gauge
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import TARGET_KINDS
+from agent.api.names import lifecycle
+from agent.base.metrics import REGISTRY
+from agent.clusters.deps import Deps
+from agent.clusters.lives import sight
+from agent.controllers.targetlife import decide
+from agent.controllers.targetlife.decide import Cluster, View
+from agent.kube.store import Key, Object
+from agent.model.diff import same
+from agent.model.standing import standing
+from agent.model.targetlife import Sight
+from agent.runtime.controller import Controller
+
+_FAILOVERS = Counter(
+    "flotilla_failovers", "How often a target was lost, so that its pods are replaced.", ("target",), registry=REGISTRY
+)
+_HELD = Gauge(
+    "flotilla_failover_held",
+    "Whether nothing is replaced for a target that does not answer, since most others do not, either (1), or not (0).",
+    ("target",),
+    registry=REGISTRY,
+)
+_FLAPS = Counter(
+    "flotilla_target_flaps",
+    "How often a target was kept without new pods for having been away.",
+    ("target",),
+    registry=REGISTRY,
+)
+_LOOK_SECONDS = 2.0
+"""Pause between looks at a target that does not answer: a watch may hear of it where probes do not."""
+
+
+class TargetLifeRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "targetlife"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._lives = deps.lives
+        self._objects = deps.local.either(TARGET_KINDS)
+        self._held = False
+        for informer in self._objects.informers:
+            self.watch(informer, lambda target: [target.key])
+        deps.targets.on_change(lambda target: self.queue.add(target.key))
+        deps.lives.subscribe(lambda key: self._count())
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one target, and say what follows."""
+        obj = self._objects.get(key)
+        if obj is None:
+            self._lives.forget(key)
+            for metric in (_FAILOVERS, _HELD, _FLAPS):
+                metric.remove(_title(key))
+            return None
+        target, now = obj.decode(), time.monotonic()
+        if key not in self._lives:
+            self._lives.begin(key, decide.before(target, now, self._deps.clock.now()))
+        settings = self._deps.settings
+        terms, flaw = decide.terms(target, settings.failover_after, settings.stable_after)
+        if flaw:
+            self._deps.recorder.event(target, "Warning", "InvalidAnnotation", flaw)
+        connected = self._deps.targets.get(key)
+        life = self._lives.look(key, connected, terms)
+        known = sight(connected) is not Sight.UNKNOWN
+        await self._say(obj, View(target, life, terms, self._held, known, time.monotonic(), self._deps.clock.now()))
+        if self._held or not life.answers:
+            self._count()
+        due = life.due(terms, time.monotonic())
+        due = due if life.answers else min(due, _LOOK_SECONDS)
+        return None if due == math.inf else max(due, 0.1)
+
+    def _count(self) -> None:
+        """Judge anew whether failover is held: which targets answer has changed."""
+        found = []
+        for obj in self._objects:
+            uid = decide.counts(obj.decode())
+            if uid:
+                found.append(Cluster(uid, silent=self._lives.of(obj.key).silent_since is not None))
+        held = decide.held(found)
+        if held != self._held:
+            self._held = held
+            for obj in self._objects:
+                self.queue.add(obj.key)
+
+    async def _say(self, obj: Object, view: View) -> None:
+        patch = decide.annotations(view)
+        if patch:
+            # What this brings about is another look, which writes the conditions.
+            await self._objects.patch(obj.key, {"metadata": {"resourceVersion": obj.version, "annotations": patch}})
+            return
+        old, new = (view.target.get("status") or {}).get("conditions"), decide.conditions(view)
+        if same(old, new):
+            return
+        body = {"metadata": {"resourceVersion": obj.version}, "status": {"conditions": new}}
+        await self._objects.patch(obj.key, body, sub="status")
+        self._tell(obj.key, view, new)
+
+    def _tell(self, key: Key, view: View, new: list[decide.Raw]) -> None:
+        """Count and report what has become of a target."""
+        was, now_is = standing(view.target), standing({**view.target, "status": {"conditions": new}})
+        _HELD.labels(_title(key)).set(now_is.held)
+        if told_lost(new) and not told_lost((view.target.get("status") or {}).get("conditions")):
+            _FAILOVERS.labels(_title(key)).inc()
+            message = (find_condition(new, lifecycle.TARGET_LOST) or {}).get("message", "")
+            self._deps.recorder.event(view.target, "Warning", "TargetLost", message)
+        if now_is.held and not was.held:
+            self._deps.recorder.event(view.target, "Warning", "FailoverHeld", decide.HELD)
+        if now_is.returning and not was.returning:
+            _FLAPS.labels(_title(key)).inc()
+
+
+def told_lost(conditions: list[decide.Raw] | None) -> bool:
+    """Whether conditions say that a target is lost."""
+    return (find_condition(conditions, lifecycle.TARGET_LOST) or {}).get("status") == "True"
+
+
+def _title(key: Key) -> str:
+    return "/".join(key).lstrip("/")

@@ -1,0 +1,175 @@
+"""What a Target says of its cluster's being cut off: conditions, and the outages of the last hour. Pure."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.names import lifecycle
+from agent.base.clock import parse, stamp
+from agent.model import duration
+from agent.model.standing import InvalidTerm, failover_after, is_set
+from agent.model.targetlife import LifeState, TargetLife, Terms, is_held, resumed
+
+Raw = dict[str, Any]
+
+HELD_SECONDS = 5.0
+"""Outages that are over sooner are not worth saying that failover is held."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A Target, and what is known of its cluster."""
+
+    target: Raw
+    life: TargetLife
+    terms: Terms
+    held: bool
+    """Whether so many are away that the fault is rather ours."""
+    known: bool
+    """Whether this process has seen anything of it yet."""
+    monotonic: float
+    now: datetime
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One target, where is asked whether most are away."""
+
+    uid: str
+    """Of the cluster: several Targets may lead to it."""
+    silent: bool
+
+
+def held(clusters: Iterable[Cluster]) -> bool:
+    """Whether failover is held: all clusters are away, or most of several."""
+    answering: dict[str, bool] = {}
+    for each in clusters:
+        answering[each.uid] = answering.get(each.uid, False) or not each.silent
+    return is_held(sum(not answers for answers in answering.values()), len(answering))
+
+
+def counts(target: Raw) -> str:
+    """UID of the cluster as which a Target counts there, empty for one that does not: this cluster, or none yet."""
+    if (target.get("spec") or {}).get("self") or is_set(target["metadata"].get("annotations"), lifecycle.LOST):
+        return ""
+    return str((target.get("status") or {}).get("clusterUID") or "")
+
+
+def terms(target: Raw, failover: float, stable: float) -> tuple[Terms, str]:
+    """What a Target asks for, or else the settings, and what is wrong with what it says, empty for nothing."""
+    text = names.annotation(target["metadata"].get("annotations"), lifecycle.FAILOVER_AFTER)
+    if text is None:
+        return Terms(failover, stable), ""
+    try:
+        return Terms(failover_after(text), stable), ""
+    except InvalidTerm as error:
+        key = names.SHORT_PREFIX + lifecycle.FAILOVER_AFTER
+        return Terms(failover, stable), f"metadata.annotations[{key}]: {error}; the setting counts"
+
+
+def before(target: Raw, monotonic: float, now: datetime) -> TargetLife:
+    """What the leader before this one has known of a target."""
+    conditions = (target.get("status") or {}).get("conditions")
+    told = find_condition(conditions, lifecycle.TARGET_LOST) or {}
+    state = LifeState.CONNECTED
+    if told.get("status") == "True" and told.get("reason") == lifecycle.NO_ANSWER:
+        state = LifeState.LOST
+    elif (find_condition(conditions, lifecycle.STABLE) or {}).get("status") == "False":
+        state = LifeState.RETURNING
+    ago = tuple((now - start).total_seconds() for start in _outages(target))
+    return resumed(state, ago, monotonic)
+
+
+def conditions(view: View) -> list[Raw]:
+    """All conditions of a Target; those of others stay."""
+    result: list[Raw] = list((view.target.get("status") or {}).get("conditions") or ())
+    generation = view.target["metadata"].get("generation")
+    for kind, words in (
+        (lifecycle.TARGET_LOST, _lost(view)),
+        (lifecycle.FAILOVER_HELD, _held(view)),
+        (lifecycle.STABLE, _stable(view)),
+    ):
+        if words is not None and (words[0] != "False" or kind == lifecycle.STABLE or find_condition(result, kind)):
+            result = set_condition(result, kind, *words, view.now, generation)
+    return result
+
+
+def annotations(view: View) -> dict[str, str | None]:
+    """What changes of a Target's annotations."""
+    current = view.target["metadata"].get("annotations") or {}
+    patch: dict[str, str | None] = {}
+    told = [view.now - timedelta(seconds=view.monotonic - start) for start in view.life.outages]
+    written = msgspec.json.encode([stamp(each) for each in told]).decode() if told else None
+    old = current.get(lifecycle.ANNOTATION_OUTAGES)
+    if (old is None) != (written is None) or len(_outages(view.target)) != len(told):
+        patch[lifecycle.ANNOTATION_OUTAGES] = written
+    if view.known and view.life.answers:
+        for prefix in (names.PREFIX, names.SHORT_PREFIX):
+            if prefix + lifecycle.FAILOVER_NOW in current:
+                patch[prefix + lifecycle.FAILOVER_NOW] = None
+    return patch
+
+
+def _outages(target: Raw) -> list[datetime]:
+    text = (target["metadata"].get("annotations") or {}).get(lifecycle.ANNOTATION_OUTAGES)
+    try:
+        return [parse(each) for each in msgspec.json.decode(text or "[]", type=list[str])]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
+
+
+Words = tuple[Status, str, str]
+
+
+def _lost(view: View) -> Words | None:
+    given = view.target["metadata"].get("annotations")
+    if is_set(given, lifecycle.LOST):
+        return "True", lifecycle.DECLARED, "a person has certified that nothing of this target runs any more"
+    if not view.known:
+        return None
+    if view.life.answers:
+        return "False", "Answers", "the target answers"
+    if is_set(given, lifecycle.FAILOVER_NOW):
+        return "True", lifecycle.ASKED, "the target does not answer, and a person does not want to wait any longer"
+    if view.held:
+        return "False", lifecycle.MOST_TARGETS_LOST, HELD
+    if view.life.state is LifeState.LOST:
+        after = duration.written(view.terms.failover_after)
+        return "True", lifecycle.NO_ANSWER, f"the target has given no answer for {after}: its pods are replaced"
+    return "False", "Unreachable", "the target does not answer, but has not been away for long enough"
+
+
+HELD = (
+    "most targets do not answer, so that the fault is rather this cluster's: nothing is replaced; where it is not, say"
+    " so by `flotilla failover`"
+)
+
+
+def _held(view: View) -> Words | None:
+    if not view.known:
+        return None
+    given = view.target["metadata"].get("annotations")
+    person = is_set(given, lifecycle.LOST) or is_set(given, lifecycle.FAILOVER_NOW)
+    if view.held and not view.life.answers and not person:
+        if view.life.silent_for(view.monotonic) < HELD_SECONDS:
+            return None
+        return "True", lifecycle.MOST_TARGETS_LOST, HELD
+    return "False", "NotHeld", "failover is not held"
+
+
+def _stable(view: View) -> Words | None:
+    pause = view.life.pause(view.terms)
+    if view.life.state is LifeState.RETURNING and pause > 0:
+        times = len(view.life.outages)
+        often = f"it was away {times} times within the hour" if times > 1 else "it was lost"
+        message = f"{often}: no new pods go there before it has answered for {duration.written(math.ceil(pause))}"
+        return "False", lifecycle.FLAPPING, message
+    if view.known and view.life.state is LifeState.CONNECTED:
+        return "True", lifecycle.STABLE, "new pods may go there"
+    return None

@@ -1,0 +1,122 @@
+"""Targets that are cut off from real clusters: what they say, and what comes back."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import EVENTS, NODES, TARGETS
+from agent.api.names import virtual_node
+from agent.controllers.summary import SummaryRoom
+from agent.controllers.target import TargetRoom
+from agent.controllers.targetlife.controller import TargetLifeRoom
+from agent.controllers.virtualnode import VirtualNodeRoom
+from agent.kube.client import Client
+from agent.kube.config import load
+from tests.controllers.pair import Pair
+from tests.controllers.rooms import running
+from tests.controllers.targets import add, condition, kubeconfig
+from tests.kube.relay import Relay
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+ROOMS = (TargetRoom, VirtualNodeRoom, TargetLifeRoom)
+
+
+@contextlib.asynccontextmanager
+async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[Relay]:
+    """A target `there` behind a relay, and this cluster as another target, of another UID, that always answers."""
+    here, there = pair.clusters
+    async with (
+        running(there, SummaryRoom),
+        Relay.started(load(str(there.kubeconfig))) as relay,
+        running(here, *ROOMS, moves=True, **settings) as deps,
+    ):
+        await add(pair.here, pair.namespace, "there", kubeconfig(there, server=relay.connection.server))
+        await add(pair.here, pair.namespace, "here", kubeconfig(here))
+        for name in ("there", "here"):
+            await condition(pair.here, pair.namespace, name, "Stable", "True")
+            await until(lambda name=name: known(pair, name))
+        pair.deps = deps
+        yield relay
+
+
+async def known(pair: Pair, name: str) -> bool:
+    return bool((await pair.here.get(TARGETS, name, pair.namespace)).get("status", {}).get("clusterUID"))
+
+
+async def annotate(client: Client, namespace: str, name: str, **given: str | None) -> None:
+    patch = {f"multicluster/{suffix.replace('_', '-')}": value for suffix, value in given.items()}
+    await client.patch(TARGETS, name, {"metadata": {"annotations": patch}}, namespace)
+
+
+async def taints(pair: Pair, name: str) -> set[str]:
+    node = await pair.here.get(NODES, virtual_node(pair.namespace, name))
+    return {taint["key"] for taint in node["spec"]["taints"]}
+
+
+async def test_it_is_lost_comes_back_and_is_stable_after_a_while(pair: Pair) -> None:
+    # Terms of less than 10 s are for tests.
+    async with at_work(pair, failover_after=1.0, stable_after=1.0) as relay:
+        relay.cut()
+        await condition(pair.here, pair.namespace, "there", "Lost", "True", "NoAnswer")
+        await until(lambda: has_taint(pair, "multicluster/lost"))
+        told = await pair.here.get(TARGETS, "there", pair.namespace)
+        assert "multicluster/outages" in told["metadata"]["annotations"]
+        assert find_condition(told["status"]["conditions"], "FailoverHeld") is None
+        relay.mend()
+        await condition(pair.here, pair.namespace, "there", "Lost", "False", "Answers")
+        await condition(pair.here, pair.namespace, "there", "Stable", "True")
+        await until(lambda: has_no_taint(pair, "multicluster/lost"))
+        events = await pair.here.list(EVENTS, pair.namespace)
+        assert "TargetLost" in {event["reason"] for event in events}
+
+
+async def has_taint(pair: Pair, key: str) -> bool:
+    return key in await taints(pair, "there")
+
+
+async def has_no_taint(pair: Pair, key: str) -> bool:
+    return key not in await taints(pair, "there")
+
+
+async def test_another_leader_goes_on_and_one_that_flaps_gets_nothing_new(pair: Pair) -> None:
+    async with at_work(pair, failover_after=1.0, stable_after=600.0) as relay:
+        relay.cut()
+        await condition(pair.here, pair.namespace, "there", "Lost", "True", "NoAnswer")
+        relay.mend()
+        await condition(pair.here, pair.namespace, "there", "Stable", "False", "Flapping")
+        await until(lambda: has_taint(pair, "multicluster/returning"))
+    async with running(pair.clusters[0], *ROOMS, moves=True, stable_after=0.1):
+        await condition(pair.here, pair.namespace, "there", "Lost", "False", "Unreachable")
+
+
+async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: Pair) -> None:
+    async with at_work(pair, failover_after=1.0) as relay:
+        await annotate(pair.here, pair.namespace, "here", lost="true")
+        await condition(pair.here, pair.namespace, "here", "Lost", "True", "Declared")
+        relay.cut()
+        await condition(pair.here, pair.namespace, "there", "FailoverHeld", "True", "MostTargetsLost")
+        told = await pair.here.get(TARGETS, "there", pair.namespace)
+        assert (find_condition(told["status"]["conditions"], "Lost") or {}).get("status") != "True"
+        await annotate(pair.here, pair.namespace, "there", failover_now="true")
+        await condition(pair.here, pair.namespace, "there", "Lost", "True", "Asked")
+        await condition(pair.here, pair.namespace, "there", "FailoverHeld", "False")
+        relay.mend()
+        await until(lambda: is_taken_away(pair))
+
+
+async def is_taken_away(pair: Pair) -> bool:
+    found = await pair.here.get(TARGETS, "there", pair.namespace)
+    return "multicluster/failover-now" not in (found["metadata"].get("annotations") or {})
+
+
+async def test_what_is_to_be_emptied_is_tainted_until_it_is_not(pair: Pair) -> None:
+    async with at_work(pair):
+        await annotate(pair.here, pair.namespace, "there", retire="true")
+        await until(lambda: has_taint(pair, "multicluster/retiring"))
+        await annotate(pair.here, pair.namespace, "there", retire=None)
+        await until(lambda: has_no_taint(pair, "multicluster/retiring"))
