@@ -33,7 +33,8 @@ from agent.api.names import (
     VERSION,
 )
 from agent.model.manifest import TAKEN
-from webhook.placement_entries import ENTRIES
+from webhook.placement_entries import ENTRIES, Entry
+from webhook.target_choices import ENTRY, SAID_ANEW
 from webhook.workloads import KINDS
 
 LABEL_NAME = "app.kubernetes.io/name"
@@ -92,8 +93,8 @@ APPLIED = (
 )
 """CEL: the ReplicaSets of a Deployment and the Jobs of a CronJob are nobody's to be warned of once more."""
 
-NEW_SPEC = "request.operation == 'CREATE' || object.spec != oldObject.spec"
-"""CEL: labels and annotations of what makes pods change none of them."""
+NEW_SPEC = f"request.operation == 'CREATE' || object.spec != oldObject.spec || {SAID_ANEW}"
+"""CEL: other labels and annotations of what makes pods change none of them."""
 
 NOT_PLACED = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
 """CEL: who creates a pod on a node, as `kubectl debug node/NAME` does, means that node."""
@@ -115,9 +116,9 @@ def _differs(field: str) -> str:
     return f"(has({before}) != has({after}) || (has({after}) && {before} != {after}))"
 
 
-TAKEN_CHANGES = " || ".join(map(_differs, TAKEN))
-"""CEL: of what the webhook has changed something changes, as when a user applies the manifest again; no write of the
-agent does that."""
+TAKEN_CHANGES = " || ".join((*map(_differs, TAKEN), SAID_ANEW))
+"""CEL: of what the webhook has changed something changes, as when a user applies the manifest again, or of the targets
+that the pod names; no write of the agent does that."""
 
 
 def _not_our_own(namespace: str) -> str:
@@ -202,15 +203,15 @@ def validating(name: str, reach: Reach, ca_bundle: bytes, *, placements: bool = 
         [
             {**entry, "failurePolicy": "Ignore"},
             *_warning(name, reach, ca_bundle),
-            *(_about_placements(name, reach, ca_bundle) if placements else ()),
+            *_about((ENTRY, *ENTRIES) if placements else (ENTRY,), name, reach, ca_bundle),
         ],
     )
 
 
-def _about_placements(name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
-    """The entries about cluster sets and Placements."""
+def _about(entries: Sequence[Entry], name: str, reach: Reach, ca_bundle: bytes) -> list[Raw]:
+    """The entries about kinds of others."""
     found = []
-    for each in ENTRIES:
+    for each in entries:
         rule = _rule(each.kind.group, each.kind.version, (each.kind.plural,), ("CREATE", "UPDATE"))
         entry = _entry(f"{each.name}.{name}.{GROUP}", reach(each.path), ca_bundle, rule, VALIDATION_TIMEOUT_SECONDS)
         which = _which({}, {"concerned": each.condition})

@@ -16,7 +16,7 @@ from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
 from agent.model.reapplied import restored
-from webhook import placements, pods, review, workloads
+from webhook import placements, pods, review, target_choices, workloads
 from webhook.configurations import (
     PATH,
     PATH_BY_DEFAULT,
@@ -29,7 +29,8 @@ from webhook.configurations import (
 from webhook.placement_entries import ENTRIES
 from webhook.placements import SetGuard
 from webhook.pods import LONG
-from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched
+from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched, refused
+from webhook.target_choices import ENTRY
 from webhook.targets import Targets
 from webhook.validator import Validator
 
@@ -74,11 +75,17 @@ class Handlers:
 
     async def workload(self, request: Request) -> Answer:
         """What makes pods that may ask for election."""
-        return workloads.told(request, await self.elected(workloads.first_pod(request)))
+        of_itself = target_choices.of_workload(request, self._targets)
+        return workloads.told(request, await self.elected(workloads.first_pod(request)), of_itself)
 
     async def workload_by_default(self, request: Request) -> Answer:
         """What makes pods in a namespace that elects them."""
-        return workloads.told(request, await self.by_default(workloads.first_pod(request)))
+        of_itself = target_choices.of_workload(request, self._targets)
+        return workloads.told(request, await self.by_default(workloads.first_pod(request)), of_itself)
+
+    async def namespace(self, request: Request) -> Answer:
+        """A namespace that names targets."""
+        return target_choices.of_namespace(request, self._targets)
 
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
@@ -107,6 +114,7 @@ def application(
         (PATH_BY_DEFAULT, handlers.by_default),
         (PATH_CHANGED, handlers.changed),
         (PATH_VALIDATE, handlers.validated),
+        (ENTRY.path, handlers.namespace),
         (PATH_WORKLOADS, handlers.workload),
         (PATH_WORKLOADS_BY_DEFAULT, handlers.workload_by_default),
     ):
@@ -168,6 +176,8 @@ def takes_long(request: Request) -> bool:
 def answer_to_change(request: Request) -> Answer:
     """Give a proxy pod whose user applies its manifest again the fields back that are the webhook's.
 
+    It is refused where it names targets in a way that cannot be read, and did not before.
+
     A pod whose manifest cannot be read is left to the API server as it comes.
 
     :raises Malformed: if the objects are not pods
@@ -177,6 +187,8 @@ def answer_to_change(request: Request) -> Answer:
     old, new = _pod(request, "oldObject"), _pod(request, "object")
     if not is_proxy(old):
         return allowed(request, Outcome.UNTOUCHED)
+    if faults := target_choices.new_faults(old, new):
+        return refused(request, faults)
     try:
         after = restored(old, new)
     except (InvalidPod, RecursionError):

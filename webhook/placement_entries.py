@@ -29,7 +29,8 @@ class Entry:
     """Only namespaces in which pods may be elected."""
 
 
-def _has_one_of(*keys: str) -> str:
+def has_one_of(*keys: str) -> str:
+    """CEL: an object with at least one of these annotations."""
     return f"has({_ANNOTATIONS}) && {cel.texts(*keys)}.exists(k, k in {_ANNOTATIONS})"
 
 
@@ -54,12 +55,12 @@ ENTRIES = (
         f"(request.operation == 'CREATE' ? '' : {_set_of('oldObject')}) != {_set_of('object')}",
         "Fail",
     ),
-    Entry("placements", "/validate-placements", PLACEMENTS, _has_one_of(EVALUATE, KEEP_DECIDED, WHEN_UNPLACED)),
+    Entry("placements", "/validate-placements", PLACEMENTS, has_one_of(EVALUATE, KEEP_DECIDED, WHEN_UNPLACED)),
     Entry(
         "namespaces",
         "/validate-namespaces",
         NAMESPACES,
-        _has_one_of(*(prefix + suffix for prefix in (PREFIX, SHORT_PREFIX) for suffix in (PLACEMENT, PLACEMENT_GROUP))),
+        has_one_of(*(prefix + suffix for prefix in (PREFIX, SHORT_PREFIX) for suffix in (PLACEMENT, PLACEMENT_GROUP))),
         labelled=True,
     ),
 )

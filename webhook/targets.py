@@ -16,6 +16,7 @@ from agent.kube.client import Client
 from agent.kube.eitherscope import EitherScope
 from agent.kube.informer import Informer
 from agent.kube.store import Object
+from webhook.target_choices import unknown
 
 _DEFAULT_ACCOUNT = "default"
 _REMEMBERED = 8
@@ -86,13 +87,23 @@ class Targets:
         """Sorted finalizers of the Targets of a namespace and of all ClusterTargets, those being deleted apart."""
         return sorted(names.finalizer(target.namespace, target.name) for target in self._usable(namespace))
 
+    def named(self, namespace: str) -> tuple[set[str], set[str]]:
+        """Names of its Targets, and of all ClusterTargets."""
+        own, of_cluster = set[str](), set[str]()
+        for target in self._usable(namespace):
+            (own if target.namespace else of_cluster).add(target.name)
+        return own, of_cluster
+
     def missing(self, namespace: str, pod: Mapping[str, Any]) -> list[str]:
-        """One sentence for each service account and claim of a pod that targets are known not to have, nor to get."""
+        """What targets are known not to have of a pod, nor to get: a sentence for each service account and claim.
+
+        One more is about targets that the pod names, and that there are not.
+        """
         account, claims = _account(pod), _claims(pod)
+        sentences = unknown((pod.get("metadata") or {}).get("annotations"), namespace, self)
         if not account and not claims:
-            return []
+            return sentences
         told = self._remembered(namespace)
-        sentences = []
         if account:
             follows = _account_follows(pod)
             without = _without(account, {title: one.accounts(follows=follows) for title, one in told.items()})

@@ -4,6 +4,7 @@ The pod that comes of the template is looked at as if it were created, and nothi
 the pods is a warning. One for each object that is applied, however much there is to say.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from webhook.review import Answer, Malformed, Outcome, Request, allowed
@@ -45,9 +46,11 @@ def first_pod(request: Request) -> Raw:
     return {**request, "operation": "CREATE", "subResource": "", "object": pod}
 
 
-def told(request: Request, of_pod: Answer) -> Answer:
-    """The answer about the object: what the answer about its pod says, as a warning."""
+def told(request: Request, of_pod: Answer, of_itself: Sequence[str] = ()) -> Answer:
+    """The answer about the object: what is wrong with it, and what the answer about its pod says, as a warning."""
     if of_pod.outcome is Outcome.REFUSED:
-        return allowed(request, Outcome.VALID, [f"its pods will be refused: {of_pod.explanation}"])
-    warnings = of_pod.review["response"].get("warnings") or ()
+        of_pods = [f"its pods will be refused: {of_pod.explanation}"]
+    else:
+        of_pods = of_pod.review["response"].get("warnings") or []
+    warnings = [*of_itself, *of_pods]
     return allowed(request, Outcome.VALID, ["; ".join(warnings)] if warnings else ())

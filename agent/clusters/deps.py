@@ -11,6 +11,7 @@ from agent.clusters.endpoints import Endpoints
 from agent.clusters.live_reads import LiveReads
 from agent.clusters.lives import Lives
 from agent.clusters.namespaces import Namespaces
+from agent.clusters.owners import Owners
 from agent.clusters.placement_mode import PlacementMode
 from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.proxies import ProxyPods
@@ -61,7 +62,12 @@ class Deps:
     @cached_property
     def choices(self) -> TargetChoices:
         """Which targets each proxy pod may go to, as annotations say."""
-        return TargetChoices(self.local, self.namespaces, self.proxies, self.settings)
+        return TargetChoices(self.local, self.namespaces, self.proxies, self.owners, self.settings)
+
+    @cached_property
+    def owners(self) -> Owners | None:
+        """What controls pods, None where it has no say."""
+        return Owners(self.local) if self.settings.moves else None
 
     @cached_property
     def placement(self) -> PlacementMode:

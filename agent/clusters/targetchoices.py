@@ -1,6 +1,7 @@
-"""Target choices: which targets each pod may go to, as it, its namespace and the settings say.
+"""Target choices: which targets each pod may go to, as it, its controllers, its namespace and the settings say.
 
-A namespace whose annotation cannot be read any more has the last value that could, as long as this process knows it.
+Where an annotation of a namespace or a controller cannot be read any more, the last value that could counts, as long as
+this process knows it.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ from agent.api.kinds import TARGET_KINDS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.namespaces import Namespaces
+from agent.clusters.owners import Chain, Owners, controller_of
 from agent.clusters.proxies import ProxyPods
 from agent.kube.store import Key, Object
 from agent.model.targetchoice import Level, TargetChoice, combine, level_of, mended
@@ -18,10 +20,16 @@ from agent.settings import Settings
 POD = "the pod"
 """One name for all, so that pods of a template have the same choice."""
 SETTINGS = "the agent"
-_NAMESPACE = "namespace"
-_UNREAD = TargetChoice(flaw="Targets have not been read yet")
+_NAMESPACE, _CONTROLLER = "namespace", "controller"
+_NOBODY = Chain(())
 
 _combined = lru_cache(maxsize=512)(combine)
+
+
+@lru_cache(maxsize=64)
+def _unread(what: str) -> TargetChoice:
+    return TargetChoice(flaw=f"{what} have not been read yet, which may say where the pod goes")
+
 
 Listener = Callable[[Iterable[Key]], None]
 
@@ -41,16 +49,28 @@ def said_by_settings(settings: Settings) -> Level | None:
 
 
 class TargetChoices:
-    """Nothing may be concluded from it before the informer of namespaces has synced: whoever asks watches that."""
+    """Nothing may be concluded from it before the informer of namespaces has synced: whoever asks watches that.
 
-    def __init__(self, local: Cluster, namespaces: Namespaces, proxies: ProxyPods, settings: Settings) -> None:
+    :param owners: None where controllers have no say
+    """
+
+    def __init__(
+        self, local: Cluster, namespaces: Namespaces, proxies: ProxyPods, owners: Owners | None, settings: Settings
+    ) -> None:
         self._settings = said_by_settings(settings)
         self._objects = local.either(TARGET_KINDS)
         self._proxies = proxies.informer.store
         self._proxies.index(_NAMESPACE, lambda pod: (pod.namespace,))
         self._by_namespace: dict[str, Level] = {}
+        self._owners = owners
+        self._by_owner: dict[str, Level] = {}
+        """By UID."""
         self._listeners: list[Listener] = []
         namespaces.informer.subscribe(self._namespace_changed)
+        if owners is not None:
+            self._proxies.index(_CONTROLLER, controller_of)
+            for informer in owners.informers.values():
+                informer.subscribe(self._owner_changed)
 
     def on_change(self, listener: Listener) -> None:
         """Call with the keys of pods for which something else is said now, though they are the same."""
@@ -58,27 +78,51 @@ class TargetChoices:
 
     def of(self, pod: Object) -> TargetChoice | None:
         """Where a pod may go, None where nobody says anything. The same object is the same answer."""
-        said = (said_by(POD, pod), self._by_namespace.get(pod.namespace), self._settings)
+        chain = self._owners.of(pod) if self._owners is not None else _NOBODY
+        if chain.missing is not None:
+            error = f" ({chain.missing.error})" if chain.missing.error is not None else ""
+            return _unread(f"{chain.missing.kind.plural}{error}")
+        by_owners = [self._by_owner.get(owner.uid) for owner in chain.owners] if self._by_owner else ()
+        said = (said_by(POD, pod), *by_owners, self._by_namespace.get(pod.namespace), self._settings)
         levels = tuple(level for level in said if level is not None)
         if not levels:
             return None
         if not self._objects.synced:
-            return _UNREAD
+            return _unread("Targets")
         own = frozenset(obj.name for obj in self._objects.serving(pod.namespace) if obj.namespace)
         return _combined(levels, own)
 
     def can_tell(self, pod: Object) -> bool:
         """Whether it is known where a pod may go. It is not for a moment after a start."""
-        return self.of(pod) is not _UNREAD
+        missing = self._owners.of(pod).missing if self._owners is not None else None
+        return self._objects.synced and (missing is None or missing.error is not None)
 
     def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
         namespace = new or old
         assert namespace is not None
-        before = self._by_namespace.pop(namespace.name, None)
-        said = said_by(f"namespace {namespace.name}", new) if new is not None else None
-        if said is not None:
-            known = before or Level(said.where)
-            said = self._by_namespace[namespace.name] = mended(said, known if old is not None else None)
-        if said != before:
+        where = f"namespace {namespace.name}"
+        if _note(self._by_namespace, namespace.name, where, old, new):
             pods = self._proxies.by_index(_NAMESPACE, namespace.name)
             tell(self._listeners, [pod.key for pod in pods])
+
+    def _owner_changed(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is not None and old.uid != new.uid:
+            self._owner_changed(old, None)
+            old = None
+        owner = new or old
+        assert owner is not None
+        assert self._owners is not None
+        changed = _note(self._by_owner, owner.uid, f"{owner.kind.name} {owner.name}", old, new)
+        if changed or old is None:
+            pods = [pod for uid in self._owners.below(owner) for pod in self._proxies.by_index(_CONTROLLER, uid)]
+            if pods:
+                tell(self._listeners, [pod.key for pod in pods])
+
+
+def _note(known: dict[str, Level], key: str, where: str, old: Object | None, new: Object | None) -> bool:
+    """Keep what an object says by annotation; whether that is something else now."""
+    before = known.pop(key, None)
+    said = said_by(where, new) if new is not None else None
+    if said is not None:
+        said = known[key] = mended(said, before or Level(where) if old is not None else None)
+    return said != before

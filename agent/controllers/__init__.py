@@ -36,6 +36,7 @@ from agent.controllers.svcreroute.controller import ServiceRerouteRoom
 from agent.controllers.target.controller import TargetRoom
 from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
+from agent.controllers.targetchoice.controller import TargetChoiceRoom
 from agent.controllers.targetlife.controller import TargetLifeRoom
 from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
@@ -106,6 +107,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         NoSourceApi(deps)
     if deps.settings.moves:
         rooms.append(Mover(deps))
+    if deps.owners is not None:
+        rooms.append(TargetChoiceRoom(deps, deps.owners))
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:

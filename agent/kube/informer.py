@@ -22,10 +22,11 @@ from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.contents import Contents
 from agent.kube.errors import Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
+from agent.kube.metadata import METADATA
 from agent.kube.reading import Reader, Reduce
 from agent.kube.responsiveness import Hearing
 from agent.kube.rollback import Progress, number
-from agent.kube.store import Key, Object, metadata_only
+from agent.kube.store import Key, Object
 from agent.kube.subscribers import Subscriber
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Informer:
 
     `synced` is set once the first list is in the store and told, and stays set; `error` is what currently keeps it from
     being up to date, None while it is; `flaws` are the objects that cannot be read. With `reduce`, the store has only
-    what it leaves of each object; with `metadata_only`, API servers are asked for no more.
+    what it leaves of each object; with one of `METADATA`, API servers are asked for no more.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Informer:
         self.hearing = Hearing()
         self.selectors = {"labels": labels, "fields": fields}
         self._reader = Reader(kind, reduce)
-        self._accept = (METADATA_LIST, METADATA_ONE) if reduce is metadata_only else ("", "")
+        self._accept = (METADATA_LIST, METADATA_ONE) if reduce in METADATA else ("", "")
         self._telling = False
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None

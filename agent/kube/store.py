@@ -174,7 +174,9 @@ class Object:
         return None
 
 
-class _Identity(msgspec.Struct, rename="camel", omit_defaults=True):
+class Identity(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What is kept of the metadata of an object."""
+
     name: str
     uid: str = ""
     resource_version: str = ""
@@ -185,7 +187,7 @@ class _Identity(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _Reduced(msgspec.Struct):
-    metadata: _Identity
+    metadata: Identity
 
 
 _identity_decoder = msgspec.json.Decoder(_Reduced)

@@ -20,10 +20,16 @@ _Part = TypeVar("_Part", bound=msgspec.Struct)
 class Owner(msgspec.Struct, rename="camel", gc=False):
     """One of an object's owner references."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool = False
+
+    @property
+    def group(self) -> str:
+        """The API group of its kind."""
+        return self.api_version.partition("/")[0]
 
 
 class HotAnnotations(msgspec.Struct, gc=False):
@@ -158,6 +164,7 @@ def _share(head: Head) -> None:
         metadata.finalizers = [same(name, name) for name in metadata.finalizers]
     for owner in metadata.owner_references or ():
         owner.kind, owner.name, owner.uid = (same(text, text) for text in (owner.kind, owner.name, owner.uid))
+        owner.api_version = same(owner.api_version, owner.api_version)
     if head.spec is not None:
         if head.spec.node_name:
             head.spec.node_name = same(head.spec.node_name, head.spec.node_name)

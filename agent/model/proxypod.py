@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.names import moves
-from agent.model import constraints, manifest, placementref, proxycopy, shutdowndelay
+from agent.model import constraints, manifest, placementref, proxycopy, shutdowndelay, targetchoice
 from agent.model.annotations import LIMIT
 from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
@@ -124,8 +124,9 @@ def _check_choices(annotations: dict[str, str]) -> None:
     _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
-    for field, reason in (*placementref.flaws(annotations), *shutdowndelay.flaws(annotations)):
-        raise InvalidPod(field, reason)
+    for found in (placementref.flaws, shutdowndelay.flaws, targetchoice.flaws):
+        for field, reason in found(annotations):
+            raise InvalidPod(field, reason)
 
 
 def _without_state(pod: dict[str, Any]) -> dict[str, Any]:

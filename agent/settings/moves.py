@@ -22,8 +22,8 @@ class Moves:
     moves: bool = flag(
         SWITCH,
         "false",
-        "move running pods to another target when theirs is lost, or not one that they may be in any more; off: what is"
-        " said of targets counts for new pods only",
+        "move running pods to another target when theirs is lost, or not one that they may be in any more, and read"
+        " which these are on Deployments and the like, too; off: new pods go where they and their namespaces say",
     )
     withdraw: float = flag(
         DURATION, "5s", "how long no Service leads to a pod any more before it ends because its replacement is there"

@@ -316,7 +316,7 @@ def test_the_crds_of_placements_come_with_their_webhooks_for_those_who_ask_and_a
         assert each["metadata"]["labels"]["multicluster/ours"] == "true"
         assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert of_ocm() == {}
-    own = ["validate", "warn", "warn-by-default"]
+    own = ["validate", "warn", "warn-by-default", "targets"]
     assert webhooks() == own
     assert webhooks("agent.placement.mode=consume") == [*own, "namespaces"]
     assert webhooks("agent.placement.crds=true") == [*own, "bind-sets", "join-sets", "placements", "namespaces"]

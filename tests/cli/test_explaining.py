@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from agent.api import names
-from agent.api.kinds import CHAPERONS, NAMESPACES, PODS
+from agent.api.kinds import CHAPERONS, CLUSTER_TARGETS, NAMESPACES, PODS, Kind
 from agent.cli.explain import remedy
 from agent.cli.explaining import rendering
+from agent.cli.explaining.choosing import choosing
 from agent.cli.explaining.explanation import explanation_of
 from agent.cli.explaining.facts import Facts, Seen, Unexplained
 from agent.cli.explaining.following import Following
@@ -21,6 +22,7 @@ from agent.cli.explaining.volumes import settled
 from agent.cli.output import as_json, as_yaml
 from agent.kube.store import Object
 from agent.model.proxypod import proxy_pod
+from agent.model.targetchoice import Level, combine
 from agent.scheduling.placed import Decided, Placed, Reference, shares
 from agent.settings import Settings
 from tests.scheduling.pods_and_targets import free, target_info, telling
@@ -374,3 +376,54 @@ def test_a_pod_whose_delegate_has_no_node_leaves_a_target_that_is_no_longer_deci
     targets = [seen("eu", chaperon("c", {}), managed_cluster="eu"), seen("us", managed_cluster="us")]
     found = following(follower("us"), proxy(claim=EU, finalizers=("multicluster.admiralty.io/default-eu",)), *targets)
     assert found.waits_for == "the agent, which takes it away from eu next: no longer in Placement web"
+
+
+def test_targets_that_annotations_choose_are_told_with_who_says_so() -> None:
+    choice = combine([Level("Deployment web", "us > eu", None, "multicluster/targets")])
+    assert choice is not None
+    targets = (seen("eu", weight=100), seen("us"), seen("ap"))
+    waits = explanation_of(Facts(proxy(), None, (proxy(),), targets, choice=choice), Settings(), NOW)
+    assert waits.chosen == "multicluster/targets of Deployment web (us > eu)"
+    assert [line.target for line in waits.targets] == ["us", "eu", "ap"]
+    assert waits.targets[2].verdict == "not in multicluster/targets of Deployment web (us > eu)"
+    assert waits.waits_for == "the agent, which sends it to us next"
+    assert "Chosen:     multicluster/targets of Deployment web (us > eu)" in rendering.as_text(waits, terminal=False)
+    pod = proxy().decode()
+    pod["spec"]["nodeName"] = EU
+    bound = Object(PODS, msgspec.json.encode(pod))
+    elsewhere = combine([Level("namespace default", "us", None, "multicluster/targets")])
+    told = explanation_of(Facts(bound, None, (bound,), targets, choice=elsewhere), Settings(), NOW)
+    assert told.chosen == "multicluster/targets of namespace default (us); eu is none of them"
+
+
+async def test_what_controls_a_pod_is_read_with_the_rights_of_the_user() -> None:
+    """Without the setting it counts for nothing, which a note says."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
+    above = owner | {"kind": "Deployment", "name": "web", "uid": "d"}
+    pod = proxy().decode()
+    pod["metadata"]["ownerReferences"] = [owner]
+
+    class Source:
+        async def get_raw(self, kind: Kind, name: str, namespace: str) -> bytes:
+            uid, owners = ("rs", [above]) if name == "web-1" else ("d", [])
+            annotations = {"multicluster/targets": "us,mars" if name == "web" else "copied"}
+            metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "1"}
+            return msgspec.json.encode({"metadata": metadata | {"ownerReferences": owners, "annotations": annotations}})
+
+    source: Any = Source()
+
+    async def chosen(settings: Settings) -> tuple[str, list[str]]:
+        notes: list[str] = []
+        us = Object(CLUSTER_TARGETS, msgspec.json.encode({"metadata": {"name": "us", "resourceVersion": "1"}}))
+        read = Object(PODS, msgspec.json.encode(pod))
+        choice = await choosing(source, read, None, [us], settings, notes)
+        return choice.source if choice is not None else "", notes
+
+    found, notes = await chosen(Settings(moves=True))
+    assert found == "multicluster/targets of Deployment web (us,mars)"
+    assert notes == ["no Target in namespace default and no ClusterTarget is called mars"]
+    source, notes = await chosen(Settings())
+    assert source == ""
+    assert notes[0].startswith(
+        "what Deployment web says of targets does not count: it takes the agent's setting --moves"
+    )

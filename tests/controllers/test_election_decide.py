@@ -38,6 +38,13 @@ def test_so_is_a_delay_that_is_none() -> None:
     assert "from 0 (none) to 300" in decide({"multicluster/shutdown-delay": "10s"}, {}).complaint
 
 
+def test_so_are_targets_that_cannot_be_read() -> None:
+    assert not decide({"multicluster/targets": "us > eu"}, {}).complaint
+    complaint = decide({"multicluster/targets": "us eu", "multicluster/allowed-targets": "us>eu"}, {}).complaint
+    assert "metadata.annotations[multicluster/targets] 'us eu' is no name of a target" in complaint
+    assert "metadata.annotations[multicluster/allowed-targets] 'us>eu' has preferences" in complaint
+
+
 @pytest.mark.parametrize("key", ["multicluster/share-services", "multicluster.admiralty.io/follow-service-account"])
 def test_so_is_one_of_what_goes_with_the_pods(key: str) -> None:
     assert not decide({key: "false"}, {}).complaint

@@ -111,7 +111,7 @@ def test_our_own_kinds_are_validated_but_never_wait_for_us() -> None:
 
 
 def test_what_makes_elected_pods_is_looked_at_for_warnings_and_never_waits_for_us() -> None:
-    asked, by_default = validating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"][1:]
+    asked, by_default = validating("flotilla", by_service(Service("system", "hook")), CA)["webhooks"][1:3]
     assert asked["rules"] == by_default["rules"]
     resources = {(*each["apiGroups"], *each["resources"]) for each in asked["rules"]}
     assert resources == {("apps", "deployments", "statefulsets", "replicasets"), ("batch", "jobs", "cronjobs")}
@@ -150,6 +150,8 @@ def test_cluster_sets_and_placements_are_asked_about_only_where_that_is_wanted()
         assert (rule["resources"], rule["operations"]) == ([resource], ["CREATE", "UPDATE"])
         assert (found[name]["failurePolicy"], found[name]["sideEffects"]) == (policy, "None")
         assert len(found[name]["matchConditions"]) == 1
+    assert plain["targets"]["failurePolicy"] == "Ignore"
+    assert plain["targets"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
     # What is no set, and in a namespace without elected pods, is none of our business.
     assert found["namespaces"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
     assert "namespaceSelector" not in found["join-sets"]

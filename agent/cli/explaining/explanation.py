@@ -22,7 +22,7 @@ from agent.scheduler.ranked import decide as ranked
 from agent.scheduling.explain import Row, explain, table
 from agent.scheduling.placed import misplaced, reasoned
 from agent.scheduling.ranking import Ranking, rank
-from agent.scheduling.snapshot import PodInfo
+from agent.scheduling.snapshot import PodInfo, TargetInfo
 from agent.scheduling.usage import Usages
 from agent.settings import Settings
 
@@ -41,6 +41,7 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
         "group": _group(facts),
         "claim": titles.get(claim, claim),
         "follows": _follows(facts),
+        "chosen": _chosen(facts),
         "attempts": tuple(
             Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
             for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
@@ -66,7 +67,7 @@ def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, 
         pod_infos.relabel(namespace.name, namespace.labels)
     try:
         pod_info = (pod_infos.about if pod.node_name else pod_infos.of)(pod).beside(facts.volumes)
-        pod_info = pod_info.following(facts.following.placed if facts.following else None)
+        pod_info = pod_info.following(facts.following.placed if facts.following else None).choosing(facts.choice)
     except InvalidPod as error:
         raise Unexplained(f"pod {pod.namespace}/{pod.name} cannot be placed: {error}") from None
     serving = [seen.info if _chaperon(seen, pod) else seen.for_new_pods for seen in facts.targets]
@@ -82,6 +83,20 @@ def _follows(facts: Facts) -> str:
         return ""
     node = facts.pod.node_name
     return facts.following.told(next((seen.info for seen in facts.targets if seen.info.node_name == node), None))
+
+
+def _chosen(facts: Facts) -> str:
+    if facts.choice is None:
+        return ""
+    here = next((seen.info for seen in facts.targets if seen.info.node_name == facts.pod.node_name), None)
+    if here is None or not facts.choice.misplaced(here):
+        return facts.choice.source
+    return f"{facts.choice.source}; {here.title} is none of them"
+
+
+def _misplaced(facts: Facts, target: TargetInfo) -> str:
+    by_choice = facts.choice.misplaced(target) if facts.choice is not None else ""
+    return by_choice or (misplaced(facts.following.placed, target) if facts.following is not None else "")
 
 
 def _misspelt(namespace: Object | None) -> Iterator[str]:
@@ -202,7 +217,7 @@ def _waits_in_ranked(facts: Facts, proxy: Mapping[str, Any], ranking: Ranking, d
         now=now,
         dwell=dwell,
         closed=facts.closed,
-        misplaced=misplaced(facts.following.placed, claimed.info) if facts.following and claimed else "",
+        misplaced=_misplaced(facts, claimed.info) if claimed is not None else "",
     )
     tried = {node: attempt.reason for node, attempt in attempts.items()}
     here = claimed.info.title if claimed is not None else podstate.claimed_node(pod)

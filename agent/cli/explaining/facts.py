@@ -21,6 +21,7 @@ from agent.api.kinds import (
     RESOURCE_QUOTAS,
 )
 from agent.cli.explaining import volumes
+from agent.cli.explaining.choosing import choosing
 from agent.cli.explaining.following import Following, following
 from agent.cli.fleet.source_queries import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
@@ -31,6 +32,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object
 from agent.model.namespaces import is_enabled, not_enabled
+from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.extra_scores import kind_of, read_score
 from agent.scheduler.cache.quotas import quotas_of
 from agent.scheduler.cache.target_info import target_info_of
@@ -83,6 +85,8 @@ class Facts:
     """Claims of the pod to the virtual node that has their volume."""
     following: Following | None = None
     """The Placement that the pod follows."""
+    choice: TargetChoice | None = None
+    """Which targets are chosen for it by annotation."""
     notes: list[str] = field(default_factory=list)
     """What could not be read, and what follows."""
 
@@ -139,6 +143,7 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
         namespaces=await _namespaces(source, (pod, *proxies), notes),
         volumes=volumes.settled(claims, pod, asked, proxies),
         following=await following(source, pod, namespace, notes, now),
+        choice=await choosing(source, pod, namespace, objects, settings, notes),
         notes=notes,
     )
 

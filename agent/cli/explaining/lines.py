@@ -54,6 +54,8 @@ class Explanation:
     claim: str = ""
     follows: str = ""
     """Its Placement, and what that has decided."""
+    chosen: str = ""
+    """Which targets annotations and settings choose for it, and which of them says so."""
     told: str = ""
     """What its condition PodScheduled says."""
     waits_for: str = ""

@@ -23,6 +23,7 @@ def _facts(explanation: Explanation) -> Iterator[str]:
         ("Mode", explanation.mode),
         ("Group", explanation.group),
         ("Follows", explanation.follows),
+        ("Chosen", explanation.chosen),
         ("Claimed by", explanation.claim),
         ("Bound to", _bound(explanation.bound) if explanation.bound else ""),
         ("Waits for", explanation.waits_for),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent.api import names
 from agent.api.names import moves
-from agent.model import shutdowndelay
+from agent.model import shutdowndelay, targetchoice
 from agent.model.namespaces import elects_by_default
 
 _SWITCH = (None, "true", "false")
@@ -40,4 +40,5 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelCh
         choices = " or ".join(moves.MOVE_CHOICES)
         complaints.append(f"annotation {names.SHORT_PREFIX}{moves.MOVE} is {said!r} and says nothing: write {choices}")
     complaints += [f"{field} {reason}" for field, reason in shutdowndelay.flaws(annotations)]
+    complaints += [f"{field} {reason}" for field, reason in targetchoice.flaws(annotations)]
     return LabelChange({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))

@@ -1,0 +1,62 @@
+"""Owners: what controls pods of this cluster, and what it says by annotation; only metadata is watched of it."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agent.api.kinds import CRON_JOBS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
+from agent.clusters.cluster import Cluster
+from agent.kube.informer import Informer
+from agent.kube.metadata import owner_metadata
+from agent.kube.store import Object
+
+KINDS = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS, CRON_JOBS)
+"""Those that people write; a kind that only makes such does not count."""
+_ABOVE = {REPLICA_SETS: DEPLOYMENTS, JOBS: CRON_JOBS}
+_CONTROLLER = "controller"
+
+
+class Chain(NamedTuple):
+    """What controls a pod, the closest first."""
+
+    owners: tuple[Object, ...]
+    missing: Informer | None = None
+    """Of a kind of which an owner is not known, and so nothing that is above it."""
+
+
+class Owners:
+    """Watches from when it is made."""
+
+    def __init__(self, local: Cluster) -> None:
+        self.informers = {kind: local.informer(kind, reduce=owner_metadata) for kind in KINDS}
+        self._kinds = {(kind.group, kind.name): kind for kind in KINDS}
+        for kind in _ABOVE:
+            self.informers[kind].store.index(_CONTROLLER, controller_of)
+
+    def of(self, obj: Object) -> Chain:
+        """What controls an object: a Deployment and not its ReplicaSets, on which its annotations stay for ever."""
+        found: list[Object] = []
+        owner = obj.controller
+        while owner is not None:
+            kind = self._kinds.get((owner.group, owner.kind))
+            if kind is None:
+                break
+            known = self.informers[kind].store.get((obj.namespace, owner.name))
+            if known is None or known.uid != owner.uid:
+                return Chain(tuple(found), self.informers[kind])
+            if kind is DEPLOYMENTS:
+                found.clear()
+            found.append(known)
+            owner = known.controller
+        return Chain(tuple(found))
+
+    def below(self, owner: Object) -> Iterator[str]:
+        """UIDs of what may control pods, of all that an owner controls and itself."""
+        yield owner.uid
+        for kind, above in _ABOVE.items():
+            if above is owner.kind:
+                yield from (each.uid for each in self.informers[kind].store.by_index(_CONTROLLER, owner.uid))
+
+
+def controller_of(obj: Object) -> tuple[str, ...]:
+    """The UID of what controls an object, as an index has it."""
+    return (obj.controller.uid,) if obj.controller else ()

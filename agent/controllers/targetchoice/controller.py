@@ -1,0 +1,64 @@
+"""Target choice: an event on what controls pods, where it names targets in a way that cannot be read.
+
+Watches  Deployments, StatefulSets, ReplicaSets, Jobs and CronJobs here: their metadata.
+Writes   events. No target takes part.
+Of namespaces the room for elections tells, and pods are refused.
+"""
+
+from typing import NamedTuple
+
+from agent.api.kinds import DEPLOYMENTS, REPLICA_SETS, Kind
+from agent.clusters.deps import Deps
+from agent.clusters.owners import Owners
+from agent.kube.store import Key, Object
+from agent.model.targetchoice import flaws
+from agent.runtime.controller import Controller
+
+KEPT = "The last value that could be read counts on; without one, pods wait"
+_DEPLOYMENT = (DEPLOYMENTS.group, DEPLOYMENTS.name)
+
+
+class _Owner(NamedTuple):
+    kind: Kind
+    key: Key
+
+
+class TargetChoiceRoom(Controller[_Owner]):
+    """Keys are those of owners that have something to hear."""
+
+    name = "target choice"
+    workers = 2
+
+    def __init__(self, deps: Deps, owners: Owners) -> None:
+        super().__init__()
+        self._informers = owners.informers
+        self._recorder = deps.recorder
+        self._namespaces = deps.namespaces
+        self._told: dict[_Owner, tuple[str, str]] = {}
+        """By UID and words."""
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        for informer in self._informers.values():
+            self.watch(informer, self._flawed)
+
+    def _flawed(self, owner: Object) -> tuple[_Owner, ...]:
+        key = _Owner(owner.kind, owner.key)
+        return (key,) if key in self._told or any(flaws(owner.annotations)) else ()
+
+    async def reconcile(self, key: _Owner) -> float | None:
+        """Tell what cannot be read of one owner, once as long as it stays the same."""
+        owner = self._informers[key.kind].store.get(key.key)
+        wrong = _wrong(owner) if owner is not None else ""
+        if owner is None or not wrong:
+            self._told.pop(key, None)
+        elif self._namespaces.is_enabled(owner.namespace) and self._told.get(key) != (owner.uid, wrong):
+            self._told[key] = (owner.uid, wrong)
+            self._recorder.event(owner.decode(), "Warning", "InvalidAnnotation", f"{wrong}. {KEPT}")
+        return None
+
+
+def _wrong(owner: Object) -> str:
+    """What a Deployment says is on its ReplicaSets, too, where it counts for nothing."""
+    above = owner.controller
+    if owner.kind is REPLICA_SETS and above is not None and (above.group, above.kind) == _DEPLOYMENT:
+        return ""
+    return "; ".join(f"{field} {reason}" for field, reason in flaws(owner.annotations))

@@ -1,0 +1,36 @@
+"""What is kept of objects of which API servers are asked for nothing but metadata."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from agent.api.names import is_ours
+from agent.kube import typed
+from agent.kube.store import Identity, metadata_only
+
+
+class _Metadata(Identity, kw_only=True, rename="camel", omit_defaults=True):
+    owner_references: list[typed.Owner] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Owner(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decoder = msgspec.json.Decoder(_Owner)
+_encode = msgspec.json.Encoder().encode
+
+
+def owner_metadata(raw: bytes) -> bytes:
+    """Of what controls pods, what tells it apart, those of its annotations that are ours, and its own controller."""
+    owner = _decoder.decode(raw)
+    metadata = owner.metadata
+    metadata.labels = metadata.finalizers = None
+    metadata.annotations = {key: value for key, value in (metadata.annotations or {}).items() if is_ours(key)} or None
+    metadata.owner_references = [each for each in metadata.owner_references or () if each.controller] or None
+    return _encode(owner)
+
+
+METADATA: frozenset[Callable[[bytes], bytes]] = frozenset((metadata_only, owner_metadata))
+"""What looks at nothing else."""

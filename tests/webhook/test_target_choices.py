@@ -1,0 +1,123 @@
+"""What the webhook says of targets that namespaces, workloads and pods name."""
+
+from typing import Any
+
+import pytest
+
+from agent.api.kinds import DEPLOYMENTS, NAMESPACES, PODS, TARGETS
+from agent.kube.errors import Invalid
+from agent.model.proxypod import InvalidPod, proxy_pod
+from tests.controllers.proxies import elected
+from tests.waiting import until
+from tests.webhook.replica import Place
+from tests.webhook.test_app import target
+from tests.webhook.test_warnings import ELECT, workload
+from webhook.review import Malformed, Outcome
+from webhook.target_choices import of_namespace, of_workload, unknown
+
+Raw = dict[str, Any]
+
+KEY = "multicluster/targets"
+
+
+class Known:
+    def named(self, namespace: str) -> tuple[set[str], set[str]]:
+        assert namespace == "shop"
+        return {"us"}, {"eu", "us"}
+
+
+KNOWN = Known()
+
+
+def request(before: dict[str, str] | None = None, **values: str) -> Raw:
+    def namespace(annotations: dict[str, str]) -> Raw:
+        return {"kind": "Namespace", "metadata": {"name": "shop", "annotations": annotations}}
+
+    annotations = {f"multicluster/{key.replace('_', '-')}": value for key, value in values.items()}
+    found = {"uid": "u", "namespace": "shop", "operation": "UPDATE", "object": namespace(annotations)}
+    return found | ({"oldObject": namespace(before)} if before is not None else {})
+
+
+def warnings(asked: Raw) -> list[str]:
+    answer = of_namespace(asked, KNOWN)
+    assert answer.outcome is Outcome.VALID
+    return list(answer.review["response"].get("warnings") or ())
+
+
+def test_a_namespace_names_targets_that_there_are() -> None:
+    assert warnings(request(targets="us > eu,clustertarget/us", allowed_targets="!eu")) == []
+
+
+def test_a_namespace_that_cannot_be_read_is_refused_unless_it_was_so_before() -> None:
+    asked = request(targets="us eu", allowed_targets="us > eu")
+    answer = of_namespace(asked, KNOWN)
+    assert answer.outcome is Outcome.REFUSED
+    causes = answer.review["response"]["status"]["details"]["causes"]
+    assert [each["field"] for each in causes] == [
+        "metadata.annotations[multicluster/targets]",
+        "metadata.annotations[multicluster/allowed-targets]",
+    ]
+    (told,) = warnings(request({KEY: "us eu"}, targets="us eu"))
+    assert told.startswith("metadata.annotations[multicluster/targets]: 'us eu' is no name of a target: write")
+
+
+def test_names_that_no_target_has_are_a_warning() -> None:
+    (told,) = warnings(request(targets="us > mars", allowed_targets="!pluto"))
+    assert told == (
+        "multicluster/targets and multicluster/allowed-targets: no Target in namespace shop and no ClusterTarget is"
+        " called mars, pluto: see that it is spelt as its Target is, or create that"
+    )
+    assert unknown({"multicluster/placement": "web"}, "elsewhere", KNOWN) == []
+
+
+def test_a_workload_is_warned_of_both() -> None:
+    flawed, strange = of_workload(request(targets="us eu"), KNOWN), of_workload(request(targets="mars"), KNOWN)
+    assert [each.partition(":")[0] for each in (*flawed, *strange)] == [
+        "metadata.annotations[multicluster/targets]",
+        "multicluster/targets",
+    ]
+
+
+def test_what_is_no_namespace_is_malformed() -> None:
+    with pytest.raises(Malformed, match="no Namespace"):
+        of_namespace({"uid": "u", "object": {"kind": "Pod"}}, KNOWN)
+
+
+def test_a_pod_that_cannot_be_read_is_refused() -> None:
+    pod = elected("web", "shop")
+    pod["metadata"]["annotations"][KEY] = "us,!eu"
+    with pytest.raises(InvalidPod, match="both names targets and excludes some") as caught:
+        proxy_pod(pod, [])
+    assert caught.value.field == "metadata.annotations[multicluster/targets]"
+
+
+@pytest.mark.cluster
+async def test_a_real_api_server_asks_about_namespaces_workloads_and_pods(place: Place) -> None:
+    await place.client.create(TARGETS, target(TARGETS, "us", place.namespace))
+    async with place.replica():
+
+        async def refuses() -> bool:
+            try:
+                await say("us eu")
+            except Invalid as error:
+                return "is no name of a target" in str(error)
+            return False
+
+        async def say(targets: str | None) -> None:
+            await place.client.patch(NAMESPACES, place.namespace, {"metadata": {"annotations": {KEY: targets}}})
+
+        await until(refuses, what="the API server asks about namespaces")
+        await say("us > !us")
+        await say(None)
+        plain = workload(DEPLOYMENTS, **{ELECT: ""})
+        plain["spec"]["template"]["spec"].pop("serviceAccountName")
+        plain["metadata"]["annotations"] = {KEY: "mars"}
+        (told,) = await place.warnings(DEPLOYMENTS, plain)
+        assert f"no Target in namespace {place.namespace} and no ClusterTarget is called mars" in told
+        pod = elected("web", place.namespace)
+        pod["metadata"]["annotations"][KEY] = "us"
+        await place.client.create(PODS, pod)
+        with pytest.raises(Invalid, match="is no name of a target"):
+            await place.client.patch(PODS, "web", {"metadata": {"annotations": {KEY: "us eu"}}}, place.namespace)
+        rest = {"metadata": {"annotations": {KEY: ""}, "finalizers": None}}
+        await place.client.patch(PODS, "web", rest, place.namespace)

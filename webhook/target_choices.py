@@ -1,0 +1,85 @@
+"""Answers about the targets that namespaces and workloads name for their pods. No I/O.
+
+A namespace that names them in a way that cannot be read is refused; of a workload that is no more than a warning.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from agent.api import cel
+from agent.api.kinds import NAMESPACES
+from agent.api.names import PREFIX, SHORT_PREFIX
+from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
+from agent.model.targetchoice import combine, flaws, level
+from webhook.placement_entries import Entry, has_one_of
+from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, refused
+
+KEYS = tuple(prefix + suffix for suffix in (TARGETS, ALLOWED_TARGETS) for prefix in (PREFIX, SHORT_PREFIX))
+
+
+def _value(obj: str) -> str:
+    """CEL: what an object says under the key `k`, empty where it says nothing."""
+    annotations = f"{obj}.metadata.annotations"
+    return f"(has({annotations}) && k in {annotations} ? {annotations}[k] : '')"
+
+
+SAID_ANEW = f"{cel.texts(*KEYS)}.exists(k, {_value('object')} != {_value('oldObject')})"
+"""CEL: an object that says something else of targets than before."""
+
+ENTRY = Entry("targets", "/validate-targets-of-namespaces", NAMESPACES, has_one_of(*KEYS), labelled=True)
+
+
+class Named(Protocol):
+    """The targets of a namespace."""
+
+    def named(self, namespace: str) -> tuple[Collection[str], Collection[str]]:
+        """Names of its Targets, and of all ClusterTargets."""
+        ...
+
+
+def unknown(annotations: Mapping[str, str] | None, namespace: str, known: Named) -> list[str]:
+    """A sentence about names in the annotations of an object that no target of a namespace has."""
+    if not annotations or not annotations.keys() & set(KEYS):
+        return []
+    own, of_cluster = known.named(namespace)
+    choice = combine([level("", annotations)], frozenset(own))
+    missing = choice.unknown(frozenset(of_cluster)) if choice is not None else ()
+    if not missing:
+        return []
+    keys = " and ".join(key for key in KEYS if key in annotations)
+    told = (
+        f"{keys}: no Target in namespace {namespace} and no ClusterTarget is called {', '.join(missing)}: see that it"
+        " is spelt as its Target is, or create that"
+    )
+    return [told]
+
+
+def new_faults(old: Any, new: Any) -> list[Fault]:
+    """What cannot be read of an object, but for what could not before."""
+    had = set(flaws(_annotations(old)))
+    return [Fault(*each) for each in flaws(_annotations(new)) if each not in had]
+
+
+def of_namespace(request: Request, known: Named) -> Answer:
+    """A namespace that says something of targets. What was wrong before is only a warning. Raises Malformed."""
+    namespace = request.get("object")
+    if not isinstance(namespace, dict) or namespace.get("kind") != NAMESPACES.name:
+        raise Malformed("request.object is no Namespace: the webhook's rules may name these only")
+    if faults := new_faults(request.get("oldObject"), namespace):
+        return refused(request, faults)
+    annotations = _annotations(namespace)
+    name = str((namespace.get("metadata") or {}).get("name") or "")
+    told = [f"{field}: {reason}" for field, reason in flaws(annotations)]
+    return allowed(request, Outcome.VALID, [*told, *unknown(annotations, name, known)])
+
+
+def of_workload(request: Request, known: Named) -> list[str]:
+    """What is wrong with what a workload itself says, as warnings."""
+    annotations = _annotations(request.get("object"))
+    told = [f"{field}: {reason}" for field, reason in flaws(annotations)]
+    return [*told, *unknown(annotations, request.get("namespace") or "", known)]
+
+
+def _annotations(obj: Any) -> Mapping[str, str]:
+    found = (obj.get("metadata") or {}).get("annotations") if isinstance(obj, dict) else None
+    return found or {}
