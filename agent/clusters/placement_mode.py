@@ -7,6 +7,7 @@ again now and then, for what is installed may change. Where there are no Placeme
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from agent.api.names.ocm import OURS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import OptionalWatch
+from agent.clusters.placement_fleet import PlacementFleet
 from agent.clusters.port import Port
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
 from agent.kube.store import Object, Store
@@ -124,6 +126,11 @@ class PlacementMode:
             self._watched[kind] = Watched(self._local.port, kind, self._interval)
             self._watched[kind].wanted(self.active)
         return self._watched[kind]
+
+    @cached_property
+    def fleet(self) -> PlacementFleet:
+        """What Placements are evaluated over, watched from the first use on."""
+        return PlacementFleet(self.watch)
 
     async def _run(self) -> None:
         while True:

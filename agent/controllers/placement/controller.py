@@ -252,7 +252,7 @@ class PlacementRoom(Controller[Key]):
 
     def _look_around(self) -> None:
         if self._surroundings is None:
-            self._surroundings = Surroundings(self._mode, self._interests, self._touch)
+            self._surroundings = Surroundings(self._mode.fleet, self._interests, self._touch)
             self._decisions = Decisions(self._mode, self._found, self._balance, lambda: self._touch(self._interests))
 
     def _touch(self, keys: Iterable[Key]) -> None:

@@ -87,7 +87,8 @@ class SchedulerCache:
         placed = self.decisions.of(pod)
         if placed is None or not ranking.rejected:
             return ranking
-        return replace(ranking, rejected=reasoned(ranking.rejected, placed, self.decisions.reasons(pod)))
+        reasons = self.decisions.reasons((pod.namespace, placed.reference.name))
+        return replace(ranking, rejected=reasoned(ranking.rejected, placed, reasons))
 
     def misplaced(self, pod: Object, target: Target) -> str:
         """Why a pod would not get its target today, as its Placement has decided; empty where it would."""

@@ -17,16 +17,20 @@ Raw = Mapping[str, Any]
 
 def fleet(clusters: Iterable[Raw], sets: Iterable[Raw], bindings: Iterable[Raw], scored: Iterable[Raw]) -> Fleet:
     """All objects of these kinds together."""
-    bound: dict[str, set[str]] = {}
-    for each in bindings:
-        namespace, name = key(each)
-        bound.setdefault(namespace, set()).add(name)
     return Fleet(
         clusters={found.name: found for found in map(managed_cluster, clusters)},
         sets={found.name: found for found in map(cluster_set, sets)},
-        bindings={namespace: frozenset(names) for namespace, names in bound.items()},
+        bindings=bound_sets(map(key, bindings)),
         scores={key(each): scores(each) for each in scored},
     )
+
+
+def bound_sets(bindings: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """Namespace to the sets that are bound to it, of ManagedClusterSetBindings by their keys."""
+    found: dict[str, set[str]] = {}
+    for namespace, name in bindings:
+        found.setdefault(namespace, set()).add(name)
+    return {namespace: frozenset(names) for namespace, names in found.items()}
 
 
 def key(raw: Raw) -> tuple[str, str]:
