@@ -44,13 +44,15 @@ def key(raw: Raw) -> tuple[str, str]:
 def managed_cluster(raw: Raw) -> ManagedCluster:
     """A ManagedCluster."""
     metadata, status = _mapping(raw, "metadata"), _mapping(raw, "status")
+    capacity = _amounts(status, "capacity")
     return ManagedCluster(
         name=_text(metadata, "name"),
         labels=_pairs(_mapping(metadata, "labels")),
         claims={_text(each, "name"): _text(each, "value") for each in _items(status, "clusterClaims")},
         taints=tuple(_taint(each) for each in _items(_mapping(raw, "spec"), "taints")),
-        allocatable=_amounts(_mapping(status, "allocatable")),
-        capacity=_amounts(_mapping(status, "capacity")),
+        allocatable={
+            resource: _float(nano) for resource, nano in _amounts(status, "allocatable").items() if resource in capacity
+        },
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 
@@ -96,14 +98,23 @@ def _selector(raw: Raw) -> Selector:
         return NOTHING
 
 
-def _amounts(raw: Raw) -> dict[str, int]:
+def _amounts(raw: Raw, name: str) -> dict[str, int]:
     found = {}
-    for resource, amount in raw.items():
+    for resource, amount in _mapping(raw, name).items():
         try:
             found[resource] = Quantity.of(amount).nano
         except InvalidQuantity:
             continue
     return found
+
+
+def _float(nano: int) -> float:
+    """The float that Go makes of a quantity: its digits times a power of ten."""
+    for digits in (0, -3, -6):
+        whole, rest = divmod(nano, 10 ** (9 + digits))
+        if not rest:
+            return float(whole) * float(f"1e{digits}") if digits else float(whole)
+    return float(nano) * 1e-9
 
 
 def _moment(raw: object) -> datetime | None:
