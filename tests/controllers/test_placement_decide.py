@@ -36,7 +36,7 @@ def outcome(
         for name, decisions in (groups or {}).items()
     )
     scores = {cluster: score for decisions in (groups or {}).values() for cluster, score in decisions}
-    return Outcome(made, satisfied, misconfigured, {}, again, warnings, scores)
+    return Outcome(made, satisfied, misconfigured, dict, again, warnings, scores)
 
 
 def written(before: Raw, present: Sequence[Present], plan: Plan) -> tuple[Raw, list[Present]]:

@@ -9,7 +9,7 @@ KEY = ("shop", "measured")
 
 def outcome(*decided: str, misconfigured: str = "") -> Outcome:
     decisions = tuple(Decision(name, 7, "") for name in decided)
-    return Outcome((DecisionGroup("", decisions),), Satisfied(True, "", ""), misconfigured, {}, None)
+    return Outcome((DecisionGroup("", decisions),), Satisfied(True, "", ""), misconfigured, dict, None)
 
 
 def clusters() -> float | None:

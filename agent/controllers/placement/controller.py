@@ -26,10 +26,9 @@ from agent.controllers.placement.surroundings import Surroundings
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
+from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate_settled
 from agent.scheduling.placing.inputs import CelVerdicts
 from agent.scheduling.placing.outcome import Outcome
-from agent.scheduling.placing.spec import STEADY, parse
 
 _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)
@@ -132,18 +131,9 @@ class PlacementRoom(Controller[Key]):
         own = [each for each in present if each.owner in ("", metadata["uid"])]
         decided = frozenset(name for each in own for name in clusters(each.decisions))
         elsewhere = decisions.elsewhere((metadata["namespace"], metadata["name"]))
-
-        def evaluated(decided: Collection[str]) -> Outcome:
-            return evaluate(placement, surroundings.fleet, decided=decided, elsewhere=elsewhere, cel=verdicts, now=now)
-
-        outcome = evaluated(decided)
-        if outcome.misconfigured or outcome.decided.keys() == decided:
-            return outcome
-        if all(each.built_in != STEADY for each in parse(placement).policy.prioritizers):
-            return outcome
-        # That they are decided is a score of its own: told now, it need not be written a minute later.
-        settled = evaluated(frozenset(outcome.decided))
-        return settled if settled.decided.keys() == outcome.decided.keys() else outcome
+        return evaluate_settled(
+            placement, surroundings.fleet, decided=decided, elsewhere=elsewhere, cel=verdicts, now=now
+        )
 
     async def _write(
         self, obj: Object, placement: dict[str, Any], plan: Plan, decisions: Decisions, memory: Memory
