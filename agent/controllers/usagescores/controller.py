@@ -20,9 +20,7 @@ from agent.clusters.target import State, Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.controllers.usagescores.decide import NOT_TOLD, Told, decide
 from agent.kube.store import Object
-from agent.model.measured import read_used
 from agent.runtime.controller import Controller
-from agent.scheduling.told_shapes import told_shapes
 
 CONDITION = "UsageScores"
 PAUSE_SECONDS = 2.0
@@ -61,12 +59,13 @@ class UsageScoresRoom(Controller[str]):
         if not self._wanted or not self._scores.known:
             return None
         objects = self._leading_to(key)
-        wanted = decide([self._told(obj) for obj in objects], self._maxima, self._validity)
+        told = [self._told(obj) for obj in objects]
+        wait = self._written_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
+        if wait > 0 and any(each.state == "ready" for each in told):
+            return wait
+        wanted = decide(told, self._maxima, self._validity)
         if wanted is None:
             return None
-        wait = self._written_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
-        if wanted.scores and wait > 0:
-            return wait
         try:
             writing = await self._scores.say(key, USAGE_SCORES, wanted)
         except CannotSay as error:
@@ -105,8 +104,7 @@ class UsageScoresRoom(Controller[str]):
         summary = target.summary
         if summary is None:
             return Told("unknown")
-        # Labels of nodes have no part in scores.
-        return Told("ready", "", told_shapes(summary.annotations, {}), read_used(summary.annotations))
+        return Told("ready", summary=summary.annotations)
 
     async def _tell(self, objects: Iterable[Object], words: Words) -> None:
         for obj in objects:
