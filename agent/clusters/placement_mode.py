@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from agent.api.kinds import CLUSTER_MANAGERS, CRDS, PLACEMENTS, Kind
+from agent.api.kinds import CLUSTER_MANAGERS, CRDS, PLACEMENT_DECISIONS, PLACEMENTS, Kind
 from agent.api.names.ocm import OURS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
@@ -20,6 +20,7 @@ from agent.clusters.optional_watch import OptionalWatch
 from agent.clusters.placement_fleet import PlacementFleet
 from agent.clusters.port import Port
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
+from agent.kube.reviews import may_we
 from agent.kube.store import Object, Store
 from agent.kube.subscribers import Subscriber
 from agent.settings import PlacementSetting
@@ -29,6 +30,12 @@ log = logging.getLogger(__name__)
 Mode = Literal["consume", "serve", "off"]
 
 _NO_ANSWER_SECONDS = 5.0
+_TO_EVALUATE = {
+    "verb": "create",
+    "group": PLACEMENT_DECISIONS.group,
+    "version": PLACEMENT_DECISIONS.version,
+    "resource": PLACEMENT_DECISIONS.plural,
+}
 
 _WORDS: dict[Mode, str] = {
     "consume": "Placements are another controller's: their decisions are read",
@@ -162,9 +169,15 @@ class PlacementMode:
         except NotFound:
             return "off"
         except Forbidden as error:
-            self._refused(str(error))
+            self._refused(f"the agent may not read whose the CRD of Placements is ({error})")
             return "consume"
-        return "serve" if OURS in found.labels else "consume"
+        if OURS not in found.labels:
+            return "consume"
+        if not await may_we(self._local.client, _TO_EVALUATE):
+            # The chart keeps its CRDs when it is told to bring them no longer, and takes the rights away.
+            self._refused("the CRD of Placements is our chart's, and the agent may not evaluate them")
+            return "consume"
+        return "serve"
 
     async def _serves(self, kind: Kind) -> bool:
         """Whether the API server serves a kind, which everybody may ask."""
@@ -182,4 +195,4 @@ class PlacementMode:
         """Once as long as the reason stays the same."""
         if reason != self._refusal:
             self._refusal = reason
-            log.warning("the agent may not read whose the CRD of Placements is, so none are evaluated here: %s", reason)
+            log.warning("%s, so none are evaluated here: set agent.placement.crds=true or agent.placement.mode=serve", reason)

@@ -23,6 +23,7 @@ GROUP = "/apis/cluster.open-cluster-management.io"
 PLACEMENTS, MANAGERS = f"{GROUP}/v1beta1", "/apis/operator.open-cluster-management.io/v1"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/placements.cluster.open-cluster-management.io"
 CLUSTERS = f"{GROUP}/v1/managedclusters"
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 def crd(**labels: str) -> dict[str, Any]:
@@ -61,7 +62,14 @@ async def looking(
             await cluster.close()
 
 
-OURS_THERE: dict[str, dict[str, Any] | int] = {PLACEMENTS: kinds("placements", "placementdecisions")}
+def may(*, evaluate: bool) -> dict[str, Any]:
+    return {"status": {"allowed": evaluate}}
+
+
+OURS_THERE: dict[str, dict[str, Any] | int] = {
+    PLACEMENTS: kinds("placements", "placementdecisions"),
+    REVIEW: may(evaluate=True),
+}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +89,11 @@ OURS_THERE: dict[str, dict[str, Any] | int] = {PLACEMENTS: kinds("placements", "
             "serve",
             id="the CRD is ours, and this is a managed cluster of another hub",
         ),
+        pytest.param(
+            OURS_THERE | {CRD: crd(**{OURS: "true"}), REVIEW: may(evaluate=False)},
+            "consume",
+            id="the CRD is ours, and the agent may not evaluate",
+        ),
         pytest.param(OURS_THERE | {CRD: 403}, "consume", id="whose the CRD is may not be read"),
         pytest.param(OURS_THERE, "off", id="the CRD goes while it is looked for"),
     ],
@@ -89,6 +102,17 @@ async def test_the_owner_of_the_crd_decides(answers: dict[str, dict[str, Any] | 
     async with looking(answers) as (found, _):
         await until(lambda: found.mode == want)
         assert found.active == (want != "off")
+
+
+async def test_it_serves_as_soon_as_it_may_and_says_what_to_set_until_then(caplog: pytest.LogCaptureFixture) -> None:
+    answers = OURS_THERE | {CRD: crd(**{OURS: "true"}), REVIEW: may(evaluate=False)}
+    async with looking(answers, interval=0.05) as (found, server):
+        await until(lambda: server.asked.count(REVIEW) > 1)
+        assert found.mode == "consume"
+        (told,) = (each.message for each in caplog.records if each.levelname == "WARNING")
+        assert told.endswith("set agent.placement.crds=true or agent.placement.mode=serve")
+        server.answers |= {REVIEW: may(evaluate=True)}
+        await until(lambda: found.mode == "serve")
 
 
 @pytest.mark.parametrize("setting", ["consume", "serve", "off"])

@@ -3,13 +3,24 @@
 import contextlib
 import functools
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 
-from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.kinds import (
+    CLUSTER_ROLES,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTERS,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+)
 from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
+from agent.api.ownroles import AGENT
+from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
+from agent.api.roles import rules
 from agent.controllers.placement.controller import PlacementRoom
+from tests.controllers.limited import limited
 from tests.controllers.ocm import Hub, hub_of
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
@@ -201,6 +212,24 @@ async def test_on_a_hub_only_those_are_evaluated_that_ask_for_it(pair: Pair, hub
     for name in ("theirs", "half"):
         assert await hub.decisions(name) == []
         assert "conditions" not in ((await hub.get(name)).get("status") or {})
+
+
+async def test_without_the_right_to_evaluate_a_placement_says_which_value_gives_it(
+    pair: Pair, hub: Hub, tmp_path: Path
+) -> None:
+    def rights(*without: str) -> list[dict[str, Any]]:
+        return rules([grant for grant in AGENT.grants[""] if grant.feature not in without])
+
+    await hub.cluster("eu")
+    cluster, few = pair.clusters[0], rights(SERVE_PLACEMENTS, EVALUATE_PLACEMENTS)
+    async with (
+        limited(cluster, hub.client, hub.namespace, tmp_path, few) as weak,
+        running(weak, PlacementRoom, placement="consume"),
+    ):
+        await hub.placement("web", {SCHEDULING_DISABLED: "true", EVALUATE: "true"})
+        assert "agent.placement.evaluate=true" in (await hub.event("web", "EvaluationForbidden"))["message"]
+        await hub.client.patch(CLUSTER_ROLES, hub.namespace, {"rules": rights(SERVE_PLACEMENTS)})
+        await hub.become("web", "eu")
 
 
 async def test_without_placements_nothing_is_watched(pair: Pair, hub: Hub) -> None:

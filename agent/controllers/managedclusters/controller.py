@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, MANAGED_CLUSTERS, NAMESPACES, NODES
-from agent.api.names.ocm import LABEL_CLUSTER_NAME, MANAGED_CLUSTER, OURS
+from agent.api.names.ocm import MANAGED_CLUSTER, OURS
 from agent.clusters.deps import Deps
+from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
 from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace
 from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
@@ -120,7 +121,7 @@ class ManagedClusterRoom(Controller[str]):
                 # It is for scores alone, which say that it is missing.
                 log.info("namespace %s of a ManagedCluster is not made: %s", name, error)
             return False
-        return there.labels.get(LABEL_CLUSTER_NAME) != name
+        return not is_for_its_cluster(there)
 
     async def _remove(self, current: Object) -> None:
         """Unless a Target that is yet to connect may lead to that cluster."""

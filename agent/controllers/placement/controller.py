@@ -23,7 +23,7 @@ from agent.controllers.placement.interests import Interests, Key, interest
 from agent.controllers.placement.metrics import Measured
 from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
 from agent.controllers.placement.surroundings import Surroundings
-from agent.kube.errors import NotFound
+from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
 from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate_settled
@@ -33,6 +33,7 @@ from agent.scheduling.placing.outcome import Outcome
 _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)
 """A timer may go off that much before its time."""
+_SET = "the agent may not evaluate it: set agent.placement.evaluate=true on a hub, agent.placement.crds=true elsewhere"
 _TURNS = 3
 """How often verdicts are asked for when clusters change meanwhile."""
 
@@ -102,6 +103,9 @@ class PlacementRoom(Controller[Key]):
         self._measured.note(key, outcome)
         try:
             await self._write(obj, placement, plan, decisions, memory)
+        except Forbidden as error:
+            self._recorder.event(placement, "Warning", "EvaluationForbidden", f"{_SET}: {error}")
+            raise
         finally:
             decisions.release(key)
         again = min(filter(None, (plan.again, verdicts.again)), default=None)

@@ -16,7 +16,7 @@ from prometheus_client import Counter
 
 from agent.api.kinds import MANAGED_CLUSTERS, SECRETS
 from agent.base.metrics import REGISTRY
-from agent.clusters.addonscores import AddOnScores, CannotSay
+from agent.clusters.addonscores import AGAIN_SECONDS, AddOnScores, CannotSay
 from agent.clusters.deps import Deps
 from agent.controllers.promscores.client import NoAnswer, ask
 from agent.controllers.promscores.decide import Asked, BadAnswer, decide
@@ -35,8 +35,6 @@ QUERIES = Counter(
     registry=REGISTRY,
 )
 
-_AGAIN_SECONDS = 60.0
-"""Nothing tells of a right that is given."""
 
 
 class Ask(NamedTuple):
@@ -125,7 +123,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
             return (await self._scores.say(*key, wanted)).again
         except CannotSay as error:
             self._deps.recorder.event(cluster.decode(), "Warning", "ScoresBlocked", str(error))
-            return _AGAIN_SECONDS
+            return AGAIN_SECONDS
 
     def _turned(self) -> None:
         for index in range(len(self._asked)):

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from agent.api.conditions import find_condition
 from agent.api.names.ocm import USAGE_SCORES
-from agent.clusters.addonscores import AddOnScores, CannotSay
+from agent.clusters.addonscores import AGAIN_SECONDS, AddOnScores, CannotSay
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import INDEX, by_managed_cluster, managed_cluster
 from agent.clusters.target import State, Target
@@ -24,8 +24,6 @@ from agent.runtime.controller import Controller
 
 CONDITION = "UsageScores"
 PAUSE_SECONDS = 2.0
-_AGAIN_SECONDS = 60.0
-"""Nothing tells of a right that is given."""
 _WRITTEN = Words("True", "Written", "scores of usage are written")
 _NOT_TOLD = Words("False", NOT_TOLD.reason, NOT_TOLD.message)
 
@@ -70,7 +68,7 @@ class UsageScoresRoom(Controller[str]):
             writing = await self._scores.say(key, USAGE_SCORES, wanted)
         except CannotSay as error:
             await self._tell(objects, Words("False", error.reason, str(error)))
-            return _AGAIN_SECONDS
+            return AGAIN_SECONDS
         if writing.patch is not None:
             self._written_at[key] = time.monotonic()
         if wanted.reason != "TargetLost":
