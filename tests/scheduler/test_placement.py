@@ -194,6 +194,27 @@ async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(
         assert await runs(stage, "other") == "us"
 
 
+@pytest.mark.usefixtures("served")
+async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_decision_changes(opened: Open) -> None:
+    async with opened(placement="consume") as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        await decide(stage.client, stage.namespace, "eu")
+        stage.relays["eu"].freeze(lambda method, path: method == "PATCH" and "/podchaperons/" in path)
+        await stage.pods("web", annotations=WEB)
+
+        async def claimed() -> bool:
+            pod = await stage.client.get(PODS, "web", stage.namespace)
+            return pod["metadata"]["annotations"].get(names.ANNOTATION_CLAIM) == stage.targets["eu"].node_name
+
+        await until(claimed)
+        ((_, candidate),) = await stage.chaperons("eu")
+        assert names.ANNOTATION_IS_ALLOWED not in candidate["metadata"]["annotations"]
+        await decide(stage.client, stage.namespace, "us")
+        assert await runs(stage, "web") == "us"
+        await until(lambda: _none_in(stage, "eu"))
+
+
 async def _none_in(stage: Stage, target: str) -> bool:
     return not await stage.chaperons(target)
 
