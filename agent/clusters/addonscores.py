@@ -12,7 +12,6 @@ from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.model.addonscore import Statement, Writing, decide
 
-
 AGAIN_SECONDS = 60.0
 """After so long what could not be written is tried again: nothing tells of a right that is given."""
 

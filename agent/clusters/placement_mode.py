@@ -195,4 +195,5 @@ class PlacementMode:
         """Once as long as the reason stays the same."""
         if reason != self._refusal:
             self._refusal = reason
-            log.warning("%s, so none are evaluated here: set agent.placement.crds=true or agent.placement.mode=serve", reason)
+            remedy = "set agent.placement.crds=true or agent.placement.mode=serve"
+            log.warning("%s, so none are evaluated here: %s", reason, remedy)

@@ -93,9 +93,7 @@ SPECS = {
     # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
     "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
     # Source cd, which finds out soon that Placements are served; targets us and eu.
-    "placing": Spec(
-        ("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2",), values=("agent.placement.crds=true",)
-    ),
+    "placing": Spec(("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2",), values=("agent.placement.crds=true",)),
     # A real node in each.
     "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}",), missing=_real_nodes),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
@@ -220,9 +218,7 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         pytest.skip(reason)
     images = tmp_path_factory.mktemp("images")
 
-    def with_chart(
-        clusters: Sequence[str], nodes: str = "kwok:5", values: Sequence[str] = (), **more: Any
-    ) -> Sandbox:
+    def with_chart(clusters: Sequence[str], nodes: str = "kwok:5", values: Sequence[str] = (), **more: Any) -> Sandbox:
         directory = tmp_path_factory.mktemp("fleet") / "one"
         return Installed(directory, clusters, nodes, images=images, chart_values=values, audit=True, **more)
 

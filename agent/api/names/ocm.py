@@ -24,8 +24,8 @@ KEEP_DECIDED = SHORT_PREFIX + "keep-decided"
 """Annotation of a Placement: `true` keeps decided clusters as long as they are feasible."""
 WHEN_UNPLACED = SHORT_PREFIX + "when-unplaced"
 """Annotation of a Placement: what becomes of bound pods whose cluster is no longer decided; `stay` is the default."""
-MOVE = "move"
-WHEN_UNPLACED_CHOICES = ("stay", MOVE)
+STAY, MOVE = "stay", "move"
+WHEN_UNPLACED_CHOICES = (STAY, MOVE)
 
 # Of ManagedClusters
 LABEL_CLUSTER_SET = OCM_GROUP + "/clusterset"

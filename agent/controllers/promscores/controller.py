@@ -36,7 +36,6 @@ QUERIES = Counter(
 )
 
 
-
 class Ask(NamedTuple):
     """Ask the query of this place in the list."""
 
