@@ -77,7 +77,9 @@ def reference_of(pod: Object, namespace: Object | None) -> Reference | None:
 
 
 class Decisions:
-    """`changed` is called with the keys of the pods that follow a Placement which has decided anew."""
+    """`changed` is called with the keys of the pods that follow a Placement which has decided anew, or which has other
+    reasons than they were told.
+    """
 
     def __init__(
         self, mode: PlacementMode, namespaces: Informer, clock: Clock, changed: Callable[[Iterable[Key]], None]

@@ -29,7 +29,7 @@ NEW_SECONDS = 2.0
 class SchedulerCache:
     """One for the scheduler; `changed` is called when pods that wait may find a target by now.
 
-    `decided` is called with pods for which a Placement has decided anew.
+    `decided` is called with pods that follow a Placement which has decided anew, or has other reasons.
     """
 
     def __init__(self, deps: Deps, changed: Callable[[], None], decided: Callable[[Iterable[Key]], None]) -> None:
