@@ -20,7 +20,7 @@ from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.decide import Plan, Present, clusters, decide
 from agent.controllers.placement.decisions import Decisions, Owner, owner_of
 from agent.controllers.placement.interests import Interests, Key, interest
-from agent.controllers.placement.metrics import Measured
+from agent.controllers.placement.metrics import MEASURED
 from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
 from agent.controllers.placement.surroundings import Surroundings
 from agent.kube.errors import Forbidden, NotFound
@@ -64,7 +64,6 @@ class PlacementRoom(Controller[Key]):
         self._labels: dict[Owner, Key] = {}
         """Of which Placement the decisions with a label are."""
         self._memories: dict[Key, Memory] = {}
-        self._measured = Measured()
         self._own = False
         self._surroundings: Surroundings | None = None
         self._decisions: Decisions | None = None
@@ -100,7 +99,7 @@ class PlacementRoom(Controller[Key]):
             decisions.hold(key, outcome.decided)
         if plan.moved:
             self._pacing.moved(key)
-        self._measured.note(key, outcome)
+        MEASURED.note(key, outcome)
         try:
             await self._write(obj, placement, plan, decisions, memory)
         except Forbidden as error:
@@ -226,7 +225,7 @@ class PlacementRoom(Controller[Key]):
         if new is None or not self._is_ours(new):
             self._interests.drop(key)
             self._labels.pop(owner_of(key), None)
-            self._measured.forget(key)
+            MEASURED.forget(key)
             return
         self._interests.put(key, interest(new.decode()))
         self._labels[owner_of(key)] = key
@@ -239,7 +238,7 @@ class PlacementRoom(Controller[Key]):
             self._look_around()
         for key in self._interests:
             self._interests.drop(key)
-            self._measured.forget(key)
+            MEASURED.forget(key)
         self._labels.clear()
         for obj in self._placements.store or ():
             self._changed(None, obj)
