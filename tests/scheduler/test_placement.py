@@ -267,6 +267,9 @@ async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluste
             told = await stage.waits("web", "maintenance")
             assert "eu: not in Placement web: taint maintenance:NoSelect is not tolerated" in told
             assert "us: not in Placement web: in no set that is bound to namespace" in told
+            spec = {"hubAcceptsClient": True, "taints": [{**taint, "key": "repair"}]}
+            await client.patch(MANAGED_CLUSTERS, "eu", {"spec": spec})
+            assert "us: not in Placement web: in no set" in await stage.waits("web", "taint repair:NoSelect")
         finally:
             for kind, manifest in zip(kinds, made, strict=True):
                 await client.delete(kind, manifest["metadata"]["name"])

@@ -23,8 +23,6 @@ class _Placement(NamedTuple):
 class Measured(Collector):
     """The clusters of each Placement and their scores; series are made when they are asked for, and not kept."""
 
-    _labelnames = ("namespace", "placement", "cluster")
-
     def __init__(self) -> None:
         self._known: dict[Key, _Placement] = {}
 
@@ -56,8 +54,8 @@ class Measured(Collector):
         clusters = "Clusters that a Placement has decided."
         scores = f"Score of a cluster that a Placement has decided, where these are at most {SCORED}."
         return (
-            GaugeMetricFamily("flotilla_placement_clusters", clusters, labels=self._labelnames[:2]),
-            GaugeMetricFamily("flotilla_placement_score", scores, labels=self._labelnames),
+            GaugeMetricFamily("flotilla_placement_clusters", clusters, labels=("namespace", "placement")),
+            GaugeMetricFamily("flotilla_placement_score", scores, labels=("namespace", "placement", "cluster")),
         )
 
 
