@@ -18,7 +18,7 @@ from agent.api.names.ocm import MANAGED_CLUSTER, OURS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
-from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace
+from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace, settles_in
 from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
 from agent.controllers.managedclusters.naming import candidates
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
@@ -73,8 +73,8 @@ class ManagedClusterRoom(Controller[str]):
         current = store.get(("", key)) if store is not None else None
         leads = self._wanted.get(key)
         if leads:
-            await self._keep(key, leads, current)
-        elif current is not None and OURS in current.labels and not current.deleting:
+            return await self._keep(key, leads, current)
+        if current is not None and OURS in current.labels and not current.deleting:
             if self._looked is not self._fleet.found:
                 self._look_again()
                 return None
@@ -96,7 +96,7 @@ class ManagedClusterRoom(Controller[str]):
         for name in changed:
             self.queue.add(name)
 
-    async def _keep(self, name: str, leads: Sequence[Key], current: Object | None) -> None:
+    async def _keep(self, name: str, leads: Sequence[Key], current: Object | None) -> float | None:
         foreign = await self._own_namespace(name)
         view = self._view(name, leads, current, foreign=foreign)
         action = decide(view)
@@ -107,6 +107,7 @@ class ManagedClusterRoom(Controller[str]):
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
             self._fleet.clusters.absorb(raw)
+        return settles_in(view) or None
 
     async def _own_namespace(self, name: str) -> bool:
         """Whether there is one that is not ours; where there is none, it is made."""
