@@ -1,10 +1,12 @@
 """Who evaluates Placements in this cluster, and what of Open Cluster Management's kinds is watched for that.
 
 Two controllers never write the same decisions: whoever brought the CRD of Placements evaluates them. It is found out
-again now and then, for what is installed may change. Where there are no Placements, nothing is watched.
+again now and then, for what is installed may change, and as soon as one of the kinds is not served any more. Where
+there are no Placements, nothing is watched.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import cached_property
@@ -112,6 +114,7 @@ class PlacementMode:
         self._listeners: list[Callable[[], None]] = []
         self._watched: dict[Kind, Watched] = {}
         self._refusal = ""
+        self._again = asyncio.Event()
         self.mode: Mode | None = None
         if setting == "auto":
             local.port.spawn("placement mode", self._run)
@@ -130,14 +133,20 @@ class PlacementMode:
     def watch(self, kind: Kind) -> Watched:
         """All objects of a kind, as long as there are Placements."""
         if kind not in self._watched:
-            self._watched[kind] = Watched(self._local.port, kind, self._interval)
-            self._watched[kind].wanted(self.active)
+            watched = self._watched[kind] = Watched(self._local.port, kind, self._interval)
+            watched.subscribe(lambda old, new: None, lambda: self._turned(watched))
+            watched.wanted(self.active)
         return self._watched[kind]
 
     @cached_property
     def fleet(self) -> PlacementFleet:
         """What Placements are evaluated over, watched from the first use on."""
         return PlacementFleet(self.watch)
+
+    def _turned(self, watched: Watched) -> None:
+        """A kind that is not served any more may have gone with that of Placements."""
+        if self.active and watched.store is None:
+            self._again.set()
 
     async def _run(self) -> None:
         while True:
@@ -147,7 +156,10 @@ class PlacementMode:
             except KubeError as error:
                 log.debug("who evaluates Placements is not known: %s", error)
                 pause = min(pause, _NO_ANSWER_SECONDS)
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._again.wait()
+            self._again.clear()
 
     def _become(self, mode: Mode) -> None:
         if mode == self.mode:

@@ -40,10 +40,12 @@ class Server:
     def __init__(self, answers: dict[str, dict[str, Any] | int]) -> None:
         self.answers = answers
         self.asked: list[str] = []
+        self.ends = asyncio.Event()
+        """Of watches."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
-            await asyncio.sleep(3600)
+            await self.ends.wait()
         self.asked.append(request.path)
         answer = self.answers.get(request.path, 404)
         return web.json_response({}, status=answer) if isinstance(answer, int) else web.json_response(answer)
@@ -165,3 +167,14 @@ async def test_what_is_installed_later_is_found_and_watched_and_what_goes_is_not
         await until(lambda: found.mode == "off")
         assert clusters.store is None
         assert turns == ["off", "serve", "off"]
+
+
+async def test_definitions_that_are_deleted_are_missed_at_once() -> None:
+    listed = {"metadata": {"resourceVersion": "1"}, "items": []}
+    async with looking(OURS_THERE | {CRD: crd(**{OURS: "true"}), CLUSTERS: listed}) as (found, server):
+        clusters = found.watch(MANAGED_CLUSTERS)
+        await until(lambda: clusters.store is not None)
+        server.answers = {}
+        server.ends.set()
+        await until(lambda: found.mode == "off")
+        assert clusters.store is None
