@@ -40,12 +40,12 @@ _TURNS = 3
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of a Placement, for what its own status cannot tell."""
+    """What is remembered of writing to a Placement where the hub's CRD has no field for it."""
 
     scored: datetime | None = None
     """When scores were written last: older hubs have no field for that."""
-    answered: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """Name of an object, its version, and what it was told without being changed: hubs drop what they do not know."""
+    without_effect: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Name of an object to its version and a status that was sent without effect: the hub's CRD lacks its fields."""
 
 
 class PlacementRoom(Controller[Key]):
@@ -149,17 +149,19 @@ class PlacementRoom(Controller[Key]):
             body = {"metadata": metadata}
             decisions.written(await self._client.patch_raw(PLACEMENT_DECISIONS, name, body, namespace))
         written = bool(plan.delete or plan.create or plan.metadata or plan.surplus)
-        for name, told in plan.decisions:
+        rescored = False
+        for name, listed in plan.decisions:
             found = decisions.get(namespace, name)
             if found is not None:
-                written |= await self._tell(found, {"decisions": told}, memory, decisions.written)
+                rescored |= await self._patch(found, {"decisions": listed}, memory, decisions.written)
         # What moves from one to another is decided all the while.
         await self._delete(namespace, plan.surplus, decisions)
         if plan.decisions:
             memory.scored = self._clock.now()
-        if plan.status:
-            written |= await self._tell(obj, plan.status, memory, self._absorb, guarded=True)
-        for event in plan.events if written else ():
+        status = plan.status_after(changed=rescored)
+        if status:
+            written |= await self._patch(obj, status, memory, self._absorb, guarded=True)
+        for event in plan.events if written or rescored else ():
             self._recorder.event(placement, event.type, event.reason, event.message)
 
     async def _delete(self, namespace: str, found: Iterable[Present], decisions: Decisions) -> None:
@@ -168,7 +170,7 @@ class PlacementRoom(Controller[Key]):
                 await self._client.delete(PLACEMENT_DECISIONS, present.name, namespace, uid=present.uid)
             decisions.deleted(namespace, present)
 
-    async def _tell(
+    async def _patch(
         self,
         obj: Object,
         status: Mapping[str, Any],
@@ -179,7 +181,7 @@ class PlacementRoom(Controller[Key]):
     ) -> bool:
         """Patch the status of an object; whether that has changed it."""
         name = f"{obj.kind.plural}/{obj.name}"
-        if memory.answered.get(name) == (obj.version, status):
+        if memory.without_effect.get(name) == (obj.version, status):
             return False
         body: dict[str, Any] = {"status": status}
         if guarded:
@@ -187,9 +189,9 @@ class PlacementRoom(Controller[Key]):
         raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
         absorb(raw)
         changed = Object(obj.kind, raw).version != obj.version
-        memory.answered.pop(name, None)
+        memory.without_effect.pop(name, None)
         if not changed:
-            memory.answered[name] = (obj.version, status)
+            memory.without_effect[name] = (obj.version, status)
         return changed
 
     def _absorb(self, raw: bytes) -> None:
@@ -240,6 +242,7 @@ class PlacementRoom(Controller[Key]):
             self._interests.drop(key)
             MEASURED.forget(key)
         self._labels.clear()
+        self._memories.clear()
         for obj in self._placements.store or ():
             self._changed(None, obj)
 
