@@ -44,8 +44,6 @@ CLAIM_PRODUCT = "product.open-cluster-management.io"
 CONDITION_AVAILABLE = "ManagedClusterConditionAvailable"
 TAINT_UNAVAILABLE = OCM_GROUP + "/unavailable"
 TAINT_UNREACHABLE = OCM_GROUP + "/unreachable"
-APPLIED_LABELS = SHORT_PREFIX + "applied-labels"
-"""Annotation of a ManagedCluster: the keys of the labels that came from its Target, as JSON."""
 
 # Of AddOnPlacementScores
 USAGE_SCORES = "resource-usage-score"

@@ -150,11 +150,11 @@ def _wanted(view: View, current: Raw, found: Available) -> Raw:
     metadata, spec = current["metadata"], current.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     own = _labels_of(view)
-    before = _applied(annotations.get(ocm.APPLIED_LABELS))
+    before = _applied(annotations.get(names.ANNOTATION_APPLIED_LABELS))
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key not in before or key in own}
     labels |= own | {ocm.OURS: "true"} | ({ocm.LOCAL_CLUSTER: "true"} if view.is_self else {})
     labels.setdefault(ocm.LABEL_CLUSTER_SET, ocm.DEFAULT_SET)
-    notes = {ocm.APPLIED_LABELS: msgspec.json.encode(sorted(own)).decode()}
+    notes = {names.ANNOTATION_APPLIED_LABELS: msgspec.json.encode(sorted(own)).decode()}
     if view.uid:
         notes[names.ANNOTATION_CLUSTER_UID] = view.uid
     taints = _taints(view, spec.get("taints") or [], found)
