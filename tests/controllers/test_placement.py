@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from agent.api.kinds import (
@@ -21,10 +22,12 @@ from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
 from agent.api.roles import rules
 from agent.controllers.placement.controller import PlacementRoom
 from tests.controllers.limited import limited
-from tests.controllers.ocm import Hub, hub_of
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
+from tests.ocm import Hub, hub_of
 from tests.waiting import until
+
+Raw = dict[str, Any]
 
 BY_SCORE = {
     "mode": "Exact",
@@ -35,15 +38,15 @@ BY_SCORE = {
 SATISFIED, MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
 
 
-def taint(effect: str = "NoSelect") -> dict[str, Any]:
+def taint(effect: str = "NoSelect") -> Raw:
     return {"spec": {"taints": [{"key": "maintenance", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}]}}
 
 
-def labelled(**labels: str) -> list[dict[str, Any]]:
+def labelled(**labels: str) -> list[Raw]:
     return [{"requiredClusterSelector": {"labelSelector": {"matchLabels": labels}}}]
 
 
-def cel(*expressions: str) -> list[dict[str, Any]]:
+def cel(*expressions: str) -> list[Raw]:
     return [{"requiredClusterSelector": {"celSelector": {"celExpressions": list(expressions)}}}]
 
 
@@ -103,17 +106,24 @@ async def test_a_score_counts_until_it_expires(at_work: Hub) -> None:
     await hub.become("web", "eu")
 
 
-async def test_a_hundred_and_one_clusters_are_two_decisions(at_work: Hub) -> None:
+@pytest.mark.parametrize(
+    ("most", "strategy"),
+    [
+        pytest.param(2, {"groupStrategy": {"clustersPerDecisionGroup": 2}}, id="two in each group"),
+        pytest.param(100, {}, id="a hundred in each object", marks=pytest.mark.seldom),
+    ],
+)
+async def test_one_cluster_too_many_for_a_decision_has_another(at_work: Hub, most: int, strategy: Raw) -> None:
     hub = at_work
-    names = [f"c{number:03}" for number in range(101)]
+    names = [f"c{number:03}" for number in range(most + 1)]
     for name in names:
         await hub.cluster(name)
-    await hub.placement("web")
+    await hub.placement("web", decisionStrategy=strategy)
     await hub.become("web", *names)
     found = {each["metadata"]["name"]: len(each["status"]["decisions"]) for each in await hub.decisions("web")}
-    assert found == {"web-decision-1": 100, "web-decision-2": 1}
-    await hub.client.delete(MANAGED_CLUSTERS, hub.name("c050"))
-    await hub.become("web", *(name for name in names if name != "c050"))
+    assert found == {"web-decision-1": most, "web-decision-2": 1}
+    await hub.client.delete(MANAGED_CLUSTERS, hub.name("c001"))
+    await hub.become("web", *(name for name in names if name != "c001"))
     await until(lambda: _is_gone(hub, "web-decision-2"))
     await hub.event("web", "DecisionDelete")
 

@@ -27,10 +27,10 @@ from agent.kube.config import Connection, load
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from tests.controllers.limited import limited
-from tests.controllers.placementkinds import placement_kinds
 from tests.controllers.rooms import running
 from tests.controllers.targets import condition, target, tear_away
 from tests.controllers.test_summary import node
+from tests.ocm import object_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -43,24 +43,22 @@ NAME = "resource-usage-score"
 
 
 @pytest.fixture
-async def eu(client: Client, namespace: str) -> AsyncIterator[str]:
+async def eu(client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[str]:
     """The namespace of a ManagedCluster that a Target is said to lead to, where there are the kinds of Placements."""
-    async with placement_kinds(client):
-        await create_namespace(client, f"{namespace}-eu")
-        await client.create(TARGETS, target("eu", namespace))
-        await lead(client, namespace, f"{namespace}-eu")
-        yield f"{namespace}-eu"
-        await tear_away(client, namespace)
-        for each in (f"{namespace}-eu", f"{namespace}-new"):
-            with contextlib.suppress(NotFound):
-                await client.delete(NAMESPACES, each)
-        for each in await client.list(NODES, labels=f"made-by={namespace}"):
-            await client.delete(NODES, each["metadata"]["name"])
+    await create_namespace(client, f"{namespace}-eu")
+    await client.create(TARGETS, target("eu", namespace))
+    await lead(client, namespace, f"{namespace}-eu")
+    yield f"{namespace}-eu"
+    await tear_away(client, namespace)
+    for each in (f"{namespace}-eu", f"{namespace}-new"):
+        with contextlib.suppress(NotFound):
+            await client.delete(NAMESPACES, each)
+    for each in await client.list(NODES, labels=f"made-by={namespace}"):
+        await client.delete(NODES, each["metadata"]["name"])
 
 
 async def create_namespace(client: Client, name: str) -> None:
-    metadata = {"name": name, "labels": {LABEL_CLUSTER_NAME: name}}
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    await client.create(NAMESPACES, object_of(NAMESPACES, name, metadata={"labels": {LABEL_CLUSTER_NAME: name}}))
 
 
 async def lead(client: Client, namespace: str, cluster: str) -> None:
@@ -183,8 +181,7 @@ async def test_what_keeps_scores_from_being_written_is_told_on_the_target(
         await create_namespace(client, new)
         await condition(client, namespace, "eu", "UsageScores", "True", "Written")
         assert await value(client, new, "cpuNodeAvailable") is not None
-        head = {"apiVersion": ADDON_PLACEMENT_SCORES.api_version, "kind": ADDON_PLACEMENT_SCORES.name}
-        theirs = await client.create(ADDON_PLACEMENT_SCORES, {**head, "metadata": {"name": NAME, "namespace": eu}})
+        theirs = await client.create(ADDON_PLACEMENT_SCORES, object_of(ADDON_PLACEMENT_SCORES, NAME, eu))
         await lead(client, namespace, eu)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "ScoresTaken")
         assert "another's" in told["message"]
@@ -244,7 +241,7 @@ async def test_a_target_that_does_not_tell_what_is_free_is_told_so(
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NotTold")
         assert "agent.summaryDetail: full" in told["message"]
-        assert await client.list(ADDON_PLACEMENT_SCORES) == []
+        assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
 
 
 async def test_scores_are_written_where_placements_are_served_or_somebody_asks_for_them(
@@ -256,7 +253,7 @@ async def test_scores_are_written_where_placements_are_served_or_somebody_asks_f
             await until(lambda: client.get(CLUSTER_SUMMARIES, "singleton"))
             # A change that another room makes of it is there: this one has seen it, too.
             await until(lambda: deps.targets.get((namespace, "eu")).summary)  # type: ignore[union-attr]
-            assert await client.list(ADDON_PLACEMENT_SCORES) == []
+            assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
     async with running(cluster, *ROOMS, **WANTED | {"usage_scores": "auto", "placement": "serve"}) as deps:
         await connect(deps, cluster, namespace)
         await until(lambda: scores(client, eu))

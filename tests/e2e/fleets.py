@@ -157,7 +157,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return (yield)
 
 
-class CertificateLoop:
+class FleetKeeper:
     """Keeps one fleet up, until another one is asked for."""
 
     def __init__(self, new_sandbox: NewSandbox) -> None:
@@ -228,15 +228,15 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[CertificateLoop]:
+async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[FleetKeeper]:
     """Whoever has the fleet of this process."""
-    keeper = CertificateLoop(new_sandbox)
+    keeper = FleetKeeper(new_sandbox)
     yield keeper
     await keeper.end()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def fleet(request: pytest.FixtureRequest, keeper: CertificateLoop) -> AsyncIterator[Fleet]:
+async def fleet(request: pytest.FixtureRequest, keeper: FleetKeeper) -> AsyncIterator[Fleet]:
     """The fleet that this file needs; it goes when the next file needs another one."""
     name = fleet_of(request.node.nodeid)
     yield await keeper.fleet(name)

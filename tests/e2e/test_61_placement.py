@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from agent.api.crds import placement_crds
 from agent.api.kinds import (
-    CRDS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTERS,
     PLACEMENT_DECISIONS,
@@ -21,6 +19,7 @@ from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
+from tests.ocm import install, object_of
 
 Raw = dict[str, Any]
 
@@ -33,8 +32,7 @@ MAINTENANCE = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01
 @pytest_asyncio.fixture(loop_scope="session")
 async def placing(fleet: Fleet, namespace: str) -> str:
     """A namespace with three targets, to which all clusters are bound."""
-    for crd in placement_crds():
-        await apply(fleet.source, CRDS, crd)
+    await install(fleet.source)
     await apply(fleet.source, TARGETS, manifests.ours("Target", "cd", namespace, {"self": True}))
     await fleet.ready(namespace, "cd")
 
@@ -50,8 +48,7 @@ async def placing(fleet: Fleet, namespace: str) -> str:
 
 async def create(fleet: Fleet, namespace: str, kind: Kind, name: str, **spec: Any) -> None:
     """An object of Open Cluster Management."""
-    manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-    await fleet.source.create(kind, manifest, namespace)
+    await fleet.source.create(kind, object_of(kind, name, namespace, spec=spec))
 
 
 async def decided(fleet: Fleet, namespace: str, name: str) -> set[str]:
