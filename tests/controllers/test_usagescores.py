@@ -199,7 +199,7 @@ async def test_where_placements_are_served_no_scores_are_written_into_a_namespac
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NamespaceTaken")
         assert f"label it {LABEL_CLUSTER_NAME}={eu}" in told["message"]
-        assert await client.list(ADDON_PLACEMENT_SCORES) == []
+        assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
         await client.patch(NAMESPACES, eu, {"metadata": {"labels": {LABEL_CLUSTER_NAME: eu}}})
         await condition(client, namespace, "eu", "UsageScores", "True", "Written")
         assert await value(client, eu, "cpuNodeAvailable") is not None
@@ -237,6 +237,9 @@ async def test_without_the_right_nothing_is_written_and_the_target_says_so(
 async def test_a_target_that_does_not_tell_what_is_free_is_told_so(
     cluster: Cluster, client: Client, namespace: str, eu: str
 ) -> None:
+    # What an earlier agent has told of this cluster would be written first.
+    with contextlib.suppress(NotFound):
+        await client.delete(CLUSTER_SUMMARIES, "singleton")
     async with running(cluster, *ROOMS, **WANTED, summary_detail="sums") as deps:
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NotTold")

@@ -158,7 +158,7 @@ async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(
         assert await runs(stage, "other") == "us"
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("placement_kinds")
 async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_decision_changes(opened: Open) -> None:
     async with opened(placement="consume") as stage:
         await stand(stage)
