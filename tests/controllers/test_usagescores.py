@@ -128,6 +128,8 @@ async def test_scores_follow_what_the_target_tells(
             return await value(client, eu, "cpuNodeAvailable") == 80
 
         await until(reached)
+        # A write is counted once it has been answered, and seen before.
+        await until(lambda: writes() > before)
         assert writes() == before + 1
         # Somebody else has written into it.
         await client.patch(ADDON_PLACEMENT_SCORES, NAME, {"status": {"scores": []}}, eu, sub="status")
