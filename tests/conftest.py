@@ -15,6 +15,7 @@ from agent.kube.errors import NotFound
 from agent.sandbox import Cluster, Sandbox
 from agent.sandbox.objects import connect
 from tests.examples import EXAMPLES
+from tests.ocm import install, uninstall
 from tests.waiting import until
 
 pytest_plugins = ["tests.e2e.fleets", "tests.e2e.verdict", "tests.workers", "tests.costs", "tests.second_look"]
@@ -88,6 +89,17 @@ async def namespace(client: Client) -> AsyncIterator[str]:
     await until(lambda: _has_service_account(client, name))
     yield name
     await client.delete(NAMESPACES, name)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def placement_kinds(sandbox: Sandbox) -> AsyncIterator[None]:
+    """The shared cluster serves the kinds of Placements while the tests of a file run."""
+    cluster = sandbox["test"]
+    client = connect(cluster.kubeconfig, name=cluster.name)
+    async with client.session:
+        await install(client)
+        yield
+        await uninstall(client)
 
 
 @pytest_asyncio.fixture

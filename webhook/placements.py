@@ -19,6 +19,7 @@ from agent.api.names.ocm import (
     OCM_GROUP,
     PLACEMENT,
     PLACEMENT_GROUP,
+    STAY,
     WHEN_UNPLACED,
     WHEN_UNPLACED_CHOICES,
 )
@@ -137,7 +138,7 @@ def _flaws(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield f"metadata.annotations[{key}]", reason
 
 
-_DEFAULTS = {EVALUATE: "false", KEEP_DECIDED: "false", WHEN_UNPLACED: WHEN_UNPLACED_CHOICES[0]}
+_DEFAULTS = {EVALUATE: "false", KEEP_DECIDED: "false", WHEN_UNPLACED: STAY}
 
 
 def _object(request: Request, kind: str) -> Mapping[str, Any]:

@@ -17,7 +17,8 @@ from agent.api.kinds import (
 from agent.api.roles import Grant
 
 FOLLOW_PLACEMENTS = "pods follow Placements"
-SERVE_PLACEMENTS = "Placements are evaluated here"
+EVALUATE_PLACEMENTS = "Placements are evaluated here"
+SERVE_PLACEMENTS = "ManagedClusters and their sets are kept here"
 PLACEMENT_SCORES = "scores for Placements"
 
 AGENT_GRANTS: tuple[Grant, ...] = (
@@ -29,11 +30,11 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MANAGED_CLUSTER_SETS, "list watch", FOLLOW_PLACEMENTS),
     *grants(MANAGED_CLUSTER_SET_BINDINGS, "list watch", FOLLOW_PLACEMENTS),
     *grants(ADDON_PLACEMENT_SCORES, "list watch", FOLLOW_PLACEMENTS),
-    *grants(PLACEMENTS, "patch", SERVE_PLACEMENTS, sub="status"),
+    *grants(PLACEMENTS, "patch", EVALUATE_PLACEMENTS, sub="status"),
     # Where owners of objects are guarded (OpenShift): a decision blocks the deletion of its Placement.
-    *grants(PLACEMENTS, "update", SERVE_PLACEMENTS, sub="finalizers"),
-    *grants(PLACEMENT_DECISIONS, "create patch delete", SERVE_PLACEMENTS),
-    *grants(PLACEMENT_DECISIONS, "patch", SERVE_PLACEMENTS, sub="status"),
+    *grants(PLACEMENTS, "update", EVALUATE_PLACEMENTS, sub="finalizers"),
+    *grants(PLACEMENT_DECISIONS, "create patch delete", EVALUATE_PLACEMENTS),
+    *grants(PLACEMENT_DECISIONS, "patch", EVALUATE_PLACEMENTS, sub="status"),
     *grants(MANAGED_CLUSTERS, "create patch delete", SERVE_PLACEMENTS),
     *grants(MANAGED_CLUSTERS, "patch", SERVE_PLACEMENTS, sub="status"),
     *grants(MANAGED_CLUSTER_SETS, "create", SERVE_PLACEMENTS),

@@ -1,6 +1,7 @@
 """flotilla clusters, clustersets and bind: what Placements choose from, and who may choose."""
 
-from typing import Annotated
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
 
 import typer
 
@@ -23,14 +24,19 @@ def clusters(
     context: Context = "",
 ) -> None:
     """Show ManagedClusters, which Placements choose from: sets, availability, taints, claims, Targets."""
-
-    async def run() -> show.Found:
-        async with source(kubeconfig, context, everywhere=True) as found:
-            return await _look_at_clusters(found.client, name)
-
-    found = finish(run())
+    found = _looked(kubeconfig, context, _look_at_clusters, name)
     table = clusters_table(found.lines, wide=output is Output.WIDE)
     show.show(found, output, table, empty="there are no ManagedClusters: see `flotilla targets`")
+
+
+def _looked(
+    kubeconfig: str, context: str, look: Callable[[Client, str], Coroutine[Any, Any, show.Found]], name: str
+) -> show.Found:
+    async def run() -> show.Found:
+        async with source(kubeconfig, context, everywhere=True) as found:
+            return await look(found.client, name)
+
+    return finish(run())
 
 
 async def _look_at_clusters(client: Client, name: str) -> show.Found:
@@ -60,12 +66,7 @@ def clustersets(
     context: Context = "",
 ) -> None:
     """Show ManagedClusterSets: their clusters, and the namespaces whose Placements may choose from them."""
-
-    async def run() -> show.Found:
-        async with source(kubeconfig, context, everywhere=True) as found:
-            return await _look_at_sets(found.client, name)
-
-    found = finish(run())
+    found = _looked(kubeconfig, context, _look_at_sets, name)
     table = sets_table(found.lines, wide=output is Output.WIDE)
     show.show(found, output, table, empty="there are no ManagedClusterSets")
 

@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agent.api.kinds import ADDON_PLACEMENT_SCORES
-from agent.api.names.ocm import OURS
+from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 from agent.clusters.deps import Deps
+from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.model.addonscore import Statement, Writing, decide
+
+AGAIN_SECONDS = 60.0
+"""After so long what could not be written is tried again: nothing tells of a right that is given."""
 
 
 class CannotSay(Exception):
@@ -26,6 +30,8 @@ class AddOnScores:
     def __init__(self, deps: Deps, changed: Callable[[str, str], None], turned: Callable[[], None]) -> None:
         self._client = deps.local.client
         self._clock = deps.clock
+        self._placement = deps.placement
+        self._namespaces = deps.namespaces.informer.store
         self._watched = deps.placement.watch(ADDON_PLACEMENT_SCORES)
 
         def told(old: Object | None, new: Object | None) -> None:
@@ -58,6 +64,7 @@ class AddOnScores:
         store = self._watched.store
         if store is None:
             return Writing(None, None)
+        self._check_namespace(cluster)
         obj = store.get((cluster, name))
         if obj is None:
             if not (wanted.scores or wanted.made):
@@ -75,6 +82,16 @@ class AddOnScores:
                 raw = await self._client.patch_raw(ADDON_PLACEMENT_SCORES, name, body, cluster, sub="status")
                 self._watched.absorb(raw)
         return writing
+
+    def _check_namespace(self, cluster: str) -> None:
+        """Raises CannotSay. On a hub, namespaces are the hub's matter."""
+        namespace = self._namespaces.get(("", cluster))
+        if self._placement.mode == "serve" and namespace is not None and not is_for_its_cluster(namespace):
+            raise CannotSay(
+                "NamespaceTaken",
+                f"namespace {cluster} is not for ManagedCluster {cluster}, so that no scores are written there: label"
+                f" it {LABEL_CLUSTER_NAME}={cluster} if it may be",
+            )
 
     async def _create(self, cluster: str, name: str) -> Object:
         metadata = {"name": name, "namespace": cluster, "labels": {OURS: "true"}}

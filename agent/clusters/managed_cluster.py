@@ -1,9 +1,10 @@
-"""Which ManagedCluster a Target or ClusterTarget leads to, as its status tells."""
+"""Which ManagedCluster a Target or ClusterTarget leads to, as its status tells, and which namespace is for it."""
 
 from collections.abc import Iterable
 
 import msgspec
 
+from agent.api.names.ocm import LABEL_CLUSTER_NAME
 from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
 
@@ -34,3 +35,8 @@ def by_managed_cluster(obj: Object) -> Iterable[str]:
     """The values of the index."""
     name = managed_cluster(obj)
     return (name,) if name else ()
+
+
+def is_for_its_cluster(namespace: Object) -> bool:
+    """Whether a namespace is for the ManagedCluster of its name, and not one that has that name by chance."""
+    return namespace.labels.get(LABEL_CLUSTER_NAME) == namespace.name

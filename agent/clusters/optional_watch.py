@@ -47,7 +47,7 @@ class OptionalWatch:
         self._listed = False
         self._refusal = ""
         self._again = asyncio.Event()
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._stops: tuple[Callable[[], None], ...] = ()
         self._cancel = port.spawn(f"discover {kind}", self._run)
 
     @property
@@ -90,7 +90,8 @@ class OptionalWatch:
                 else:
                     self._refusal = ""
                     self._informer = self._port.informer(self._kind, self._namespace)
-                    self._unsubscribe = self._informer.subscribe(self._changed)
+                    informer = self._informer
+                    self._stops = informer.subscribe(self._changed), informer.on_failure(self._again.set)
             try:
                 async with asyncio.timeout(pause):
                     await self._news()
@@ -114,7 +115,8 @@ class OptionalWatch:
 
     def _drop(self) -> None:
         if self._informer is not None:
-            self._unsubscribe()
+            for stop in self._stops:
+                stop()
             if not self._informer.has_subscribers:
                 self._port.drop(self._informer)
             self._informer = None

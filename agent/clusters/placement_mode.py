@@ -1,23 +1,28 @@
 """Who evaluates Placements in this cluster, and what of Open Cluster Management's kinds is watched for that.
 
 Two controllers never write the same decisions: whoever brought the CRD of Placements evaluates them. It is found out
-again now and then, for what is installed may change. Where there are no Placements, nothing is watched.
+again now and then, for what is installed may change, and as soon as one of the kinds is not served any more. Where
+there are no Placements, nothing is watched.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 
-from agent.api.kinds import CLUSTER_MANAGERS, CRDS, PLACEMENTS, Kind
+from agent.api.kinds import CLUSTER_MANAGERS, CRDS, PLACEMENT_DECISIONS, PLACEMENTS, Kind
 from agent.api.names.ocm import OURS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.optional_watch import OptionalWatch
+from agent.clusters.placement_fleet import PlacementFleet
 from agent.clusters.port import Port
 from agent.kube.errors import UNDECODABLE, Forbidden, KubeError, NotFound, Unreadable
+from agent.kube.reviews import may_we
 from agent.kube.store import Object, Store
 from agent.kube.subscribers import Subscriber
 from agent.settings import PlacementSetting
@@ -27,6 +32,12 @@ log = logging.getLogger(__name__)
 Mode = Literal["consume", "serve", "off"]
 
 _NO_ANSWER_SECONDS = 5.0
+_TO_EVALUATE = {
+    "verb": "create",
+    "group": PLACEMENT_DECISIONS.group,
+    "version": PLACEMENT_DECISIONS.version,
+    "resource": PLACEMENT_DECISIONS.plural,
+}
 
 _WORDS: dict[Mode, str] = {
     "consume": "Placements are another controller's: their decisions are read",
@@ -103,6 +114,7 @@ class PlacementMode:
         self._listeners: list[Callable[[], None]] = []
         self._watched: dict[Kind, Watched] = {}
         self._refusal = ""
+        self._again = asyncio.Event()
         self.mode: Mode | None = None
         if setting == "auto":
             local.port.spawn("placement mode", self._run)
@@ -121,9 +133,20 @@ class PlacementMode:
     def watch(self, kind: Kind) -> Watched:
         """All objects of a kind, as long as there are Placements."""
         if kind not in self._watched:
-            self._watched[kind] = Watched(self._local.port, kind, self._interval)
-            self._watched[kind].wanted(self.active)
+            watched = self._watched[kind] = Watched(self._local.port, kind, self._interval)
+            watched.subscribe(lambda old, new: None, lambda: self._turned(watched))
+            watched.wanted(self.active)
         return self._watched[kind]
+
+    @cached_property
+    def fleet(self) -> PlacementFleet:
+        """What Placements are evaluated over, watched from the first use on."""
+        return PlacementFleet(self.watch)
+
+    def _turned(self, watched: Watched) -> None:
+        """A kind that is not served any more may have gone with that of Placements."""
+        if self.active and watched.store is None:
+            self._again.set()
 
     async def _run(self) -> None:
         while True:
@@ -133,7 +156,10 @@ class PlacementMode:
             except KubeError as error:
                 log.debug("who evaluates Placements is not known: %s", error)
                 pause = min(pause, _NO_ANSWER_SECONDS)
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._again.wait()
+            self._again.clear()
 
     def _become(self, mode: Mode) -> None:
         if mode == self.mode:
@@ -155,9 +181,15 @@ class PlacementMode:
         except NotFound:
             return "off"
         except Forbidden as error:
-            self._refused(str(error))
+            self._refused(f"the agent may not read whose the CRD of Placements is ({error})")
             return "consume"
-        return "serve" if OURS in found.labels else "consume"
+        if OURS not in found.labels:
+            return "consume"
+        if not await may_we(self._local.client, _TO_EVALUATE):
+            # The chart keeps its CRDs when it is told to bring them no longer, and takes the rights away.
+            self._refused("the CRD of Placements is our chart's, and the agent may not evaluate them")
+            return "consume"
+        return "serve"
 
     async def _serves(self, kind: Kind) -> bool:
         """Whether the API server serves a kind, which everybody may ask."""
@@ -175,4 +207,5 @@ class PlacementMode:
         """Once as long as the reason stays the same."""
         if reason != self._refusal:
             self._refusal = reason
-            log.warning("the agent may not read whose the CRD of Placements is, so none are evaluated here: %s", reason)
+            remedy = "set agent.placement.crds=true or agent.placement.mode=serve"
+            log.warning("%s, so none are evaluated here: %s", reason, remedy)

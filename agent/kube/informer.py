@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from agent.api.kinds import Kind
 from agent.base.backoff import Backoff
+from agent.base.listeners import tell
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
@@ -72,6 +73,7 @@ class Informer:
         self._reader = Reader(kind, reduce)
         self._accept = (METADATA_LIST, METADATA_ONE) if reduce in METADATA else ("", "")
         self._telling = False
+        self._failures: list[Callable[[], object]] = []
         self._interrupt = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
@@ -86,6 +88,11 @@ class Informer:
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for every object already here and every change from now on; returns the way to stop."""
         return self._subscribers.add(subscriber)
+
+    def on_failure(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Call `listener` after each failure, of which `error` tells; returns the way to stop."""
+        self._failures.append(listener)
+        return lambda: self._failures.remove(listener)
 
     @property
     def has_subscribers(self) -> bool:
@@ -276,6 +283,7 @@ class Informer:
         if self.error is None or str(self.error) != str(error):
             log.warning("watch of %s in cluster %s: %s", self.kind, self.client.name or "local", error)
         self.error = error
+        tell(self._failures)
         self.hearing.failed()
         self._restarted(reason)
 

@@ -1,7 +1,6 @@
 """Proxy writer: claims proxy pods, binds them, and tells on them which targets failed and why they wait."""
 
 import logging
-import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -21,14 +20,13 @@ from agent.scheduler.cache.scheduler_cache import SchedulerCache
 from agent.scheduler.failed_targets import failed_targets_of, with_failed_target
 from agent.scheduler.metrics import ATTEMPTS, REFUSALS, Stopwatch
 from agent.scheduler.modes import Mode
+from agent.scheduling.explain import without_figures
 from agent.scheduling.ranking import Ranking
 
 log = logging.getLogger(__name__)
 
 FIGURES_SECONDS = 30.0
 """How long a pod that waits goes without other figures: what is free changes all the time where others come and go."""
-
-_FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
 class ProxyWriter:
@@ -161,7 +159,7 @@ class ProxyWriter:
     def _figures_due(self, proxy: Mapping[str, Any], message: str) -> float:
         told = self._told.get(proxy["metadata"]["uid"])
         before = _scheduled(proxy).get("message") or ""
-        if told is None or before == message or _FIGURE.sub("", before) != _FIGURE.sub("", message):
+        if told is None or before == message or without_figures(before) != without_figures(message):
             return 0.0
         return told + FIGURES_SECONDS - time.monotonic()
 

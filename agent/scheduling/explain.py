@@ -1,5 +1,6 @@
 """Why a pod waits, in one line and as a table."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ _TOGETHER = 3
 _REASON_LIMIT = 240
 _LIMIT = 1000
 """Characters; the note of an Event takes 1,024 bytes."""
+_FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
 def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]) -> str:
@@ -35,6 +37,11 @@ def explain(ranking: Ranking, tried: Mapping[str, str], claim: Mapping[str, str]
     if not count:
         return NO_TARGETS
     return f"0/{count} targets are available: {_listed(reasons)}"
+
+
+def without_figures(text: str) -> str:
+    """What stays of a reason while what is counted or measured in it changes all the time."""
+    return _FIGURE.sub("", text)
 
 
 def _listed(reasons: list[tuple[str, str]]) -> str:

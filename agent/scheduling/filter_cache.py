@@ -18,14 +18,14 @@ class CachedResult:
     """Of one target. `rejection` is the first of `hard` and `node_fit`."""
 
     __slots__ = (
-        "added",
+        "by_pod",
         "hard",
         "node_fit",
         "raw",
         "rejection",
-        "summed",
         "target",
         "total",
+        "total_with_pod",
         "usage",
         "version",
         "weights",
@@ -42,9 +42,12 @@ class CachedResult:
         """Why no node has room for it."""
         self.raw = _NOTHING
         """Of the `Normalized` scorers, by name, where they are not 0."""
-        self.total = self.summed = 0.0
-        """All scores of the target alone; the same and that of the pod which was added last."""
-        self.added: Mapping[str, float] | None = None
+        self.total = 0.0
+        """Of all scores that look at a template and the target alone."""
+        self.total_with_pod = 0.0
+        """`total` and the score out of `by_pod`."""
+        self.by_pod: Mapping[str, float] | None = None
+        """The scores by virtual node that a `ByPod` scorer gave last, mostly the same for one pod after the other."""
         self.rejection: Rejection | None = None
         per_target, normalized = plugins_of(target)
         for reject in per_target:
@@ -60,9 +63,9 @@ class CachedResult:
                 self.raw = {**self.raw, name: raw}
         self.total = own_total(template, usage.allocation(target), weights)
 
-    def add(self, weight: float, scores: Mapping[str, float]) -> None:
-        """Add a score that looks at the pod; what is the same for the next pod need not be added again."""
-        self.added, self.summed = scores, self.total + weight * scores[self.target.node_name]
+    def add_by_pod(self, weight: float, scores: Mapping[str, float]) -> None:
+        """Work `total_with_pod` out for what a `ByPod` scorer gives."""
+        self.by_pod, self.total_with_pod = scores, self.total + weight * scores[self.target.node_name]
 
     def scores(self, template: PodTemplate) -> dict[str, float]:
         """The single scores whose weighted sum `total` is."""

@@ -1,7 +1,7 @@
 """Placed: which targets a pod's Placement lets it go to, how these score, and why it refuses the others. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Decided(NamedTuple):
 
 
 class _Divided(NamedTuple):
-    """The answer for the targets of one moment."""
+    """What a Placement's decisions mean for the targets of one moment."""
 
     targets: Sequence[TargetInfo]
     refused: Sequence[tuple[TargetInfo, Rejection]]
@@ -39,7 +39,7 @@ class _Divided(NamedTuple):
     """Of the others, by virtual node."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Placed:
     """What a Placement has decided at one moment: one object for all pods that follow it, until it decides anew."""
 
@@ -50,6 +50,7 @@ class Placed:
     """Why there is none, in words; empty where there is one."""
     known: bool = True
     """Whether it has decided at all. If not, nothing that a pod has already is taken from it."""
+    _divided: _Divided | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def title(self) -> str:
@@ -66,8 +67,8 @@ class Placed:
         return (self.scores, self.why, self.known) == (other.scores, other.why, other.known)
 
     def divide(self, targets: Sequence[TargetInfo]) -> _Divided:
-        """The answer for these targets, kept for as long as they are the same."""
-        known: _Divided | None = self.__dict__.get("_divided")
+        """Those of these targets that are refused, and the scores of the others: kept as long as they are the same."""
+        known = self._divided
         if known is None or known.targets is not targets:
             decided, undecided = self.scores, self.rejection(self.why or UNDECIDED)
             unmatched = undecided if self.why else self.rejection(UNMATCHED)
@@ -79,7 +80,7 @@ class Placed:
                     scores[target.node_name] = score
                 else:
                     refused.append((target, undecided if target.managed_cluster else unmatched))
-            known = self.__dict__["_divided"] = _Divided(targets, refused, scores)
+            known = self._divided = _Divided(targets, refused, scores)
         return known
 
 

@@ -84,7 +84,7 @@ class Ranking:
         return None
 
 
-_total, _summed = attrgetter("total"), attrgetter("summed")
+_total, _total_with_pod = attrgetter("total"), attrgetter("total_with_pod")
 
 
 def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: Weights, *, turn: int = 0) -> Ranking:
@@ -92,16 +92,16 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
 
     :param turn: a number that grows with every pod; which of several equally good targets comes first goes round by it
     """
-    serving, (away, targets) = targets, _divided_per_pod(pod, targets)
-    entries = cached_results(pod, targets, usages, weights)
-    across = CrossTarget.of(pod, targets, usages)
+    away, left = _rejected_per_pod(pod, targets)
+    entries = cached_results(pod, left, usages, weights)
+    across = CrossTarget.of(pod, left, usages)
     if across is None:
         feasible = [entry for entry in entries if entry.rejection is None]
         rejected = [(entry, entry.rejection) for entry in entries if entry.rejection is not None]
     else:
         feasible, rejected = _divide(entries, across)
-    parts, of_pod = _parts(pod, feasible, across, weights), _part_by_pod(pod, serving, weights)
-    ranked = _ordered(feasible, of_pod, parts, turn)
+    parts, by_pod = _parts(pod, feasible, across, weights), _part_by_pod(pod, targets, weights)
+    ranked = _ordered(feasible, by_pod, parts, turn)
     if pod.choice is not None:
         ranked.sort(key=pod.choice.preference)
     tried = [target for target in ranked if target.node_name in pod.attempts] if pod.attempts else []
@@ -114,13 +114,13 @@ def rank(pod: PodInfo, targets: Sequence[TargetInfo], usages: Usages, weights: W
             *((entry.target, rejection) for entry, rejection in rejected if rejection.reason != "OtherNamespace"),
         ),
         pending=_pending(pod, rejected) if not feasible else (),
-        parts=parts if of_pod is None else (of_pod, *parts),
+        parts=parts if by_pod is None else (by_pod, *parts),
         results=entries,
         choice=pod.choice,
     )
 
 
-def _divided_per_pod(
+def _rejected_per_pod(
     pod: PodInfo, targets: Sequence[TargetInfo]
 ) -> tuple[list[tuple[TargetInfo, Rejection]], Sequence[TargetInfo]]:
     """Targets that are rejected for this very pod, and those that are left."""
@@ -193,14 +193,14 @@ def _parts(
     return tuple((name, weight, dict(zip(nodes, scores, strict=True))) for name, weight, scores in found)
 
 
-def _ordered(feasible: list[CachedResult], of_pod: Part | None, parts: Sequence[Part], turn: int) -> list[TargetInfo]:
+def _ordered(feasible: list[CachedResult], by_pod: Part | None, parts: Sequence[Part], turn: int) -> list[TargetInfo]:
     total = _total
-    if of_pod is not None:
-        _, weight, scores = of_pod
+    if by_pod is not None:
+        _, weight, scores = by_pod
         for entry in feasible:
-            if entry.added is not scores:
-                entry.add(weight, scores)
-        total = _summed
+            if entry.by_pod is not scores:
+                entry.add_by_pod(weight, scores)
+        total = _total_with_pod
     if not parts:
         feasible.sort(key=total, reverse=True)
         totals = [total(entry) for entry in feasible]

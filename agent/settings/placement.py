@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agent.api import labels
 from agent.base.flags import InvalidSetting, flag, repeated
 from agent.base.forms import DURATION, Form, one_of
 from agent.model import promscore
@@ -22,7 +21,7 @@ SCORE_MAX = {"cpu": "100", "memory": "1Ti", "gpu": "20", "tpu": "20"}
 
 def _score_max(text: str) -> str:
     name, equals, amount = text.partition("=")
-    if not equals or not labels.is_value(name) or not name:
+    if not equals or not name:
         raise ValueError("must be NAME=QUANTITY, such as cpu=100 or memory=1Ti")
     if name not in SCORE_MAX:
         raise ValueError(f"{name} is none of {', '.join(SCORE_MAX)}, of which there are scores")

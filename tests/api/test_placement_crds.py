@@ -21,7 +21,7 @@ from agent.kube.client import Client
 from agent.kube.errors import Invalid
 from agent.sandbox.objects import REPOSITORY
 from tests.api.test_crds import nodes
-from tests.controllers.placementkinds import placement_kinds
+from tests.ocm import object_of
 
 Raw = dict[str, Any]
 
@@ -37,7 +37,7 @@ MOMENT = "2026-01-01T00:00:00Z"
 
 
 def made(kind: Kind, name: str = "x", **fields: Any) -> Raw:
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}
+    return object_of(kind, name, **fields)
 
 
 def test_the_kinds_are_those_of_open_cluster_management_and_say_that_they_are_ours() -> None:
@@ -169,15 +169,15 @@ async def scores_and_decisions_are_status_alone(client: Client, namespace: str) 
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("placement_kinds")
 async def test_an_api_server_takes_defaults_and_refuses_what_open_cluster_managements_does(
     client: Client, namespace: str
 ) -> None:
-    async with placement_kinds(client):
-        for crd in placement_crds():
-            found = await client.get(CRDS, crd["metadata"]["name"])
-            conditions = {item["type"]: item["status"] for item in found["status"]["conditions"]}
-            assert conditions["Established"] == conditions["NamesAccepted"] == "True"
-            assert "NonStructuralSchema" not in conditions
-        await placements_have_the_references_defaults_and_refusals(client, namespace)
-        await sets_and_clusters_have_the_references_defaults_and_refusals(client, namespace)
-        await scores_and_decisions_are_status_alone(client, namespace)
+    for kind in KINDS:
+        found = await client.get(CRDS, str(kind))
+        conditions = {item["type"]: item["status"] for item in found["status"]["conditions"]}
+        assert conditions["Established"] == conditions["NamesAccepted"] == "True"
+        assert "NonStructuralSchema" not in conditions
+    await placements_have_the_references_defaults_and_refusals(client, namespace)
+    await sets_and_clusters_have_the_references_defaults_and_refusals(client, namespace)
+    await scores_and_decisions_are_status_alone(client, namespace)

@@ -44,9 +44,9 @@ def measured() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for collector in list(REGISTRY._collector_to_names):
         described = getattr(collector, "describe", collector.collect)()
-        own = set(getattr(collector, "_labelnames", ()))
         for family in described or collector.collect():
             assert isinstance(family, Metric)
+            own = set(getattr(family, "_labelnames", getattr(collector, "_labelnames", ())))
             for suffix in _SUFFIXES:
                 found[family.name + suffix] = own | ({"le"} if suffix == "_bucket" else set())
     return found

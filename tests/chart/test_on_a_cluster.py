@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -142,6 +143,11 @@ async def test_the_crds_of_a_hub_are_left_to_it(cluster: Cluster, client: Client
         await client.patch(CRDS, str(PLACEMENTS), {"metadata": {"labels": {OURS: "true"}}})
         with pytest.raises(helm.Failed, match=rf"{PLACEMENTS} is there and not of this release.*mode=serve"):
             await call(cluster, "install", "flotilla", *FLAGS, *asked)
+        # Whoever asks for them no longer has them all the same, and no rights.
+        told = "nobody evaluates Placements.*agent.placement.crds=true again"
+        dry = ("install", "flotilla", *FLAGS, "--dry-run=server")
+        assert re.search(told, await call(cluster, *dry), re.DOTALL)
+        assert not re.search(told, await call(cluster, *dry, "--set", "agent.placement.mode=serve"), re.DOTALL)
     finally:
         await client.delete(CRDS, str(PLACEMENTS))
         await gone(functools.partial(client.get, CRDS, str(PLACEMENTS)))

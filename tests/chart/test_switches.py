@@ -16,12 +16,14 @@ OFF = {
     "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
 }
 """What these values switch off."""
+SERVED = {placementroles.SERVE_PLACEMENTS, placementroles.EVALUATE_PLACEMENTS}
 ON = {
     "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
     "agent.settings.moves=true": {ownroles.MOVES},
     "agent.summaryUsed=true": {ownroles.USED},
-    "agent.placement.crds=true": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
-    "agent.placement.mode=serve": {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
+    "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
+    "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},
+    "agent.placement.evaluate=true": {placementroles.EVALUATE_PLACEMENTS},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},
 }
@@ -51,11 +53,11 @@ def test_of_every_feature_it_is_known_which_value_switches_it() -> None:
         (("agent.placement.crds=true", "agent.placement.mode=consume"), set[str]()),
         (
             ("agent.placement.crds=true", "agent.placement.usageScores=false"),
-            {placementroles.SERVE_PLACEMENTS},
+            SERVED,
         ),
         (
             ("agent.placement.crds=true", "webhook.checkSecrets=false"),
-            {placementroles.SERVE_PLACEMENTS, placementroles.PLACEMENT_SCORES},
+            SERVED | {placementroles.PLACEMENT_SCORES},
         ),
     ],
     ids=["another evaluates", "no scores of usage", "another switch"],

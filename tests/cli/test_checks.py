@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from agent import __version__
 from agent.api import names, ownroles
 from agent.api.admission import policies as made
-from agent.api.crds import crds
+from agent.api.crds import crds, placement_crds
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
 from agent.api.placementroles import AGENT_GRANTS
@@ -387,6 +387,15 @@ def test_rights_for_what_is_not_used_need_not_be_there() -> None:
     own.manifest["spec"] = {"self": True}
     source = {"metadata": {"name": "cd", "namespace": "default"}}
     assert len(bad(rights.own, view(rights=Rights("x", unused), targets=(own,), sources=(source,)))) == 2
+
+
+def test_placements_that_the_agent_may_not_evaluate_any_more_are_told() -> None:
+    lacking = Rights("x", AGENT_GRANTS)
+    brought = {crd["metadata"]["name"]: crd for crd in placement_crds()}
+    assert "set agent.placement.crds=true" in only(rights.placements, view(rights=lacking, crds=brought))
+    foreign = {name: {**crd, "metadata": {"name": name}} for name, crd in brought.items()}
+    for well in (view(crds=brought), view(rights=lacking, crds=foreign), view(rights=lacking)):
+        assert bad(rights.placements, well) == []
 
 
 def test_the_right_to_approve_for_a_signer_is_missed_where_certificates_do_not_come() -> None:

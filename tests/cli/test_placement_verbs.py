@@ -1,9 +1,8 @@
 """The verbs about Placements as they are typed, on a real API server with Open Cluster Management's kinds."""
 
-import contextlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from agent.api.crds import ocm
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    CRDS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
@@ -25,14 +22,13 @@ from agent.api.kinds import (
     PLACEMENTS,
     ROLE_BINDINGS,
     SERVICE_ACCOUNTS,
-    Kind,
 )
-from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_SET, LABEL_PLACEMENT
+from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_PLACEMENT
 from agent.kube.client import Client
-from agent.kube.errors import AlreadyExists, NotFound
 from agent.sandbox import Cluster
 from agent.sandbox.objects import token
 from tests.cli.command import Told, flotilla
+from tests.ocm import Hub, object_of
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -41,38 +37,28 @@ Raw = dict[str, Any]
 
 
 @dataclass
-class Hub:
-    """A set of three clusters, called like the namespace; what is not in a namespace goes in the end."""
+class Terminal(Hub):
+    """Whoever types commands about the clusters of a set that is called like the namespace."""
 
-    client: Client
-    namespace: str
-    kubeconfig: Path
-    made: list[tuple[Kind, str]]
+    kubeconfig: Path = field(kw_only=True)
 
-    async def make(self, kind: Kind, name: str, namespace: str | None = None, **fields: Any) -> None:
-        """An object, with its status if it has one."""
-        metadata = {"name": name, **fields.pop("metadata", {})}
-        status = fields.pop("status", None)
-        if namespace is None:
-            self.made.append((kind, name))
-        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
-        await self.client.create(kind, manifest, namespace)
-        if status:
-            await self.client.patch_raw(kind, name, {"status": status}, namespace, sub="status")
+    async def available(self, short: str, **claims: str) -> None:
+        """A ManagedCluster is available, and has claims."""
+        found = {"type": CONDITION_AVAILABLE, "status": "True", "reason": "ManagedClusterAvailable", "message": "m"}
+        status = {
+            "conditions": [found | {"lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "clusterClaims": [{"name": name, "value": value} for name, value in claims.items()],
+        }
+        await self.client.patch(MANAGED_CLUSTERS, self.name(short), {"status": status}, sub="status")
 
-    async def cluster(self, short: str, taints: list[Raw], **claims: str) -> None:
-        """A ManagedCluster of the set that is available."""
-        available = {"type": CONDITION_AVAILABLE, "status": "True", "reason": "ManagedClusterAvailable", "message": "m"}
-        await self.make(
-            MANAGED_CLUSTERS,
-            f"{self.namespace}-{short}",
-            metadata={"labels": {LABEL_CLUSTER_SET: self.namespace}},
-            spec={"hubAcceptsClient": True, "taints": taints},
-            status={
-                "conditions": [available | {"lastTransitionTime": "2026-01-01T00:00:00Z"}],
-                "clusterClaims": [{"name": name, "value": value} for name, value in claims.items()],
-            },
-        )
+    async def as_account(self, name: str, folder: Path) -> "Terminal":
+        """Somebody else, with a service account of their own."""
+        await self.make(SERVICE_ACCOUNTS, name, self.namespace)
+        document = yaml.safe_load(self.kubeconfig.read_text())
+        document["users"][0]["user"] = {"token": await token(self.client, self.namespace, name)}
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(document))
+        return Terminal(self.client, self.namespace, kubeconfig=kubeconfig)
 
     async def run(self, *words: str) -> Told:
         """What the command says."""
@@ -86,46 +72,28 @@ class Hub:
         return found
 
 
-async def serve(client: Client) -> None:
-    """Have the API server know the kinds; they stay, for other tests use them, too."""
-    for definition in ocm.crds():
-        with contextlib.suppress(AlreadyExists):
-            await client.create_raw(CRDS, definition)
-    for kind in (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTER_SET_BINDINGS, PLACEMENTS, PLACEMENT_DECISIONS):
-        await until(lambda kind=kind: _served(client, kind))
-
-
-async def _served(client: Client, kind: Kind) -> bool:
-    try:
-        await client.list(kind)
-    except NotFound:
-        return False
-    return True
-
-
 @pytest_asyncio.fixture
-async def hub(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Hub]:
+async def hub(cluster: Cluster, client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[Terminal]:
     """Clusters eu and us, and ap, which has a taint."""
-    await serve(client)
-    hub = Hub(client, namespace, cluster.kubeconfig, [])
+    hub = Terminal(client, namespace, kubeconfig=cluster.kubeconfig)
     try:
         await hub.make(MANAGED_CLUSTER_SETS, namespace, spec={})
-        await hub.cluster("eu", [], gpu="true")
-        await hub.cluster("us", [])
+        await hub.cluster("eu")
+        await hub.cluster("us")
         await hub.cluster("ap", [{"key": "maintenance", "effect": "NoSelect"}])
+        await hub.available("eu", gpu="true")
+        for short in ("us", "ap"):
+            await hub.available(short)
         yield hub
     finally:
-        for kind, name in reversed(hub.made):
-            with contextlib.suppress(NotFound):
-                await client.delete(kind, name)
+        await hub.close()
 
 
 def placement(namespace: str, **spec: Any) -> Raw:
-    head = {"apiVersion": PLACEMENTS.api_version, "kind": PLACEMENTS.name}
-    return {**head, "metadata": {"name": "web", "namespace": namespace}, "spec": spec}
+    return object_of(PLACEMENTS, "web", namespace, spec=spec)
 
 
-async def test_clusters_and_sets_are_shown_and_bound(hub: Hub) -> None:
+async def test_clusters_and_sets_are_shown_and_bound(hub: Terminal) -> None:
     eu = f"{hub.namespace}-eu"
     (line,) = (await hub.read("clusters", eu))["clusters"]
     assert (line["sets"], line["available"], line["claims"]) == ([hub.namespace], "True", {"gpu": "true"})
@@ -153,19 +121,14 @@ async def test_clusters_and_sets_are_shown_and_bound(hub: Hub) -> None:
         (("explain", "placement", "-f", "mars.yaml"), "mars.yaml cannot be read: "),
     ],
 )
-async def test_what_is_not_there_is_refused_with_words(hub: Hub, words: tuple[str, ...], says: str) -> None:
+async def test_what_is_not_there_is_refused_with_words(hub: Terminal, words: tuple[str, ...], says: str) -> None:
     code, output, errors = await hub.run(*(hub.namespace if word == "SET" else word for word in words))
     assert (code, output) == (1, "")
     assert says in errors
 
 
-async def test_who_may_not_is_told_so(hub: Hub, tmp_path: Path) -> None:
-    await hub.make(SERVICE_ACCOUNTS, "somebody", hub.namespace)
-    document = yaml.safe_load(hub.kubeconfig.read_text())
-    document["users"][0]["user"] = {"token": await token(hub.client, hub.namespace, "somebody")}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(document))
-    somebody = Hub(hub.client, hub.namespace, kubeconfig, [])
+async def test_who_may_not_is_told_so(hub: Terminal, tmp_path: Path) -> None:
+    somebody = await hub.as_account("somebody", tmp_path)
     for words, kind in (
         (("clusters",), MANAGED_CLUSTERS),
         (("clustersets",), MANAGED_CLUSTER_SETS),
@@ -178,7 +141,7 @@ async def test_who_may_not_is_told_so(hub: Hub, tmp_path: Path) -> None:
         assert str(kind.plural) in errors
 
 
-async def test_a_placement_is_explained_applied_and_from_a_file(hub: Hub, tmp_path: Path) -> None:
+async def test_a_placement_is_explained_applied_and_from_a_file(hub: Terminal, tmp_path: Path) -> None:
     place = hub.namespace
     eu, us, ap = (f"{place}-{short}" for short in ("eu", "us", "ap"))
     await hub.run("bind", place, "-n", place)
@@ -213,7 +176,7 @@ async def test_a_placement_is_explained_applied_and_from_a_file(hub: Hub, tmp_pa
     assert "nobody has evaluated it yet" in output
 
 
-async def test_cel_and_what_is_wrong_in_a_file(hub: Hub, tmp_path: Path) -> None:
+async def test_cel_and_what_is_wrong_in_a_file(hub: Terminal, tmp_path: Path) -> None:
     await hub.run("bind", hub.namespace, "-n", hub.namespace)
     file = tmp_path / "web.yaml"
 
@@ -239,13 +202,12 @@ async def test_cel_and_what_is_wrong_in_a_file(hub: Hub, tmp_path: Path) -> None
     ]
 
 
-async def test_who_sees_only_their_namespace_is_told_what_is_left_out(hub: Hub, tmp_path: Path) -> None:
+async def test_who_sees_only_their_namespace_is_told_what_is_left_out(hub: Terminal, tmp_path: Path) -> None:
     await hub.run("bind", hub.namespace, "-n", hub.namespace)
     await hub.make(PLACEMENTS, "web", hub.namespace, spec={})
-    await hub.make(SERVICE_ACCOUNTS, "viewer", hub.namespace)
     subject = {"kind": "ServiceAccount", "name": "viewer", "namespace": hub.namespace}
     for kind, kinds, namespace in (
-        (CLUSTER_ROLE_BINDINGS, (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS), None),
+        (CLUSTER_ROLE_BINDINGS, (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS), ""),
         (ROLE_BINDINGS, (MANAGED_CLUSTER_SET_BINDINGS, PLACEMENTS, PLACEMENT_DECISIONS), hub.namespace),
     ):
         name = f"{hub.namespace}-{kind.plural}"
@@ -253,11 +215,7 @@ async def test_who_sees_only_their_namespace_is_told_what_is_left_out(hub: Hub, 
         await hub.make(CLUSTER_ROLES, name, rules=rules)
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
         await hub.make(kind, name, namespace, roleRef=role, subjects=[subject])
-    document = yaml.safe_load(hub.kubeconfig.read_text())
-    document["users"][0]["user"] = {"token": await token(hub.client, hub.namespace, "viewer")}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(document))
-    viewer = Hub(hub.client, hub.namespace, kubeconfig, [])
+    viewer = await hub.as_account("viewer", tmp_path)
 
     async def allowed() -> bool:
         return all([(await viewer.run(*words))[0] == 0 for words in (("clusters",), explain)])

@@ -23,6 +23,7 @@ GROUP = "/apis/cluster.open-cluster-management.io"
 PLACEMENTS, MANAGERS = f"{GROUP}/v1beta1", "/apis/operator.open-cluster-management.io/v1"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/placements.cluster.open-cluster-management.io"
 CLUSTERS = f"{GROUP}/v1/managedclusters"
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 def crd(**labels: str) -> dict[str, Any]:
@@ -39,10 +40,12 @@ class Server:
     def __init__(self, answers: dict[str, dict[str, Any] | int]) -> None:
         self.answers = answers
         self.asked: list[str] = []
+        self.ends = asyncio.Event()
+        """Of watches."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
-            await asyncio.sleep(3600)
+            await self.ends.wait()
         self.asked.append(request.path)
         answer = self.answers.get(request.path, 404)
         return web.json_response({}, status=answer) if isinstance(answer, int) else web.json_response(answer)
@@ -61,7 +64,14 @@ async def looking(
             await cluster.close()
 
 
-OURS_THERE: dict[str, dict[str, Any] | int] = {PLACEMENTS: kinds("placements", "placementdecisions")}
+def may(*, evaluate: bool) -> dict[str, Any]:
+    return {"status": {"allowed": evaluate}}
+
+
+OURS_THERE: dict[str, dict[str, Any] | int] = {
+    PLACEMENTS: kinds("placements", "placementdecisions"),
+    REVIEW: may(evaluate=True),
+}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +91,11 @@ OURS_THERE: dict[str, dict[str, Any] | int] = {PLACEMENTS: kinds("placements", "
             "serve",
             id="the CRD is ours, and this is a managed cluster of another hub",
         ),
+        pytest.param(
+            OURS_THERE | {CRD: crd(**{OURS: "true"}), REVIEW: may(evaluate=False)},
+            "consume",
+            id="the CRD is ours, and the agent may not evaluate",
+        ),
         pytest.param(OURS_THERE | {CRD: 403}, "consume", id="whose the CRD is may not be read"),
         pytest.param(OURS_THERE, "off", id="the CRD goes while it is looked for"),
     ],
@@ -89,6 +104,17 @@ async def test_the_owner_of_the_crd_decides(answers: dict[str, dict[str, Any] | 
     async with looking(answers) as (found, _):
         await until(lambda: found.mode == want)
         assert found.active == (want != "off")
+
+
+async def test_it_serves_as_soon_as_it_may_and_says_what_to_set_until_then(caplog: pytest.LogCaptureFixture) -> None:
+    answers = OURS_THERE | {CRD: crd(**{OURS: "true"}), REVIEW: may(evaluate=False)}
+    async with looking(answers, interval=0.05) as (found, server):
+        await until(lambda: server.asked.count(REVIEW) > 1)
+        assert found.mode == "consume"
+        (told,) = (each.message for each in caplog.records if each.levelname == "WARNING")
+        assert told.endswith("set agent.placement.crds=true or agent.placement.mode=serve")
+        server.answers |= {REVIEW: may(evaluate=True)}
+        await until(lambda: found.mode == "serve")
 
 
 @pytest.mark.parametrize("setting", ["consume", "serve", "off"])
@@ -141,3 +167,14 @@ async def test_what_is_installed_later_is_found_and_watched_and_what_goes_is_not
         await until(lambda: found.mode == "off")
         assert clusters.store is None
         assert turns == ["off", "serve", "off"]
+
+
+async def test_definitions_that_are_deleted_are_missed_at_once() -> None:
+    listed = {"metadata": {"resourceVersion": "1"}, "items": []}
+    async with looking(OURS_THERE | {CRD: crd(**{OURS: "true"}), CLUSTERS: listed}) as (found, server):
+        clusters = found.watch(MANAGED_CLUSTERS)
+        await until(lambda: clusters.store is not None)
+        server.answers = {}
+        server.ends.set()
+        await until(lambda: found.mode == "off")
+        assert clusters.store is None

@@ -1,17 +1,14 @@
 """ManagedClusters on real API servers: kept by us where the definitions are ours, found where others make them."""
 
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.api.crds import placement_crds
 from agent.api.kinds import (
     CLUSTER_SUMMARIES,
-    CRDS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
@@ -19,17 +16,17 @@ from agent.api.kinds import (
     NODES,
     SECRETS,
     TARGETS,
-    Kind,
 )
 from agent.api.names import SUMMARY_NAME, virtual_node
 from agent.api.names.ocm import CLAIM_ID, LABEL_CLUSTER_NAME, LABEL_CLUSTER_SET, MANAGED_CLUSTER, OURS
 from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
-from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import condition, kubeconfig, rewrite, secret, target, tear_away
+from tests.ocm import install, object_of
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
@@ -45,11 +42,7 @@ CLOSED = "https://127.0.0.1:1"
 @pytest.fixture(autouse=True)
 async def _placements(pair: Pair) -> AsyncIterator[None]:
     """The definitions in the source, which may stay; nothing else does."""
-    for definition in placement_crds():
-        with contextlib.suppress(AlreadyExists):
-            await pair.here.create(CRDS, definition)
-    for kind in (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTER_SET_BINDINGS):
-        await until(functools.partial(served, pair, kind))
+    await install(pair.here)
     await told(pair, cpu="4")
     yield
     await tear_away(pair.here, pair.namespace)
@@ -61,20 +54,14 @@ async def _placements(pair: Pair) -> AsyncIterator[None]:
                     await pair.here.delete(kind, name)
 
 
-async def served(pair: Pair, kind: Kind) -> bool:
-    await pair.here.list(kind)
-    return True
-
-
 async def told(pair: Pair, claims: str = "{}", **amounts: str) -> None:
     """What the target's agent tells of its cluster."""
-    metadata = {"name": SUMMARY_NAME, "annotations": {"multicluster/claims": claims}}
-    body: Raw = {"metadata": metadata, "capacity": amounts, "allocatable": amounts}
+    metadata = {"annotations": {"multicluster/claims": claims}}
+    body = object_of(CLUSTER_SUMMARIES, SUMMARY_NAME, metadata=metadata, capacity=amounts, allocatable=amounts)
     try:
         await pair.there.patch(CLUSTER_SUMMARIES, SUMMARY_NAME, body)
     except NotFound:
-        head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
-        await pair.there.create(CLUSTER_SUMMARIES, {**head, **body})
+        await pair.there.create(CLUSTER_SUMMARIES, body)
 
 
 async def uid_of(pair: Pair) -> str:
@@ -139,9 +126,8 @@ def claims(found: Raw) -> dict[str, str]:
 
 async def by_hand(pair: Pair, name: str, claim: str = "", **labels: str) -> Raw:
     """A ManagedCluster of somebody else."""
-    head = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.name}
-    metadata = {"name": name, "labels": labels}
-    made = await pair.here.create(MANAGED_CLUSTERS, {**head, "metadata": metadata, "spec": {"hubAcceptsClient": True}})
+    manifest = object_of(MANAGED_CLUSTERS, name, metadata={"labels": labels}, spec={"hubAcceptsClient": True})
+    made = await pair.here.create(MANAGED_CLUSTERS, manifest)
     if claim:
         status = {"conditions": [], "clusterClaims": [{"name": CLAIM_ID, "value": claim}]}
         made = await pair.here.patch(MANAGED_CLUSTERS, name, {"status": status}, sub="status")
@@ -236,7 +222,7 @@ async def the_only_one(pair: Pair) -> str | None:
 async def test_two_clusters_of_one_name_have_two(pair: Pair) -> None:
     name = await join(pair, "eu")
     other = f"{pair.namespace}-other"
-    await pair.here.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    await pair.here.create(NAMESPACES, object_of(NAMESPACES, other))
     try:
         async with running(pair.clusters[0], *ROOMS):
             await says(pair, name, name)
@@ -263,11 +249,7 @@ async def refused(pair: Pair, name: str, namespace: str) -> Raw:
 async def test_those_of_others_are_left_alone(pair: Pair) -> None:
     lone = await by_hand(pair, called(pair, "lone"))
     same = await by_hand(pair, called(pair, "eu"), claim=await uid_of(pair))
-    foreign = {
-        "metadata": {"name": called(pair, "me"), "labels": {"team": "x"}},
-        "apiVersion": "v1",
-        "kind": "Namespace",
-    }
+    foreign = object_of(NAMESPACES, called(pair, "me"), metadata={"labels": {"team": "x"}})
     await pair.here.create(NAMESPACES, foreign)
     try:
         async with running(pair.clusters[0], *ROOMS):
@@ -334,8 +316,7 @@ async def test_sets_say_what_is_in_them_and_bindings_whether_there_is_one(pair: 
         await in_set(pair, "default", "True", "No ManagedCluster selected")
         await in_set(pair, "global", "True", "No ManagedCluster selected")
         await bound(pair, "gold", "False", "ClusterSetNotFound")
-        head = {"apiVersion": MANAGED_CLUSTER_SETS.api_version, "kind": MANAGED_CLUSTER_SETS.name}
-        await pair.here.create(MANAGED_CLUSTER_SETS, {**head, "metadata": {"name": "gold"}, "spec": {}})
+        await pair.here.create(MANAGED_CLUSTER_SETS, object_of(MANAGED_CLUSTER_SETS, "gold", spec={}))
         await bound(pair, "gold", "True", "ClusterSetBound")
         await by_hand(pair, called(pair, "a"), **{LABEL_CLUSTER_SET: "gold"})
         await in_set(pair, "gold", "False", "1 ManagedClusters selected")
@@ -353,10 +334,8 @@ async def test_sets_say_what_is_in_them_and_bindings_whether_there_is_one(pair: 
 
 
 async def bind(pair: Pair, name: str) -> None:
-    kind = MANAGED_CLUSTER_SET_BINDINGS
-    head = {"apiVersion": kind.api_version, "kind": kind.name}
-    manifest = {**head, "metadata": {"name": name}, "spec": {"clusterSet": name}}
-    await pair.here.create(kind, manifest, pair.namespace)
+    binding = object_of(MANAGED_CLUSTER_SET_BINDINGS, name, pair.namespace, spec={"clusterSet": name})
+    await pair.here.create(MANAGED_CLUSTER_SET_BINDINGS, binding)
 
 
 async def in_set(pair: Pair, name: str, empty: str, message: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import find_condition
-from agent.controllers.managedclusters.decide import Create, Lead, Patch, View, available, decide
+from agent.controllers.managedclusters.decide import Create, Lead, Patch, View, available, decide, settles_in
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
@@ -73,6 +73,11 @@ def taints(cluster: Raw) -> list[tuple[str, str]]:
     return [(taint["key"], taint["effect"]) for taint in cluster["spec"].get("taints", ())]
 
 
+def is_available(cluster: Raw) -> str:
+    (found,) = (each["status"] for each in cluster["status"]["conditions"] if each["type"] == AVAILABLE)
+    return str(found)
+
+
 def test_a_new_one_says_all_that_is_known() -> None:
     found = written(view(lead(labels={"env": "prod"}, version="v1.36.3"), summary=summary('{"gpu":"true"}', cpu="4")))
     assert found["metadata"]["name"] == "eu"
@@ -131,11 +136,44 @@ def test_its_state_is_a_condition_and_a_taint(leads: list[Lead], status: str, wa
     found = written(view(*leads))
     assert taints(found) == want
     assert all(taint["timeAdded"] == "2026-11-23T12:00:00Z" for taint in found["spec"].get("taints", ()))
-    condition = find_condition(found["status"]["conditions"], AVAILABLE)
-    assert condition is not None
-    assert condition["status"] == status
+    assert is_available(found) == status
     assert available(leads).status == status
     assert taints(written(view(current=found, now=LATER))) == [], "it is well again"
+
+
+def connecting(since: str) -> list[Raw]:
+    conditions = said("False", "Connecting", "Unknown")
+    return [{**each, "lastTransitionTime": since} for each in conditions]
+
+
+RECENTLY, LONG_AGO = connecting("2026-11-23T11:59:30Z"), connecting("2026-11-23T11:58:59Z")
+
+
+@pytest.mark.parametrize(
+    ("before", "leads", "want", "wait"),
+    [
+        pytest.param(READY, [lead(RECENTLY)], "True", 30, id="it was ready when the agent started"),
+        pytest.param(DEAD, [lead(RECENTLY)], "False", 30, id="its agent was dead then"),
+        pytest.param(LOST, [lead(RECENTLY)], "Unknown", 30, id="it did not answer then"),
+        pytest.param(READY, [lead(LONG_AGO)], "Unknown", 0, id="it takes too long"),
+        pytest.param(READY, [lead(LOST, "shop"), lead(RECENTLY)], "True", 30, id="one of two Targets is lost"),
+        pytest.param(LOST, [lead(READY, "shop"), lead(RECENTLY)], "True", 30, id="one of two Targets is ready"),
+        pytest.param(READY, [lead(LOST)], "Unknown", 0, id="it does not answer any more"),
+    ],
+)
+def test_what_is_told_stays_while_a_target_connects(
+    before: list[Raw], leads: list[Lead], want: str, wait: float
+) -> None:
+    found = written(view(lead(before)))
+    seen = view(*leads, current=found)
+    again = written(seen)
+    assert is_available(again) == want
+    assert (taints(again) == taints(found)) == (want == is_available(found))
+    assert settles_in(seen) == wait
+
+
+def test_a_new_cluster_is_unknown_while_its_target_connects() -> None:
+    assert is_available(written(view(lead(RECENTLY)))) == "Unknown"
 
 
 def test_a_taint_keeps_its_moment_and_those_of_others_stay() -> None:

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
+from agent.api.kinds import TARGETS
+from agent.controllers.managedclusters.gather import lead_of
 from agent.controllers.managedclusters.naming import (
     Found,
     Key,
@@ -15,6 +18,7 @@ from agent.controllers.managedclusters.naming import (
     serve,
     shortened,
 )
+from agent.kube.store import Object
 
 EU: Key = ("shop", "eu")
 
@@ -22,6 +26,29 @@ EU: Key = ("shop", "eu")
 def lead(key: str, uid: str = "", **rest: object) -> Lead:
     namespace, _, name = key.rpartition("/")
     return Lead((namespace, name), uid, **rest)  # type: ignore[arg-type]
+
+
+OWN = "own-uid"
+READY = [{"type": "Ready", "status": "True"}]
+AWAY = [{"type": "Ready", "status": "False"}]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "want"),
+    [
+        pytest.param({}, None, id="nothing is known of it"),
+        pytest.param({"status": {"conditions": AWAY}}, None, id="it has never been connected"),
+        pytest.param({"status": {"conditions": AWAY, "clusterUID": "1"}}, lead("shop/eu", "1"), id="its UID is known"),
+        pytest.param({"status": {"conditions": READY}}, lead("shop/eu"), id="its cluster tells no UID"),
+        pytest.param(
+            {"status": {"conditions": AWAY, "managedCluster": "eu"}}, lead("shop/eu"), id="nor did it before a restart"
+        ),
+        pytest.param({"spec": {"self": True}}, lead("shop/eu", OWN, is_self=True), id="it is this cluster"),
+    ],
+)
+def test_where_a_target_leads(manifest: dict[str, object], want: Lead | None) -> None:
+    metadata = {"namespace": "shop", "name": "eu", "resourceVersion": "1"}
+    assert lead_of(Object(TARGETS, msgspec.json.encode({"metadata": metadata, **manifest})), OWN) == want
 
 
 def told(found: dict[Key, Found]) -> dict[str, str]:

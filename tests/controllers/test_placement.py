@@ -3,17 +3,31 @@
 import contextlib
 import functools
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
-from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS, PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.kinds import (
+    CLUSTER_ROLES,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTERS,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+)
 from agent.api.names.ocm import EVALUATE, SCHEDULING_DISABLED
+from agent.api.ownroles import AGENT
+from agent.api.placementroles import EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
+from agent.api.roles import rules
 from agent.controllers.placement.controller import PlacementRoom
-from tests.controllers.ocm import Hub, hub_of
+from tests.controllers.limited import limited
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
+from tests.ocm import Hub, hub_of
 from tests.waiting import until
+
+Raw = dict[str, Any]
 
 BY_SCORE = {
     "mode": "Exact",
@@ -24,15 +38,15 @@ BY_SCORE = {
 SATISFIED, MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
 
 
-def taint(effect: str = "NoSelect") -> dict[str, Any]:
+def taint(effect: str = "NoSelect") -> Raw:
     return {"spec": {"taints": [{"key": "maintenance", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}]}}
 
 
-def labelled(**labels: str) -> list[dict[str, Any]]:
+def labelled(**labels: str) -> list[Raw]:
     return [{"requiredClusterSelector": {"labelSelector": {"matchLabels": labels}}}]
 
 
-def cel(*expressions: str) -> list[dict[str, Any]]:
+def cel(*expressions: str) -> list[Raw]:
     return [{"requiredClusterSelector": {"celSelector": {"celExpressions": list(expressions)}}}]
 
 
@@ -92,17 +106,24 @@ async def test_a_score_counts_until_it_expires(at_work: Hub) -> None:
     await hub.become("web", "eu")
 
 
-async def test_a_hundred_and_one_clusters_are_two_decisions(at_work: Hub) -> None:
+@pytest.mark.parametrize(
+    ("most", "strategy"),
+    [
+        pytest.param(2, {"groupStrategy": {"clustersPerDecisionGroup": 2}}, id="two in each group"),
+        pytest.param(100, {}, id="a hundred in each object", marks=pytest.mark.seldom),
+    ],
+)
+async def test_one_cluster_too_many_for_a_decision_has_another(at_work: Hub, most: int, strategy: Raw) -> None:
     hub = at_work
-    names = [f"c{number:03}" for number in range(101)]
+    names = [f"c{number:03}" for number in range(most + 1)]
     for name in names:
         await hub.cluster(name)
-    await hub.placement("web")
+    await hub.placement("web", decisionStrategy=strategy)
     await hub.become("web", *names)
     found = {each["metadata"]["name"]: len(each["status"]["decisions"]) for each in await hub.decisions("web")}
-    assert found == {"web-decision-1": 100, "web-decision-2": 1}
-    await hub.client.delete(MANAGED_CLUSTERS, hub.name("c050"))
-    await hub.become("web", *(name for name in names if name != "c050"))
+    assert found == {"web-decision-1": most, "web-decision-2": 1}
+    await hub.client.delete(MANAGED_CLUSTERS, hub.name("c001"))
+    await hub.become("web", *(name for name in names if name != "c001"))
     await until(lambda: _is_gone(hub, "web-decision-2"))
     await hub.event("web", "DecisionDelete")
 
@@ -201,6 +222,24 @@ async def test_on_a_hub_only_those_are_evaluated_that_ask_for_it(pair: Pair, hub
     for name in ("theirs", "half"):
         assert await hub.decisions(name) == []
         assert "conditions" not in ((await hub.get(name)).get("status") or {})
+
+
+async def test_without_the_right_to_evaluate_a_placement_says_which_value_gives_it(
+    pair: Pair, hub: Hub, tmp_path: Path
+) -> None:
+    def rights(*without: str) -> list[dict[str, Any]]:
+        return rules([grant for grant in AGENT.grants[""] if grant.feature not in without])
+
+    await hub.cluster("eu")
+    cluster, few = pair.clusters[0], rights(SERVE_PLACEMENTS, EVALUATE_PLACEMENTS)
+    async with (
+        limited(cluster, hub.client, hub.namespace, tmp_path, few) as weak,
+        running(weak, PlacementRoom, placement="consume"),
+    ):
+        await hub.placement("web", {SCHEDULING_DISABLED: "true", EVALUATE: "true"})
+        assert "agent.placement.evaluate=true" in (await hub.event("web", "EvaluationForbidden"))["message"]
+        await hub.client.patch(CLUSTER_ROLES, hub.namespace, {"rules": rights(SERVE_PLACEMENTS)})
+        await hub.become("web", "eu")
 
 
 async def test_without_placements_nothing_is_watched(pair: Pair, hub: Hub) -> None:

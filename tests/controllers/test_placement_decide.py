@@ -36,7 +36,7 @@ def outcome(
         for name, decisions in (groups or {}).items()
     )
     scores = {cluster: score for decisions in (groups or {}).values() for cluster, score in decisions}
-    return Outcome(made, satisfied, misconfigured, {}, again, warnings, scores)
+    return Outcome(made, satisfied, misconfigured, dict, again, warnings, scores)
 
 
 def written(before: Raw, present: Sequence[Present], plan: Plan) -> tuple[Raw, list[Present]]:
@@ -341,3 +341,13 @@ def test_conditions_of_others_stay_and_times_move_only_with_the_status() -> None
     )
     times = {each["type"]: each["lastTransitionTime"] for each in plan.status["conditions"]}
     assert times["PlacementSatisfied"] == "2026-11-23T12:00:00Z"
+
+
+def test_where_a_hub_keeps_nothing_of_scores_they_have_not_been_updated() -> None:
+    result = outcome({"": [("eu", 10)]})
+    before, present = settled(placement(), result)
+    pruned = [replace(each, decisions=({"clusterName": "eu"},)) for each in present]
+    plan = decide(before, result, pruned, NOW + timedelta(minutes=2))
+    assert plan.decisions
+    assert plan.status_after(changed=True) == {"lastScoreUpdateTime": "2026-11-23T12:02:00Z"}
+    assert plan.status_after(changed=False) == {}

@@ -1,7 +1,7 @@
 """What is measured of Placements: their clusters, and the scores of a few."""
 
 from agent.base.metrics import REGISTRY
-from agent.controllers.placement.metrics import SCORED, Measured
+from agent.controllers.placement.metrics import MEASURED, SCORED
 from agent.scheduling.placing.outcome import Decision, DecisionGroup, Outcome, Satisfied
 
 KEY = ("shop", "measured")
@@ -9,7 +9,7 @@ KEY = ("shop", "measured")
 
 def outcome(*decided: str, misconfigured: str = "") -> Outcome:
     decisions = tuple(Decision(name, 7, "") for name in decided)
-    return Outcome((DecisionGroup("", decisions),), Satisfied(True, "", ""), misconfigured, {}, None)
+    return Outcome((DecisionGroup("", decisions),), Satisfied(True, "", ""), misconfigured, dict, None)
 
 
 def clusters() -> float | None:
@@ -24,20 +24,18 @@ def score(cluster: str) -> float | None:
 
 
 def test_what_is_decided_is_measured_as_long_as_it_is() -> None:
-    measured = Measured()
-    measured.note(KEY, outcome("eu", "us"))
+    MEASURED.note(KEY, outcome("eu", "us"))
     assert (clusters(), score("eu"), score("us")) == (2, 7, 7)
-    measured.note(KEY, outcome("eu"))
+    MEASURED.note(KEY, outcome("eu"))
     assert (clusters(), score("eu"), score("us")) == (1, 7, None)
-    measured.note(KEY, outcome(misconfigured=":no"))
+    MEASURED.note(KEY, outcome(misconfigured=":no"))
     assert (clusters(), score("eu")) == (1, 7), "the last decisions stay"
-    measured.forget(KEY)
+    MEASURED.forget(KEY)
     assert (clusters(), score("eu")) == (None, None)
 
 
 def test_scores_of_many_clusters_are_not_told() -> None:
-    measured = Measured()
-    measured.note(KEY, outcome("eu"))
-    measured.note(KEY, outcome("eu", *(f"c{number}" for number in range(SCORED))))
+    MEASURED.note(KEY, outcome("eu"))
+    MEASURED.note(KEY, outcome("eu", *(f"c{number}" for number in range(SCORED))))
     assert (clusters(), score("eu")) == (SCORED + 1, None)
-    measured.forget(KEY)
+    MEASURED.forget(KEY)

@@ -27,8 +27,8 @@ from agent.sandbox import Cluster
 from agent.sandbox.certificates import Authority
 from tests.chart import prometheus
 from tests.chart.prometheus import Prometheus
-from tests.controllers.placementkinds import managed_cluster, placement_kinds
 from tests.controllers.rooms import running
+from tests.ocm import object_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -74,16 +74,22 @@ async def measuring(folder: Path, **values: str) -> AsyncIterator[tuple[Exporter
 
 
 @pytest.fixture
-async def clusters(client: Client, namespace: str) -> AsyncIterator[tuple[str, str]]:
+async def clusters(client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[tuple[str, str]]:
     """Two ManagedClusters."""
-    async with placement_kinds(client):
-        names = (f"{namespace}-eu", f"{namespace}-us")
-        for name in names:
-            await managed_cluster(client, name)
-        yield names
-        for name in names:
-            with contextlib.suppress(NotFound):
-                await client.delete(NAMESPACES, name)
+    names = (f"{namespace}-eu", f"{namespace}-us")
+    for name in names:
+        await managed_cluster(client, name)
+    yield names
+    for name in names:
+        await client.delete(MANAGED_CLUSTERS, name)
+        with contextlib.suppress(NotFound):
+            await client.delete(NAMESPACES, name)
+
+
+async def managed_cluster(client: Client, name: str) -> None:
+    """A ManagedCluster, and the namespace that belongs to it."""
+    await client.create(NAMESPACES, object_of(NAMESPACES, name))
+    await client.create(MANAGED_CLUSTERS, object_of(MANAGED_CLUSTERS, name, spec={"hubAcceptsClient": True}))
 
 
 def wanted(url: str, *scores: Raw) -> Raw:
@@ -121,6 +127,16 @@ def queries(outcome: str, score: str = "slo/latency") -> float:
     return REGISTRY.get_sample_value("flotilla_prometheus_score_queries_total", labels) or 0.0
 
 
+async def test_nothing_is_asked_where_there_are_no_placements(cluster: Cluster, client: Client, tmp_path: Path) -> None:
+    before = queries("failed")
+    off = wanted("http://127.0.0.1:1") | {"placement": "off"}
+    async with running(cluster, PrometheusScoresRoom, **off) as deps:
+        assert not deps.placement.active
+        with pytest.raises(NotFound):
+            await client.list(MANAGED_CLUSTERS)
+        assert queries("failed") == before
+
+
 async def test_scores_follow_what_prometheus_says(
     cluster: Cluster, client: Client, clusters: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -141,6 +157,7 @@ async def test_scores_follow_what_prometheus_says(
         exporter.values[late] = "100"
         await managed_cluster(client, late)
         await until(says(client, late, {"latency": 0}))
+        await client.delete(MANAGED_CLUSTERS, late)
         await client.delete(NAMESPACES, late)
         # Its namespace has gone without it.
         await client.delete(NAMESPACES, us)
@@ -237,13 +254,3 @@ async def guarded(url: str, authority: Authority) -> AsyncIterator[str]:
         context.load_cert_chain(file.name)
     async with served(app, context) as address:
         yield address
-
-
-async def test_nothing_is_asked_where_there_are_no_placements(cluster: Cluster, client: Client, tmp_path: Path) -> None:
-    before = queries("failed")
-    off = wanted("http://127.0.0.1:1") | {"placement": "off"}
-    async with running(cluster, PrometheusScoresRoom, **off) as deps:
-        assert not deps.placement.active
-        with pytest.raises(NotFound):
-            await client.list(MANAGED_CLUSTERS)
-        assert queries("failed") == before

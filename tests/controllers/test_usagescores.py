@@ -3,23 +3,20 @@
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agent.api.conditions import find_condition
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
-    CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CLUSTER_SUMMARIES,
     NAMESPACES,
     NODES,
-    SERVICE_ACCOUNTS,
     TARGETS,
 )
-from agent.api.names.ocm import OURS
+from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
@@ -29,11 +26,11 @@ from agent.kube.client import Client
 from agent.kube.config import Connection, load
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
-from tests.controllers.placementkinds import placement_kinds
+from tests.controllers.limited import limited
 from tests.controllers.rooms import running
-from tests.controllers.targets import condition, kubeconfig, target, tear_away
+from tests.controllers.targets import condition, target, tear_away
 from tests.controllers.test_summary import node
-from tests.e2e.fleet import token_of
+from tests.ocm import object_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -46,23 +43,22 @@ NAME = "resource-usage-score"
 
 
 @pytest.fixture
-async def eu(client: Client, namespace: str) -> AsyncIterator[str]:
+async def eu(client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[str]:
     """The namespace of a ManagedCluster that a Target is said to lead to, where there are the kinds of Placements."""
-    async with placement_kinds(client):
-        await create_namespace(client, f"{namespace}-eu")
-        await client.create(TARGETS, target("eu", namespace))
-        await lead(client, namespace, f"{namespace}-eu")
-        yield f"{namespace}-eu"
-        await tear_away(client, namespace)
-        for each in (f"{namespace}-eu", f"{namespace}-new"):
-            with contextlib.suppress(NotFound):
-                await client.delete(NAMESPACES, each)
-        for each in await client.list(NODES, labels=f"made-by={namespace}"):
-            await client.delete(NODES, each["metadata"]["name"])
+    await create_namespace(client, f"{namespace}-eu")
+    await client.create(TARGETS, target("eu", namespace))
+    await lead(client, namespace, f"{namespace}-eu")
+    yield f"{namespace}-eu"
+    await tear_away(client, namespace)
+    for each in (f"{namespace}-eu", f"{namespace}-new"):
+        with contextlib.suppress(NotFound):
+            await client.delete(NAMESPACES, each)
+    for each in await client.list(NODES, labels=f"made-by={namespace}"):
+        await client.delete(NODES, each["metadata"]["name"])
 
 
 async def create_namespace(client: Client, name: str) -> None:
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await client.create(NAMESPACES, object_of(NAMESPACES, name, metadata={"labels": {LABEL_CLUSTER_NAME: name}}))
 
 
 async def lead(client: Client, namespace: str, cluster: str) -> None:
@@ -132,6 +128,8 @@ async def test_scores_follow_what_the_target_tells(
             return await value(client, eu, "cpuNodeAvailable") == 80
 
         await until(reached)
+        # A write is counted once it has been answered, and seen before.
+        await until(lambda: writes() > before)
         assert writes() == before + 1
         # Somebody else has written into it.
         await client.patch(ADDON_PLACEMENT_SCORES, NAME, {"status": {"scores": []}}, eu, sub="status")
@@ -185,8 +183,7 @@ async def test_what_keeps_scores_from_being_written_is_told_on_the_target(
         await create_namespace(client, new)
         await condition(client, namespace, "eu", "UsageScores", "True", "Written")
         assert await value(client, new, "cpuNodeAvailable") is not None
-        head = {"apiVersion": ADDON_PLACEMENT_SCORES.api_version, "kind": ADDON_PLACEMENT_SCORES.name}
-        theirs = await client.create(ADDON_PLACEMENT_SCORES, {**head, "metadata": {"name": NAME, "namespace": eu}})
+        theirs = await client.create(ADDON_PLACEMENT_SCORES, object_of(ADDON_PLACEMENT_SCORES, NAME, eu))
         await lead(client, namespace, eu)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "ScoresTaken")
         assert "another's" in told["message"]
@@ -194,6 +191,20 @@ async def test_what_keeps_scores_from_being_written_is_told_on_the_target(
         assert found["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
         await client.delete(ADDON_PLACEMENT_SCORES, NAME, eu)
         await condition(client, namespace, "eu", "UsageScores", "True", "Written")
+
+
+async def test_where_placements_are_served_no_scores_are_written_into_a_namespace_that_is_not_for_the_cluster(
+    cluster: Cluster, client: Client, namespace: str, eu: str
+) -> None:
+    await client.patch(NAMESPACES, eu, {"metadata": {"labels": {LABEL_CLUSTER_NAME: None}}})
+    async with running(cluster, *ROOMS, **WANTED | {"placement": "serve"}) as deps:
+        await connect(deps, cluster, namespace)
+        told = await condition(client, namespace, "eu", "UsageScores", "False", "NamespaceTaken")
+        assert f"label it {LABEL_CLUSTER_NAME}={eu}" in told["message"]
+        assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
+        await client.patch(NAMESPACES, eu, {"metadata": {"labels": {LABEL_CLUSTER_NAME: eu}}})
+        await condition(client, namespace, "eu", "UsageScores", "True", "Written")
+        assert await value(client, eu, "cpuNodeAvailable") is not None
 
 
 READS = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
@@ -212,16 +223,10 @@ SCORES = [
 async def test_without_the_right_nothing_is_written_and_the_target_says_so(
     cluster: Cluster, client: Client, namespace: str, eu: str, tmp_path: Path
 ) -> None:
-    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "agent"}}, namespace)
-    await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": READS + TELLS})
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace}
-    subject = {"kind": "ServiceAccount", "name": "agent", "namespace": namespace}
-    bound = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": [subject]}
-    await client.create(CLUSTER_ROLE_BINDINGS, bound)
-    path = tmp_path / "kubeconfig"
-    path.write_text(kubeconfig(cluster, user={"token": await token_of(client, "agent", namespace)}))
-    weak = cast("Cluster", SimpleNamespace(kubeconfig=path))
-    async with running(weak, *ROOMS, **WANTED) as deps:
+    async with (
+        limited(cluster, client, namespace, tmp_path, READS + TELLS) as weak,
+        running(weak, *ROOMS, **WANTED) as deps,
+    ):
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "Forbidden")
         assert "agent.placement.usageScores" in told["message"]
@@ -229,18 +234,19 @@ async def test_without_the_right_nothing_is_written_and_the_target_says_so(
         # The next change of what the target tells is enough, too.
         await add_node(client, namespace, "90")
         await until(lambda: scores(client, eu))
-    await client.delete(CLUSTER_ROLE_BINDINGS, namespace)
-    await client.delete(CLUSTER_ROLES, namespace)
 
 
 async def test_a_target_that_does_not_tell_what_is_free_is_told_so(
     cluster: Cluster, client: Client, namespace: str, eu: str
 ) -> None:
+    # What an earlier agent has told of this cluster would be written first.
+    with contextlib.suppress(NotFound):
+        await client.delete(CLUSTER_SUMMARIES, "singleton")
     async with running(cluster, *ROOMS, **WANTED, summary_detail="sums") as deps:
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NotTold")
         assert "agent.summaryDetail: full" in told["message"]
-        assert await client.list(ADDON_PLACEMENT_SCORES) == []
+        assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
 
 
 async def test_scores_are_written_where_placements_are_served_or_somebody_asks_for_them(
@@ -252,7 +258,7 @@ async def test_scores_are_written_where_placements_are_served_or_somebody_asks_f
             await until(lambda: client.get(CLUSTER_SUMMARIES, "singleton"))
             # A change that another room makes of it is there: this one has seen it, too.
             await until(lambda: deps.targets.get((namespace, "eu")).summary)  # type: ignore[union-attr]
-            assert await client.list(ADDON_PLACEMENT_SCORES) == []
+            assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
     async with running(cluster, *ROOMS, **WANTED | {"usage_scores": "auto", "placement": "serve"}) as deps:
         await connect(deps, cluster, namespace)
         await until(lambda: scores(client, eu))

@@ -1,9 +1,11 @@
 """Which scores of usage a cluster has."""
 
+import json
+
+from agent.api.names import ANNOTATION_NODE_SHAPES
+from agent.api.names.ocm import USED
 from agent.controllers.usagescores.decide import NOT_TOLD, Told, decide
 from agent.model.quantity import Quantity
-from agent.model.requests import amounts
-from agent.scheduling.snapshot import Free, Shape
 
 MAXIMA = {
     name: Quantity.of(amount).nano for name, amount in (("cpu", 100), ("memory", "1Ti"), ("gpu", 20), ("tpu", 20))
@@ -12,8 +14,9 @@ LOST = Told("lost", "no route to host")
 
 
 def ready(cpu: str, used: str = "") -> Told:
-    shape = Shape({}, (), False, amounts({"cpu": "100"}), 1, (Free(amounts({"cpu": cpu})),))
-    return Told("ready", "", (shape,), amounts({"cpu": used}) if used else None)
+    shape = {"allocatable": {"cpu": "100"}, "count": 1, "free": [{"amounts": {"cpu": cpu}, "count": 1}]}
+    measured = {USED: json.dumps({"cpu": used})} if used else {}
+    return Told("ready", summary={ANNOTATION_NODE_SHAPES: json.dumps([shape]), **measured})
 
 
 def test_the_scores_are_those_of_the_first_target_that_is_ready() -> None:

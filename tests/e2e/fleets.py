@@ -67,6 +67,8 @@ class Spec:
     nodes: str = "kwok:5"
     flags: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[str, ...] = ()
+    """Of the chart, where it installs the agents."""
     missing: Callable[[], Awaitable[str]] = _always
 
 
@@ -91,7 +93,7 @@ SPECS = {
     # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
     "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
     # Source cd, which finds out soon that Placements are served; targets us and eu.
-    "placing": Spec(("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2",)),
+    "placing": Spec(("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2",), values=("agent.placement.crds=true",)),
     # A real node in each.
     "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}",), missing=_real_nodes),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
@@ -155,7 +157,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return (yield)
 
 
-class CertificateLoop:
+class FleetKeeper:
     """Keeps one fleet up, until another one is asked for."""
 
     def __init__(self, new_sandbox: NewSandbox) -> None:
@@ -172,7 +174,7 @@ class CertificateLoop:
             if reason := await spec.missing():
                 pytest.skip(reason)
             flags = (*AGENT_FLAGS, *spec.flags)
-            sandbox = self._new_sandbox(spec.clusters, spec.nodes, agent_flags=flags, **spec.more)
+            sandbox = self._new_sandbox(spec.clusters, spec.nodes, spec.values, agent_flags=flags, **spec.more)
             self._fleet, self._name = await self._stack.enter_async_context(_up(sandbox)), name
         return self._fleet
 
@@ -205,7 +207,9 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     """Makes sandboxes whose agents come as `--installed-by` says: with arguments of `Sandbox`, but for the folder."""
     if request.config.getoption("--installed-by") == "sandbox":
 
-        def with_processes(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
+        def with_processes(
+            clusters: Sequence[str], nodes: str = "kwok:5", values: Sequence[str] = (), **more: Any
+        ) -> Sandbox:
             return Sandbox(tmp_path_factory.mktemp("fleet") / "one", clusters, nodes, audit=True, **more)
 
         yield with_processes
@@ -214,9 +218,9 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         pytest.skip(reason)
     images = tmp_path_factory.mktemp("images")
 
-    def with_chart(clusters: Sequence[str], nodes: str = "kwok:5", **more: Any) -> Sandbox:
+    def with_chart(clusters: Sequence[str], nodes: str = "kwok:5", values: Sequence[str] = (), **more: Any) -> Sandbox:
         directory = tmp_path_factory.mktemp("fleet") / "one"
-        return Installed(directory, clusters, nodes, images=images, audit=True, **more)
+        return Installed(directory, clusters, nodes, images=images, chart_values=values, audit=True, **more)
 
     yield with_chart
     # pytest keeps folders for a while, and these are large.
@@ -224,15 +228,15 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[CertificateLoop]:
+async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[FleetKeeper]:
     """Whoever has the fleet of this process."""
-    keeper = CertificateLoop(new_sandbox)
+    keeper = FleetKeeper(new_sandbox)
     yield keeper
     await keeper.end()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def fleet(request: pytest.FixtureRequest, keeper: CertificateLoop) -> AsyncIterator[Fleet]:
+async def fleet(request: pytest.FixtureRequest, keeper: FleetKeeper) -> AsyncIterator[Fleet]:
     """The fleet that this file needs; it goes when the next file needs another one."""
     name = fleet_of(request.node.nodeid)
     yield await keeper.fleet(name)

@@ -57,7 +57,10 @@ def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> 
 
 
 class Installed(Sandbox):
-    """A `Sandbox` with the chart in each of its clusters. `images` is a folder that keeps images for others."""
+    """A `Sandbox` with the chart in each of its clusters. `images` is a folder that keeps images for others.
+
+    `chart_values` are KEY=VALUE, beside those that say what `agent_flags` do.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Installed(Sandbox):
         nodes: str = "kwok:5",
         *,
         images: Path,
+        chart_values: Sequence[str] = (),
         agent_flags: Sequence[str] = (),
         candidate_scheduler: bool = False,
         **more: Any,
@@ -73,6 +77,7 @@ class Installed(Sandbox):
         mixed = nodes if nodes.startswith("real") else f"real:1+{nodes}"
         super().__init__(directory, clusters, mixed, agents=False, **more)
         self._flags = agent_flags
+        self._values = chart_values
         self._bare = not nodes.startswith("real")
         self._with_scheduler = candidate_scheduler
         self._images = images
@@ -229,7 +234,8 @@ class Installed(Sandbox):
         own = [] if self._bare else [f"--source-api={cluster.server.removeprefix('https://')}"]
         found = values(cluster.name, [*own, *self._flags], candidate_scheduler=self._with_scheduler)
         file.write_text(json.dumps(found))
-        flags = ("-n", NAMESPACE, "--create-namespace", "--wait", "--timeout=4m", "-f", str(file))
+        more = [flag for value in self._values for flag in ("--set", value)]
+        flags = ("-n", NAMESPACE, "--create-namespace", "--wait", "--timeout=4m", "-f", str(file), *more)
         await asyncio.to_thread(helm.run, "install", RELEASE, str(helm.CHART), *flags, kubeconfig=cluster.kubeconfig)
 
 

@@ -17,7 +17,7 @@ BURST = 200
 KILLS = 2
 
 
-@pytest.mark.parametrize("victim", ["cd", "us"])
+@pytest.mark.parametrize("victim", ["cd", pytest.param("us", marks=pytest.mark.seldom)])
 async def test_an_agent_killed_several_times_during_a_burst(fleet: Fleet, namespace: str, victim: str) -> None:
     seed = secrets.randbits(32)
     print(f"moments of the kills: random.Random({seed})")
@@ -78,7 +78,7 @@ async def test_a_lost_reply_makes_no_second_delegate(fleet: Fleet) -> None:
         fleet.census.check(namespace, at_most=40)
 
 
-@pytest.mark.parametrize("replicas", [0, 10])
+@pytest.mark.parametrize("replicas", [pytest.param(0, marks=pytest.mark.seldom), 10])
 async def test_an_agent_killed_while_a_namespace_goes(fleet: Fleet, namespace: str, replicas: int) -> None:
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
     if replicas:

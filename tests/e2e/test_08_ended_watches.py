@@ -16,7 +16,7 @@ Raw = dict[str, Any]
 BURST = 100
 
 
-@pytest.mark.parametrize("cluster", ["cd", "us"])
+@pytest.mark.parametrize("cluster", ["cd", pytest.param("us", marks=pytest.mark.seldom)])
 async def test_an_api_server_killed_and_started_again_during_a_burst(
     fleet: Fleet, namespace: str, cluster: str
 ) -> None:

@@ -114,9 +114,9 @@ async def test_pod_and_namespace_say_how_they_are_scheduled_and_the_setting_says
     ("step", "lost"),
     [
         pytest.param(is_candidate_post, True, id="before the first candidate", marks=pytest.mark.seldom),
-        pytest.param(is_candidate_post, False, id="after the first candidate"),
+        pytest.param(is_candidate_post, False, id="after the first candidate", marks=pytest.mark.seldom),
         pytest.param(is_allow, True, id="between claim and leave"),
-        pytest.param(is_allow, False, id="after the first leave"),
+        pytest.param(is_allow, False, id="after the first leave", marks=pytest.mark.seldom),
         pytest.param(is_delete, True, id="before the first loser is deleted"),
         pytest.param(is_delete, False, id="after the first loser is deleted", marks=pytest.mark.seldom),
     ],
@@ -164,7 +164,9 @@ async def reserved_and_abandoned(fleet: Fleet, namespace: str, count: int = 4) -
     await candidates(fleet, namespace, 2 * count, state="reserved")
 
 
-@pytest.mark.parametrize("process", ["agent", "candidate-scheduler", "kube-apiserver"])
+@pytest.mark.parametrize(
+    "process", ["agent", pytest.param("candidate-scheduler", marks=pytest.mark.seldom), "kube-apiserver"]
+)
 async def test_a_target_whose_processes_die_while_it_holds(fleet: Fleet, namespace: str, process: str) -> None:
     await reserved_and_abandoned(fleet, namespace)
     try:
@@ -176,7 +178,7 @@ async def test_a_target_whose_processes_die_while_it_holds(fleet: Fleet, namespa
     fleet.census.check(namespace, at_most=4)
 
 
-@pytest.mark.parametrize("process", ["agent", "candidate-scheduler"])
+@pytest.mark.parametrize("process", [pytest.param("agent", marks=pytest.mark.seldom), "candidate-scheduler"])
 async def test_a_target_without_a_process_that_reserves_costs_pods_that_can_go_elsewhere_nothing(
     fleet: Fleet, namespace: str, process: str
 ) -> None:
@@ -224,6 +226,7 @@ async def test_a_link_cut_between_claim_and_leave(fleet: Fleet) -> None:
         fleet.census.check(namespace, at_most=MANY)
 
 
+@pytest.mark.seldom
 async def test_a_link_cut_in_the_middle_of_a_burst(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, BURST)
     await asyncio.sleep(1.5)
@@ -234,8 +237,17 @@ async def test_a_link_cut_in_the_middle_of_a_burst(fleet: Fleet, namespace: str)
     fleet.census.check(namespace, at_most=BURST)
 
 
-@pytest.mark.parametrize("step", [is_candidate_post, is_allow, is_delete], ids=["candidate", "leave", "delete"])
-@pytest.mark.parametrize("lost", [True, False], ids=["request lost", "reply lost"])
+@pytest.mark.parametrize(
+    ("step", "lost"),
+    [
+        pytest.param(is_candidate_post, True, id="candidate: request lost", marks=pytest.mark.seldom),
+        pytest.param(is_candidate_post, False, id="candidate: reply lost"),
+        pytest.param(is_allow, True, id="leave: request lost", marks=pytest.mark.seldom),
+        pytest.param(is_allow, False, id="leave: reply lost"),
+        pytest.param(is_delete, True, id="delete: request lost"),
+        pytest.param(is_delete, False, id="delete: reply lost", marks=pytest.mark.seldom),
+    ],
+)
 async def test_what_a_target_was_asked_gets_lost_on_the_way(fleet: Fleet, step: Drop, lost: bool) -> None:
     seen: set[str] = set()
 

@@ -197,6 +197,7 @@ async def test_image_pull_secrets_of_the_service_account_follow(fleet: Fleet) ->
         assert copy["type"] == "kubernetes.io/dockerconfigjson"
 
 
+@pytest.mark.seldom
 async def test_five_hundred_config_maps_of_one_namespace(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("eu",)) as namespace:
         for number in range(MANY):
@@ -214,7 +215,7 @@ async def test_five_hundred_config_maps_of_one_namespace(fleet: Fleet) -> None:
         await has(fleet, "eu", namespace, {})
 
 
-@pytest.mark.parametrize("first", ["original", "pod"])
+@pytest.mark.parametrize("first", ["original", pytest.param("pod", marks=pytest.mark.seldom)])
 async def test_deletions_while_the_agent_is_dead_and_the_target_cut_off(fleet: Fleet, first: str) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         await create(fleet, namespace, "web", a="1")

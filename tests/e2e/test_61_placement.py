@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from agent.api.crds import placement_crds
 from agent.api.kinds import (
-    CRDS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTERS,
     PLACEMENT_DECISIONS,
@@ -16,11 +14,19 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names import SHORT_PREFIX
-from agent.api.names.ocm import GLOBAL_SET, LABEL_PLACEMENT, LOCAL_CLUSTER, PLACEMENT
+from agent.api.names.ocm import (
+    GLOBAL_SET,
+    LABEL_GROUP_INDEX,
+    LABEL_PLACEMENT,
+    LOCAL_CLUSTER,
+    PLACEMENT,
+    decision_name,
+)
 from agent.sandbox.objects import apply
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
+from tests.ocm import install, object_of
 
 Raw = dict[str, Any]
 
@@ -33,8 +39,7 @@ MAINTENANCE = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01
 @pytest_asyncio.fixture(loop_scope="session")
 async def placing(fleet: Fleet, namespace: str) -> str:
     """A namespace with three targets, to which all clusters are bound."""
-    for crd in placement_crds():
-        await apply(fleet.source, CRDS, crd)
+    await install(fleet.source)
     await apply(fleet.source, TARGETS, manifests.ours("Target", "cd", namespace, {"self": True}))
     await fleet.ready(namespace, "cd")
 
@@ -50,8 +55,7 @@ async def placing(fleet: Fleet, namespace: str) -> str:
 
 async def create(fleet: Fleet, namespace: str, kind: Kind, name: str, **spec: Any) -> None:
     """An object of Open Cluster Management."""
-    manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-    await fleet.source.create(kind, manifest, namespace)
+    await fleet.source.create(kind, object_of(kind, name, namespace, spec=spec))
 
 
 async def decided(fleet: Fleet, namespace: str, name: str) -> set[str]:
@@ -116,3 +120,27 @@ async def test_pods_of_a_placement_that_nobody_satisfies_wait_and_say_why(fleet:
     assert await where(fleet, placing) == {}
     await fleet.source.patch(PLACEMENTS, "mars", {"spec": {"predicates": []}}, placing)
     await fleet.running(placing, "mars", 2)
+
+
+async def test_decisions_are_split_joined_and_put_right(fleet: Fleet, placing: str) -> None:
+    await create(fleet, placing, PLACEMENTS, "web")
+
+    async def indexes() -> list[str]:
+        decisions = await fleet.source.list(PLACEMENT_DECISIONS, placing, labels=f"{LABEL_PLACEMENT}=web")
+        return sorted(each["metadata"]["labels"].get(LABEL_GROUP_INDEX, "") for each in decisions)
+
+    async def are(*wanted: str) -> None:
+        async def probe() -> bool:
+            return await indexes() == list(wanted)
+
+        await fleet.until(f"there are decisions {wanted}", probe, about=placing)
+
+    await are("0")
+    each_alone = {"groupStrategy": {"clustersPerDecisionGroup": 1}}
+    await fleet.source.patch(PLACEMENTS, "web", {"spec": {"decisionStrategy": each_alone}}, placing)
+    await are("0", "1", "2")
+    await fleet.source.patch(PLACEMENTS, "web", {"spec": {"decisionStrategy": None}}, placing)
+    await are("0")
+    wrong = {"metadata": {"labels": {LABEL_GROUP_INDEX: "7"}}}
+    await fleet.source.patch(PLACEMENT_DECISIONS, decision_name("web", 1), wrong, placing)
+    await are("0")

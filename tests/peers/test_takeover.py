@@ -78,7 +78,14 @@ async def adopted(fleet: Fleet, namespace: str) -> bool:
     return bool(found) and all(each["metadata"]["labels"].get(LABEL_PARENT_CLUSTER_UID) == uid for each in found)
 
 
-@pytest.mark.parametrize("cluster_name", ["same", "", None], ids=["of our name", "of an empty name", "without a name"])
+@pytest.mark.parametrize(
+    "cluster_name",
+    [
+        pytest.param("same", id="of our name", marks=pytest.mark.seldom),
+        pytest.param("", id="of an empty name", marks=pytest.mark.seldom),
+        pytest.param(None, id="without a name"),
+    ],
+)
 async def test_a_bound_proxy_pod_is_taken_over_without_touching_its_delegate(
     fleet: Fleet, namespace: str, cluster_name: str | None
 ) -> None:

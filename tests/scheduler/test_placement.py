@@ -1,16 +1,12 @@
 """Pods that follow a Placement, between real clusters; what is decided is written by the test, as anybody may."""
 
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from agent.api import names
-from agent.api.crds.ocm import crds
 from agent.api.kinds import (
-    CRDS,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTER_SETS,
     MANAGED_CLUSTERS,
@@ -19,7 +15,6 @@ from agent.api.kinds import (
     PLACEMENTS,
     PODS,
     TARGETS,
-    Kind,
 )
 from agent.api.names.ocm import (
     LABEL_CLUSTER_SET,
@@ -31,11 +26,10 @@ from agent.api.names.ocm import (
     decision_name,
 )
 from agent.kube.client import Client
-from agent.kube.errors import Conflict, KubeError
-from agent.sandbox import Sandbox
-from agent.sandbox.objects import connect
+from agent.kube.errors import Conflict
 from agent.scheduler.failed_targets import failed_targets_of
 from tests.controllers.targets import target as of_itself
+from tests.ocm import Hub, object_of
 from tests.scheduler.reserving import Open, Stage
 from tests.waiting import until
 
@@ -46,38 +40,9 @@ WEB = {KEY: "web"}
 RANKED: dict[str, Any] = {"scheduling": "ranked", "placement": "consume"}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def served(sandbox: Sandbox) -> AsyncIterator[None]:
-    """Placements are served by the shared cluster."""
-    cluster = sandbox["test"]
-    client = connect(cluster.kubeconfig, name=cluster.name)
-    async with client.session:
-        for crd in crds():
-            await client.create(CRDS, crd)
-        for kind in (PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS):
-            await until(lambda kind=kind: _listed(client, kind))
-        yield
-        for crd in crds():
-            await client.delete(CRDS, crd["metadata"]["name"])
-
-
-async def _listed(client: Client, kind: Kind) -> bool:
-    try:
-        await client.list(kind)
-    except KubeError:
-        return False
-    return True
-
-
-def ours(kind: Kind, name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
-    """An object of a kind."""
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **more}
-
-
 async def place(client: Client, namespace: str, **spec: Any) -> None:
     """A Placement web."""
-    await client.create(PLACEMENTS, ours(PLACEMENTS, "web", namespace, spec=spec))
+    await client.create(PLACEMENTS, object_of(PLACEMENTS, "web", namespace, spec=spec))
 
 
 async def decide(
@@ -86,8 +51,7 @@ async def decide(
     """It decides for these clusters, or for these with their scores."""
     name = decision_name("web", number)
     labels = {LABEL_PLACEMENT: "web", LABEL_GROUP_INDEX: str(number - 1), LABEL_GROUP_NAME: group}
-    manifest = ours(PLACEMENT_DECISIONS, name, namespace)
-    manifest["metadata"]["labels"] = labels
+    manifest = object_of(PLACEMENT_DECISIONS, name, namespace, metadata={"labels": labels})
     with contextlib.suppress(Conflict):
         await client.create(PLACEMENT_DECISIONS, manifest)
     found: list[dict[str, Any]] = [{"clusterName": cluster, "reason": ""} for cluster in clusters]
@@ -130,7 +94,7 @@ async def test_without_placements_a_pod_that_names_one_waits_and_no_other_pod_no
         assert await runs(stage, "free") in stage.targets
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("placement_kinds")
 async def test_a_pod_waits_for_its_placement_and_goes_where_that_decides(opened: Open) -> None:
     async with opened(**RANKED) as stage:
         await stand(stage)
@@ -153,7 +117,7 @@ async def test_a_pod_waits_for_its_placement_and_goes_where_that_decides(opened:
         assert await runs(stage, "better") == "eu"
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("placement_kinds")
 async def test_what_a_placement_decides_anew_moves_what_is_not_bound_and_nothing_else(opened: Open) -> None:
     async with opened(**RANKED) as stage:
         await stand(stage)
@@ -178,7 +142,7 @@ async def test_what_a_placement_decides_anew_moves_what_is_not_bound_and_nothing
         assert {title for title, each in await stage.chaperons() if "bound" in each["metadata"]["name"]} == {"eu"}
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("placement_kinds")
 async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(opened: Open) -> None:
     async with opened(placement="consume") as stage:
         await stand(stage)
@@ -194,11 +158,32 @@ async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(
         assert await runs(stage, "other") == "us"
 
 
+@pytest.mark.usefixtures("placement_kinds")
+async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_decision_changes(opened: Open) -> None:
+    async with opened(placement="consume") as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        await decide(stage.client, stage.namespace, "eu")
+        stage.relays["eu"].freeze(lambda method, path: method == "PATCH" and "/podchaperons/" in path)
+        await stage.pods("web", annotations=WEB)
+
+        async def claimed() -> bool:
+            pod = await stage.client.get(PODS, "web", stage.namespace)
+            return pod["metadata"]["annotations"].get(names.ANNOTATION_CLAIM) == stage.targets["eu"].node_name
+
+        await until(claimed)
+        ((_, candidate),) = await stage.chaperons("eu")
+        assert names.ANNOTATION_IS_ALLOWED not in candidate["metadata"]["annotations"]
+        await decide(stage.client, stage.namespace, "us")
+        assert await runs(stage, "web") == "us"
+        await until(lambda: _none_in(stage, "eu"))
+
+
 async def _none_in(stage: Stage, target: str) -> bool:
     return not await stage.chaperons(target)
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("placement_kinds")
 async def test_a_namespace_names_the_placement_of_its_pods_and_a_pod_may_say_otherwise(opened: Open) -> None:
     async with opened(**RANKED) as stage:
         await stand(stage)
@@ -220,32 +205,27 @@ async def test_a_namespace_names_the_placement_of_its_pods_and_a_pod_may_say_oth
         assert await runs(stage, "waits") in stage.targets
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("placement_kinds")
 async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluster_is_not_decided(opened: Open) -> None:
     async with opened(scheduling="ranked", placement="serve") as stage:
         await stand(stage)
-        client, label = stage.client, {LABEL_CLUSTER_SET: f"set-{stage.namespace}"}
+        client, bound = stage.client, f"set-{stage.namespace}"
+        hub = Hub(client, stage.namespace)
         taint = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
-        bound = f"set-{stage.namespace}"
-        eu = ours(MANAGED_CLUSTERS, "eu", spec={"hubAcceptsClient": True, "taints": [taint]})
-        eu["metadata"]["labels"] = label
-        made = [
-            eu,
-            ours(MANAGED_CLUSTERS, "us", spec={"hubAcceptsClient": True}),
-            ours(MANAGED_CLUSTER_SETS, bound, spec={}),
-        ]
-        kinds = (MANAGED_CLUSTERS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS)
+        tainted, labels = {"hubAcceptsClient": True, "taints": [taint]}, {LABEL_CLUSTER_SET: bound}
         try:
-            for kind, manifest in zip(kinds, made, strict=True):
-                await client.create(kind, manifest)
-            binding = ours(MANAGED_CLUSTER_SET_BINDINGS, bound, stage.namespace, spec={"clusterSet": bound})
-            await client.create(MANAGED_CLUSTER_SET_BINDINGS, binding)
+            await hub.make(MANAGED_CLUSTERS, "eu", metadata={"labels": labels}, spec=tainted)
+            await hub.make(MANAGED_CLUSTERS, "us", spec={"hubAcceptsClient": True})
+            await hub.make(MANAGED_CLUSTER_SETS, bound, spec={})
+            await hub.make(MANAGED_CLUSTER_SET_BINDINGS, bound, stage.namespace, spec={"clusterSet": bound})
             await place(client, stage.namespace)
             await decide(client, stage.namespace)
             await stage.pods("web", annotations=WEB)
             told = await stage.waits("web", "maintenance")
             assert "eu: not in Placement web: taint maintenance:NoSelect is not tolerated" in told
             assert "us: not in Placement web: in no set that is bound to namespace" in told
+            spec = {"hubAcceptsClient": True, "taints": [{**taint, "key": "repair"}]}
+            await client.patch(MANAGED_CLUSTERS, "eu", {"spec": spec})
+            assert "us: not in Placement web: in no set" in await stage.waits("web", "taint repair:NoSelect")
         finally:
-            for kind, manifest in zip(kinds, made, strict=True):
-                await client.delete(kind, manifest["metadata"]["name"])
+            await hub.close()

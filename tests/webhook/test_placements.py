@@ -16,7 +16,7 @@ from agent.api.kinds import (
 )
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.kube.errors import Forbidden, Invalid
-from tests.controllers.placementkinds import placement_kinds
+from tests.ocm import object_of
 from tests.waiting import until
 from tests.webhook.replica import Place, elected
 from webhook import placements
@@ -28,8 +28,7 @@ Raw = dict[str, Any]
 def obj(
     kind: Kind, name: str = "web", *, annotations: Raw | None = None, labels: Raw | None = None, **spec: Any
 ) -> Raw:
-    metadata = {"name": name, "annotations": annotations or {}, "labels": labels or {}}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+    return object_of(kind, name, metadata={"annotations": annotations or {}, "labels": labels or {}}, spec=spec)
 
 
 def request(after: Raw, before: Raw | None = None) -> Raw:
@@ -117,7 +116,7 @@ def binding(set_name: str, name: str | None = None) -> Raw:
 
 
 @pytest.fixture
-async def guarded(place: Place) -> AsyncIterator[Place]:
+async def guarded(place: Place, placement_kinds: None) -> AsyncIterator[Place]:
     """A webhook that is asked about sets, and a user who may bind and join the set `prod` alone."""
     group, name = MANAGED_CLUSTERS.group, place.namespace
     rules = [
@@ -131,7 +130,7 @@ async def guarded(place: Place) -> AsyncIterator[Place]:
     ]
     reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name}
     subjects = [{"apiGroup": CLUSTER_ROLES.group, "kind": "User", "name": "ann"}]
-    async with placement_kinds(place.client), place.replica("--placements"):
+    async with place.replica("--placements"):
         await place.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
         bound = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
         await place.client.create(CLUSTER_ROLE_BINDINGS, bound)

@@ -24,8 +24,8 @@ KEEP_DECIDED = SHORT_PREFIX + "keep-decided"
 """Annotation of a Placement: `true` keeps decided clusters as long as they are feasible."""
 WHEN_UNPLACED = SHORT_PREFIX + "when-unplaced"
 """Annotation of a Placement: what becomes of bound pods whose cluster is no longer decided; `stay` is the default."""
-MOVE = "move"
-WHEN_UNPLACED_CHOICES = ("stay", MOVE)
+STAY, MOVE = "stay", "move"
+WHEN_UNPLACED_CHOICES = (STAY, MOVE)
 
 # Of ManagedClusters
 LABEL_CLUSTER_SET = OCM_GROUP + "/clusterset"
@@ -44,8 +44,6 @@ CLAIM_PRODUCT = "product.open-cluster-management.io"
 CONDITION_AVAILABLE = "ManagedClusterConditionAvailable"
 TAINT_UNAVAILABLE = OCM_GROUP + "/unavailable"
 TAINT_UNREACHABLE = OCM_GROUP + "/unreachable"
-APPLIED_LABELS = SHORT_PREFIX + "applied-labels"
-"""Annotation of a ManagedCluster: the keys of the labels that came from its Target, as JSON."""
 
 # Of AddOnPlacementScores
 USAGE_SCORES = "resource-usage-score"

@@ -41,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     clusters.definitions,  # What nothing works without comes first ...
     clusters.agents,
     rights.own,
+    rights.placements,
     policies,
     webhook.webhook,
     namespaces.namespaces,

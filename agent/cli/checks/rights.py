@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.api import ownroles
-from agent.api.kinds import SIGNERS
-from agent.api.placementroles import AGENT_GRANTS
+from agent.api.kinds import PLACEMENTS, SIGNERS
+from agent.api.names.ocm import OURS
+from agent.api.placementroles import AGENT_GRANTS, EVALUATE_PLACEMENTS
 from agent.api.roles import (
     CLUSTER_SUMMARY_VIEWER,
     EVERYTHING,
@@ -65,6 +66,19 @@ def _matters(grant: Grant, view: View) -> bool:
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
     # Granted with settings that are not seen from here; a pod or Placement that misses it says so itself.
     return grant.feature not in (ownroles.SOURCE_API, ownroles.USED) and grant not in AGENT_GRANTS
+
+
+def placements(view: View) -> Iterator[Finding]:
+    """Where the chart has brought the CRDs of Placements, the agent may evaluate them."""
+    crd = (view.crds or {}).get(str(PLACEMENTS), {})
+    if OURS not in crd.get("metadata", {}).get("labels", {}) or view.rights is None:
+        return
+    if any(grant.feature == EVALUATE_PLACEMENTS for grant in view.rights.missing):
+        yield warn(
+            "Placements",
+            "their CRDs are the chart's, and the agent may not evaluate them: pods follow what was decided last",
+            "set agent.placement.crds=true or agent.placement.mode=serve, unless another controller evaluates them",
+        )
 
 
 def granted(view: View) -> Iterator[Finding]:

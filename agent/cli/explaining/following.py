@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agent.api.kinds import CRDS, PLACEMENT_DECISIONS, PLACEMENTS
-from agent.api.names.ocm import LABEL_PLACEMENT, OURS, WHEN_UNPLACED, decision_label
+from agent.api.names.ocm import LABEL_PLACEMENT, MOVE, OURS, STAY, WHEN_UNPLACED, decision_label
 from agent.cli.options import Failed
 from agent.cli.placements.facts import read_facts
 from agent.kube.client import Client
@@ -15,9 +15,6 @@ from agent.scheduler.cache.decisions import NOT_USED, part_of, placed_by, refere
 from agent.scheduling.placed import Placed, Reference, misplaced
 from agent.scheduling.placing.evaluate import evaluate
 from agent.scheduling.snapshot import TargetInfo
-
-_STAY = "stay"
-_MOVE = "move"
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,11 @@ class Following:
         line = f"{self.placed.title}, which has decided for {clusters}" if self.placed.known else self.placed.title
         if here is None or not misplaced(self.placed, here):
             return line
-        if self.when_unplaced in ("", _STAY):
+        if self.when_unplaced in ("", STAY):
             return f"{line}; the pod stays, as {WHEN_UNPLACED} says"
-        if self.when_unplaced == _MOVE:
-            return f"{line}; the pod stays, for {WHEN_UNPLACED}: {_MOVE} has no effect yet"
-        return f"{line}; the pod stays, for {WHEN_UNPLACED} is {self.when_unplaced!r}: write {_STAY}"
+        if self.when_unplaced == MOVE:
+            return f"{line}; the pod stays, for {WHEN_UNPLACED}: {MOVE} has no effect yet"
+        return f"{line}; the pod stays, for {WHEN_UNPLACED} is {self.when_unplaced!r}: write {STAY}"
 
 
 async def following(

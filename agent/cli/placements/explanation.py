@@ -9,7 +9,7 @@ from agent.api.conditions import find_condition
 from agent.api.names.ocm import LABEL_GROUP_NAME
 from agent.base.clock import stamp
 from agent.cli.placements.facts import Facts
-from agent.scheduling.placing.evaluate import evaluate
+from agent.scheduling.placing.evaluate import evaluate_settled
 from agent.scheduling.placing.inputs import Fleet
 from agent.scheduling.placing.outcome import Outcome
 
@@ -89,15 +89,10 @@ def explanation_of(facts: Facts, now: datetime) -> PlacementExplanation:
 
 
 def _outcome(facts: Facts, now: datetime) -> Outcome:
-    """As the controller evaluates it, which also counts at once that what is new is decided."""
-
-    def evaluated(decided: Collection[str]) -> Outcome:
-        found = facts.placement, facts.fleet
-        return evaluate(*found, decided=decided, elsewhere=facts.elsewhere, cel=facts.cel, now=now)
-
-    outcome = evaluated(frozenset(facts.decided))
-    settled = evaluated(frozenset(outcome.decided))
-    return settled if settled.decided.keys() == outcome.decided.keys() else outcome
+    """As the controller evaluates it."""
+    return evaluate_settled(
+        facts.placement, facts.fleet, decided=facts.decided, elsewhere=facts.elsewhere, cel=facts.cel, now=now
+    )
 
 
 def _evaluated(outcome: Outcome) -> list[Verdict]:

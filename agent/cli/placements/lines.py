@@ -61,11 +61,7 @@ def cluster_lines(clusters: Sequence[Raw], sets: Sequence[Raw], targets: Iterabl
             parts = (metadata.get("namespace", ""), metadata["name"])
             leading.setdefault(found, []).append("/".join(part for part in parts if part))
     fleet = reading.fleet(clusters, sets, (), ())
-    return [
-        _cluster_line(each, fleet, sorted(leading.get(name, ())))
-        for each in sorted(clusters, key=_name)
-        for name in (_name(each),)
-    ]
+    return [_cluster_line(each, fleet, sorted(leading.get(_name(each), ()))) for each in sorted(clusters, key=_name)]
 
 
 def _cluster_line(cluster: Raw, fleet: Fleet, targets: Sequence[str]) -> ClusterLine:
@@ -98,6 +94,7 @@ def set_lines(sets: Sequence[Raw], clusters: Sequence[Raw], bindings: Iterable[R
         metadata = binding["metadata"]
         bound.setdefault(metadata["name"], []).append(metadata["namespace"])
     members = reading.fleet(clusters, sets, (), ()).sets_of
+    named = {_name(each): each for each in sets}
     return [
         SetLine(
             name=name,
@@ -105,8 +102,7 @@ def set_lines(sets: Sequence[Raw], clusters: Sequence[Raw], bindings: Iterable[R
             clusters=sorted(cluster for cluster, its in members.items() if name in its),
             namespaces=sorted(bound.get(name, ())),
         )
-        for each in sorted(sets, key=_name)
-        for name in (_name(each),)
+        for name, each in sorted(named.items())
     ]
 
 

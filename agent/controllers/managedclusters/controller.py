@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, MANAGED_CLUSTERS, NAMESPACES, NODES
-from agent.api.names.ocm import LABEL_CLUSTER_NAME, MANAGED_CLUSTER, OURS
+from agent.api.names.ocm import MANAGED_CLUSTER, OURS
 from agent.clusters.deps import Deps
+from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
-from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace
+from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace, settles_in
 from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
 from agent.controllers.managedclusters.naming import candidates
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
@@ -72,8 +73,8 @@ class ManagedClusterRoom(Controller[str]):
         current = store.get(("", key)) if store is not None else None
         leads = self._wanted.get(key)
         if leads:
-            await self._keep(key, leads, current)
-        elif current is not None and OURS in current.labels and not current.deleting:
+            return await self._keep(key, leads, current)
+        if current is not None and OURS in current.labels and not current.deleting:
             if self._looked is not self._fleet.found:
                 self._look_again()
                 return None
@@ -95,7 +96,7 @@ class ManagedClusterRoom(Controller[str]):
         for name in changed:
             self.queue.add(name)
 
-    async def _keep(self, name: str, leads: Sequence[Key], current: Object | None) -> None:
+    async def _keep(self, name: str, leads: Sequence[Key], current: Object | None) -> float | None:
         foreign = await self._own_namespace(name)
         view = self._view(name, leads, current, foreign=foreign)
         action = decide(view)
@@ -106,6 +107,7 @@ class ManagedClusterRoom(Controller[str]):
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
             self._fleet.clusters.absorb(raw)
+        return settles_in(view) or None
 
     async def _own_namespace(self, name: str) -> bool:
         """Whether there is one that is not ours; where there is none, it is made."""
@@ -120,7 +122,7 @@ class ManagedClusterRoom(Controller[str]):
                 # It is for scores alone, which say that it is missing.
                 log.info("namespace %s of a ManagedCluster is not made: %s", name, error)
             return False
-        return there.labels.get(LABEL_CLUSTER_NAME) != name
+        return not is_for_its_cluster(there)
 
     async def _remove(self, current: Object) -> None:
         """Unless a Target that is yet to connect may lead to that cluster."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from agent.api.conditions import Status, find_condition, set_condition, timestam
 from agent.api.kinds import MANAGED_CLUSTERS
 from agent.api.labels import is_among
 from agent.api.names import ocm
+from agent.base.clock import parse
+from agent.clusters.target import State
 from agent.model import clusterclaims
 from agent.model.diff import merge_patch
 
@@ -21,6 +23,8 @@ JOINED = "ManagedClusterJoined"
 ACCEPTED = "HubAcceptedManagedCluster"
 NAMESPACE_TAKEN = "NamespaceTaken"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_CONNECTING = timedelta(seconds=60)
+"""After a restart of the agent, a Target that is connecting says nothing of its cluster for so long."""
 
 _NOT_TAKEN = frozenset(
     (
@@ -90,6 +94,8 @@ class Available:
 def decide(view: View) -> Create | Patch | None:
     """The next write, None when all is as it should be; each is guarded by the version that it starts from."""
     found = available(view.leads)
+    if found.status == "Unknown" and settles_in(view):
+        found = _told(view.current) or found
     if view.current is None:
         empty = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.name, "metadata": {}}
         return Create(_wanted(view, {**empty, "spec": {}}, found))
@@ -122,16 +128,33 @@ def available(leads: Iterable[Lead]) -> Available:
     return best
 
 
+def settles_in(view: View) -> float:
+    """For how many seconds what is told already may stay, since a Target that was Ready is connecting; 0 for none."""
+    longest = 0.0
+    for lead in view.leads:
+        ready = find_condition(lead.conditions, "Ready")
+        if ready is not None and ready.get("reason") == State.CONNECTING:
+            left = parse(ready["lastTransitionTime"]) + _CONNECTING - view.now
+            longest = max(longest, left.total_seconds())
+    return longest
+
+
+def _told(current: Raw | None) -> Available | None:
+    conditions = ((current or {}).get("status") or {}).get("conditions")
+    told = find_condition(conditions, ocm.CONDITION_AVAILABLE)
+    return Available(told["status"], told["reason"], told["message"]) if told is not None else None
+
+
 def _wanted(view: View, current: Raw, found: Available) -> Raw:
     """With our labels, annotations and taints; what others have written stays."""
     metadata, spec = current["metadata"], current.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     own = _labels_of(view)
-    before = _applied(annotations.get(ocm.APPLIED_LABELS))
+    before = _applied(annotations.get(names.ANNOTATION_APPLIED_LABELS))
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key not in before or key in own}
     labels |= own | {ocm.OURS: "true"} | ({ocm.LOCAL_CLUSTER: "true"} if view.is_self else {})
     labels.setdefault(ocm.LABEL_CLUSTER_SET, ocm.DEFAULT_SET)
-    notes = {ocm.APPLIED_LABELS: msgspec.json.encode(sorted(own)).decode()}
+    notes = {names.ANNOTATION_APPLIED_LABELS: msgspec.json.encode(sorted(own)).decode()}
     if view.uid:
         notes[names.ANNOTATION_CLUSTER_UID] = view.uid
     taints = _taints(view, spec.get("taints") or [], found)

@@ -39,6 +39,7 @@ class _Condition(msgspec.Struct):
 
 class _TargetStatus(msgspec.Struct, rename="camel"):
     cluster_uid: str = msgspec.field(default="", name="clusterUID")
+    managed_cluster: str = ""
     conditions: list[_Condition] | None = None
 
 
@@ -136,14 +137,18 @@ class Fleet:
 
 
 def lead_of(target: Object, own_uid: str) -> Lead | None:
-    """What naming looks at of a Target; None while it is not known where it leads."""
+    """What naming looks at of a Target; None while it is not known where it leads.
+
+    Admiralty's agents tell no UID: of theirs it is known once they have been found to be Ready, or to have had a
+    ManagedCluster before this agent was started.
+    """
     try:
         read = _target_decoder.decode(target.raw)
     except UNDECODABLE:
         return None
     ready = any(each.type == "Ready" and each.status == "True" for each in read.status.conditions or ())
     uid = own_uid if read.spec.self else read.status.cluster_uid
-    if not uid and not ready:
+    if not (uid or ready or read.status.managed_cluster):
         return None
     return Lead(target.key, uid, target.annotations.get(MANAGED_CLUSTER, ""), read.spec.self)
 

@@ -107,22 +107,22 @@ class CelEvaluator:
         """The clusters that it is true of; an error is noted."""
         valid = _valid(celexpr.scores_named(expression), clusters, scores, now)
         versions = {name: (each.uid, each.version, valid.get(name, ())) for name, each in clusters.items()}
-        said = {
+        verdicts = {
             name: known.verdicts[name][1]
             for name, version in versions.items()
             if version[0] and name in known.verdicts and known.verdicts[name][0] == version
         }
-        missing = [name for name in versions if name not in said]
+        missing = [name for name in versions if name not in verdicts]
         try:
             for batch in (missing[at : at + _BATCH] for at in range(0, len(missing), _BATCH)):
-                said |= await self._answers(expression, {name: clusters[name] for name in batch}, valid)
+                verdicts |= await self._answers(expression, {name: clusters[name] for name in batch}, valid)
         except celexpr.InvalidExpression as error:
             known.error = str(error)
         except WorkerFailed as error:
             known.error, known.retry = f"evaluation failed: {error}", now + _RETRY
         kept = known.verdicts if len(known.verdicts) <= 2 * len(clusters) + _BATCH else {}
-        known.verdicts = kept | {name: (versions[name], true) for name, true in said.items()}
-        return {name for name, true in said.items() if true and not known.error}
+        known.verdicts = kept | {name: (versions[name], true) for name, true in verdicts.items()}
+        return {name for name, true in verdicts.items() if true and not known.error}
 
     async def _answers(
         self, expression: str, clusters: Mapping[str, Manifest], scores: Mapping[str, _Valid]

@@ -20,32 +20,32 @@ from agent.controllers.placement.cel import CelEvaluator
 from agent.controllers.placement.decide import Plan, Present, clusters, decide
 from agent.controllers.placement.decisions import Decisions, Owner, owner_of
 from agent.controllers.placement.interests import Interests, Key, interest
-from agent.controllers.placement.metrics import Measured
+from agent.controllers.placement.metrics import MEASURED
 from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
 from agent.controllers.placement.surroundings import Surroundings
-from agent.kube.errors import NotFound
+from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
-from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate
+from agent.scheduling.placing.evaluate import candidates, cel_expressions, evaluate_settled
 from agent.scheduling.placing.inputs import CelVerdicts
 from agent.scheduling.placing.outcome import Outcome
-from agent.scheduling.placing.spec import STEADY, parse
 
 _LONGEST = timedelta(hours=1)
 _EARLY = timedelta(milliseconds=1)
 """A timer may go off that much before its time."""
+_SET = "the agent may not evaluate it: set agent.placement.evaluate=true on a hub, agent.placement.crds=true elsewhere"
 _TURNS = 3
 """How often verdicts are asked for when clusters change meanwhile."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of a Placement, for what its own status cannot tell."""
+    """What is remembered of writing to a Placement where the hub's CRD has no field for it."""
 
     scored: datetime | None = None
     """When scores were written last: older hubs have no field for that."""
-    answered: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """Name of an object, its version, and what it was told without being changed: hubs drop what they do not know."""
+    without_effect: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Name of an object to its version and a status that was sent without effect: the hub's CRD lacks its fields."""
 
 
 class PlacementRoom(Controller[Key]):
@@ -64,7 +64,6 @@ class PlacementRoom(Controller[Key]):
         self._labels: dict[Owner, Key] = {}
         """Of which Placement the decisions with a label are."""
         self._memories: dict[Key, Memory] = {}
-        self._measured = Measured()
         self._own = False
         self._surroundings: Surroundings | None = None
         self._decisions: Decisions | None = None
@@ -100,9 +99,12 @@ class PlacementRoom(Controller[Key]):
             decisions.hold(key, outcome.decided)
         if plan.moved:
             self._pacing.moved(key)
-        self._measured.note(key, outcome)
+        MEASURED.note(key, outcome)
         try:
             await self._write(obj, placement, plan, decisions, memory)
+        except Forbidden as error:
+            self._recorder.event(placement, "Warning", "EvaluationForbidden", f"{_SET}: {error}")
+            raise
         finally:
             decisions.release(key)
         again = min(filter(None, (plan.again, verdicts.again)), default=None)
@@ -132,18 +134,9 @@ class PlacementRoom(Controller[Key]):
         own = [each for each in present if each.owner in ("", metadata["uid"])]
         decided = frozenset(name for each in own for name in clusters(each.decisions))
         elsewhere = decisions.elsewhere((metadata["namespace"], metadata["name"]))
-
-        def evaluated(decided: Collection[str]) -> Outcome:
-            return evaluate(placement, surroundings.fleet, decided=decided, elsewhere=elsewhere, cel=verdicts, now=now)
-
-        outcome = evaluated(decided)
-        if outcome.misconfigured or outcome.decided.keys() == decided:
-            return outcome
-        if all(each.built_in != STEADY for each in parse(placement).policy.prioritizers):
-            return outcome
-        # That they are decided is a score of its own: told now, it need not be written a minute later.
-        settled = evaluated(frozenset(outcome.decided))
-        return settled if settled.decided.keys() == outcome.decided.keys() else outcome
+        return evaluate_settled(
+            placement, surroundings.fleet, decided=decided, elsewhere=elsewhere, cel=verdicts, now=now
+        )
 
     async def _write(
         self, obj: Object, placement: dict[str, Any], plan: Plan, decisions: Decisions, memory: Memory
@@ -156,17 +149,19 @@ class PlacementRoom(Controller[Key]):
             body = {"metadata": metadata}
             decisions.written(await self._client.patch_raw(PLACEMENT_DECISIONS, name, body, namespace))
         written = bool(plan.delete or plan.create or plan.metadata or plan.surplus)
-        for name, told in plan.decisions:
+        rescored = False
+        for name, listed in plan.decisions:
             found = decisions.get(namespace, name)
             if found is not None:
-                written |= await self._tell(found, {"decisions": told}, memory, decisions.written)
+                rescored |= await self._patch(found, {"decisions": listed}, memory, decisions.written)
         # What moves from one to another is decided all the while.
         await self._delete(namespace, plan.surplus, decisions)
         if plan.decisions:
             memory.scored = self._clock.now()
-        if plan.status:
-            written |= await self._tell(obj, plan.status, memory, self._absorb, guarded=True)
-        for event in plan.events if written else ():
+        status = plan.status_after(changed=rescored)
+        if status:
+            written |= await self._patch(obj, status, memory, self._absorb, guarded=True)
+        for event in plan.events if written or rescored else ():
             self._recorder.event(placement, event.type, event.reason, event.message)
 
     async def _delete(self, namespace: str, found: Iterable[Present], decisions: Decisions) -> None:
@@ -175,7 +170,7 @@ class PlacementRoom(Controller[Key]):
                 await self._client.delete(PLACEMENT_DECISIONS, present.name, namespace, uid=present.uid)
             decisions.deleted(namespace, present)
 
-    async def _tell(
+    async def _patch(
         self,
         obj: Object,
         status: Mapping[str, Any],
@@ -186,7 +181,7 @@ class PlacementRoom(Controller[Key]):
     ) -> bool:
         """Patch the status of an object; whether that has changed it."""
         name = f"{obj.kind.plural}/{obj.name}"
-        if memory.answered.get(name) == (obj.version, status):
+        if memory.without_effect.get(name) == (obj.version, status):
             return False
         body: dict[str, Any] = {"status": status}
         if guarded:
@@ -194,9 +189,9 @@ class PlacementRoom(Controller[Key]):
         raw = await self._client.patch_raw(obj.kind, obj.name, body, obj.namespace, sub="status")
         absorb(raw)
         changed = Object(obj.kind, raw).version != obj.version
-        memory.answered.pop(name, None)
+        memory.without_effect.pop(name, None)
         if not changed:
-            memory.answered[name] = (obj.version, status)
+            memory.without_effect[name] = (obj.version, status)
         return changed
 
     def _absorb(self, raw: bytes) -> None:
@@ -232,7 +227,7 @@ class PlacementRoom(Controller[Key]):
         if new is None or not self._is_ours(new):
             self._interests.drop(key)
             self._labels.pop(owner_of(key), None)
-            self._measured.forget(key)
+            MEASURED.forget(key)
             return
         self._interests.put(key, interest(new.decode()))
         self._labels[owner_of(key)] = key
@@ -245,14 +240,15 @@ class PlacementRoom(Controller[Key]):
             self._look_around()
         for key in self._interests:
             self._interests.drop(key)
-            self._measured.forget(key)
+            MEASURED.forget(key)
         self._labels.clear()
+        self._memories.clear()
         for obj in self._placements.store or ():
             self._changed(None, obj)
 
     def _look_around(self) -> None:
         if self._surroundings is None:
-            self._surroundings = Surroundings(self._mode, self._interests, self._touch)
+            self._surroundings = Surroundings(self._mode.fleet, self._interests, self._touch)
             self._decisions = Decisions(self._mode, self._found, self._balance, lambda: self._touch(self._interests))
 
     def _touch(self, keys: Iterable[Key]) -> None:

@@ -19,6 +19,7 @@ Raw = dict[str, Any]
 CLUSTERS_EACH = 100
 """Clusters in one PlacementDecision."""
 _LONGEST_SECONDS = 1e9
+_SCORED = "lastScoreUpdateTime"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,13 @@ class Plan:
     again: datetime | None = None
     """When to look again though nothing changes."""
 
+    def status_after(self, *, changed: bool) -> Raw:
+        """The same patch once the decisions have been written; `changed`: the API server kept something of them.
+
+        It keeps nothing where the hub's CRD has no scores: then they have not been updated either.
+        """
+        return {field: value for field, value in self.status.items() if changed or field != _SCORED}
+
 
 def decide(
     placement: Mapping[str, Any],
@@ -80,12 +88,12 @@ def decide(
     own = [each for each in present if each not in old]
     if outcome.misconfigured and own:
         count = sum(len(each.decisions or ()) for each in own)
-        told = kept(placement, outcome, count)
-        return Plan(tuple(old), status=_status(placement, outcome, now, kept=True), events=told, again=outcome.again)
+        status, events = _status(placement, outcome, now, kept=True), kept(placement, outcome, count)
+        return Plan(tuple(old), status=status, events=events, again=outcome.again)
     groups = () if outcome.misconfigured else outcome.groups
     wanted, listed = _wanted(metadata["name"], groups or (DecisionGroup("", ()),))
     plan = _decisions(placement, outcome, own, wanted, now, scored)
-    scores = {"lastScoreUpdateTime": timestamp(now)} if any(decisions for _, decisions in plan.decisions) else {}
+    scores = {_SCORED: timestamp(now)} if any(decisions for _, decisions in plan.decisions) else {}
     selected = sum(len(each.decisions) for each in wanted)
     new = {"numberOfSelectedClusters": selected, "decisionGroups": listed, **scores}
     return Plan(
@@ -108,9 +116,9 @@ def clusters(decisions: Iterable[object] | None) -> list[str]:
 
 
 def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Wanted], list[Raw]]:
-    """All PlacementDecisions, and what the Placement's status says of its groups."""
+    """All PlacementDecisions, and what the Placement's status lists of its groups."""
     wanted: list[_Wanted] = []
-    told: list[Raw] = []
+    listed: list[Raw] = []
     for index, group in enumerate(groups):
         labels = {
             LABEL_PLACEMENT: decision_label(placement),
@@ -121,7 +129,7 @@ def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Want
         for begin in range(0, max(1, len(group.decisions)), CLUSTERS_EACH):
             names.append(decision_name(placement, len(wanted) + 1))
             wanted.append(_Wanted(names[-1], labels, group.decisions[begin : begin + CLUSTERS_EACH]))
-        told.append(
+        listed.append(
             {
                 "decisionGroupIndex": index,
                 "decisionGroupName": group.name,
@@ -129,7 +137,7 @@ def _wanted(placement: str, groups: Sequence[DecisionGroup]) -> tuple[list[_Want
                 "clusterCount": len(group.decisions),
             }
         )
-    return wanted, told
+    return wanted, listed
 
 
 def _decisions(
@@ -140,13 +148,13 @@ def _decisions(
     now: datetime,
     scored: datetime | None,
 ) -> Plan:
-    known = {each.name: each for each in present}
+    by_name = {each.name: each for each in present}
     names = {each.name for each in wanted}
     surplus = tuple(each for each in present if each.name not in names)
-    create = tuple(_manifest(placement["metadata"], each) for each in wanted if each.name not in known)
-    differing = [(each, _told(each)) for each in wanted if not _says(known.get(each.name), each)]
+    create = tuple(_manifest(placement["metadata"], each) for each in wanted if each.name not in by_name)
+    differing = [(each, _decisions_of(each)) for each in wanted if not _is_written(by_name.get(each.name), each)]
     again = None
-    if differing and not create and not surplus and _scores_only(placement, known, wanted):
+    if differing and not create and not surplus and _scores_only(placement, by_name, wanted):
         again = _due(placement, scored)
         if again is not None and again <= now:
             again = None
@@ -154,7 +162,7 @@ def _decisions(
             differing = []
     changes = Changes(
         [each["metadata"]["name"] for each in create],
-        [(each.name, _others(known.get(each.name), each)) for each, _ in differing],
+        [(each.name, _others(by_name.get(each.name), each)) for each, _ in differing],
         [each.name for each in surplus],
     )
     return Plan(
@@ -162,9 +170,9 @@ def _decisions(
         metadata=tuple(
             (each.name, patch)
             for each in wanted
-            if each.name in known and (patch := _relabelled(placement["metadata"], known[each.name], each))
+            if each.name in by_name and (patch := _relabelled(placement["metadata"], by_name[each.name], each))
         ),
-        decisions=tuple((each.name, told) for each, told in differing),
+        decisions=tuple((each.name, decisions) for each, decisions in differing),
         surplus=surplus,
         moved=any(others for _, others in changes.updated),
         events=tuple(events(placement, outcome, changes)),
@@ -202,47 +210,49 @@ def _relabelled(placement: Mapping[str, Any], present: Present, wanted: _Wanted)
     return patch if present.owned else {**patch, "ownerReferences": [_owner(placement)]}
 
 
-def _told(wanted: _Wanted) -> list[Raw]:
+def _decisions_of(wanted: _Wanted) -> list[Raw]:
     return [{"clusterName": each.cluster, "reason": each.reason, "score": each.score} for each in wanted.decisions]
 
 
-def _says(present: Present | None, wanted: _Wanted) -> bool:
-    """Whether a PlacementDecision says what it has to."""
-    return present is not None and present.decisions is not None and same(list(present.decisions), _told(wanted))
+def _is_written(present: Present | None, wanted: _Wanted) -> bool:
+    """Whether a PlacementDecision lists what it has to."""
+    if present is None or present.decisions is None:
+        return False
+    return same(list(present.decisions), _decisions_of(wanted))
 
 
-def _scores_only(placement: Mapping[str, Any], known: Mapping[str, Present], wanted: Sequence[_Wanted]) -> bool:
+def _scores_only(placement: Mapping[str, Any], by_name: Mapping[str, Present], wanted: Sequence[_Wanted]) -> bool:
     """Whether the same clusters are in the same groups as before, for a Placement that has not been changed."""
-    told = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
-    if told.get("observedGeneration") != placement["metadata"].get("generation"):
+    condition = find_condition((placement.get("status") or {}).get("conditions"), MISCONFIGURED) or {}
+    if condition.get("observedGeneration") != placement["metadata"].get("generation"):
         return False
-    if any(known[each.name].decisions is None for each in wanted):
+    if any(by_name[each.name].decisions is None for each in wanted):
         return False
-    sizes = [len(known[each.name].decisions or ()) for each in wanted]
+    sizes = [len(by_name[each.name].decisions or ()) for each in wanted]
     if sizes != [len(each.decisions) for each in wanted]:
         return False
     before = {
-        cluster: known[each.name].labels.get(LABEL_GROUP_NAME)
+        cluster: by_name[each.name].labels.get(LABEL_GROUP_NAME)
         for each in wanted
-        for cluster in clusters(known[each.name].decisions)
+        for cluster in clusters(by_name[each.name].decisions)
     }
     return before == {each.cluster: one.labels[LABEL_GROUP_NAME] for one in wanted for each in one.decisions}
 
 
 def _due(placement: Mapping[str, Any], scored: datetime | None) -> datetime | None:
     """When mere scores may be written again; None where they never were."""
-    told = (placement.get("status") or {}).get("lastScoreUpdateTime")
+    last = (placement.get("status") or {}).get(_SCORED)
     moments = [scored] if scored is not None else []
     with contextlib.suppress(ValueError):
-        moments += [datetime.fromisoformat(told).astimezone(UTC)] if isinstance(told, str) else []
+        moments += [datetime.fromisoformat(last).astimezone(UTC)] if isinstance(last, str) else []
     limit = parse(placement).policy.score_rate_limit
     return max(moments) + timedelta(seconds=min(limit, _LONGEST_SECONDS)) if moments else None
 
 
 def _others(present: Present | None, wanted: _Wanted) -> bool:
-    """Whether other clusters are wanted than those that are told."""
-    told = present.decisions if present is not None else ()
-    return set(clusters(told)) != {each.cluster for each in wanted.decisions}
+    """Whether other clusters are wanted than those that it lists."""
+    before = present.decisions if present is not None else ()
+    return set(clusters(before)) != {each.cluster for each in wanted.decisions}
 
 
 def _status(

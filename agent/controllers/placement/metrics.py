@@ -1,6 +1,10 @@
 """What is measured of Placements that are evaluated here."""
 
-from prometheus_client import Gauge
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from agent.base.metrics import REGISTRY
 from agent.kube.store import Key
@@ -9,41 +13,51 @@ from agent.scheduling.placing.outcome import Outcome
 SCORED = 20
 """Scores are told of Placements with at most so many clusters: each is a series of its own."""
 
-CLUSTERS = Gauge(
-    "flotilla_placement_clusters",
-    "Clusters that a Placement has decided.",
-    ("namespace", "placement"),
-    registry=REGISTRY,
-)
-SCORE = Gauge(
-    "flotilla_placement_score",
-    f"Score of a cluster that a Placement has decided, where these are at most {SCORED}.",
-    ("namespace", "placement", "cluster"),
-    registry=REGISTRY,
-)
+
+class _Placement(NamedTuple):
+    clusters: int
+    scores: Mapping[str, int]
+    """By cluster; none of many."""
 
 
-class Measured:
-    """What has been told of each Placement."""
+class Measured(Collector):
+    """The clusters of each Placement and their scores; series are made when they are asked for, and not kept."""
 
     def __init__(self) -> None:
-        self._scored: dict[Key, frozenset[str]] = {}
+        self._known: dict[Key, _Placement] = {}
 
     def note(self, key: Key, outcome: Outcome) -> None:
         """A Placement has been evaluated; of one that is misconfigured the last decisions stay."""
-        if outcome.misconfigured:
-            return
-        decided = outcome.decided
-        CLUSTERS.labels(*key).set(len(decided))
-        scored = frozenset(decided) if len(decided) <= SCORED else frozenset()
-        for cluster in self._scored.get(key, frozenset()) - scored:
-            SCORE.remove(*key, cluster)
-        for cluster in scored:
-            SCORE.labels(*key, cluster).set(decided[cluster].score)
-        self._scored[key] = scored
+        if not outcome.misconfigured:
+            few = outcome.decided if len(outcome.decided) <= SCORED else {}
+            scores = {cluster: decision.score for cluster, decision in few.items()}
+            self._known[key] = _Placement(len(outcome.decided), scores)
 
     def forget(self, key: Key) -> None:
         """A Placement is gone, or is none of ours any more."""
-        for cluster in self._scored.pop(key, frozenset()):
-            SCORE.remove(*key, cluster)
-        CLUSTERS.remove(*key)
+        self._known.pop(key, None)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The metrics' names and labels, for prometheus_client."""
+        return self._empty()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """The metrics' values, for prometheus_client."""
+        clusters, scores = self._empty()
+        for key, found in list(self._known.items()):
+            clusters.add_metric(key, found.clusters)
+            for cluster, score in found.scores.items():
+                scores.add_metric((*key, cluster), score)
+        return clusters, scores
+
+    def _empty(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        clusters = "Clusters that a Placement has decided."
+        scores = f"Score of a cluster that a Placement has decided, where these are at most {SCORED}."
+        return (
+            GaugeMetricFamily("flotilla_placement_clusters", clusters, labels=("namespace", "placement")),
+            GaugeMetricFamily("flotilla_placement_score", scores, labels=("namespace", "placement", "cluster")),
+        )
+
+
+MEASURED = Measured()
+REGISTRY.register(MEASURED)

@@ -16,7 +16,7 @@ from prometheus_client import Counter
 
 from agent.api.kinds import MANAGED_CLUSTERS, SECRETS
 from agent.base.metrics import REGISTRY
-from agent.clusters.addonscores import AddOnScores, CannotSay
+from agent.clusters.addonscores import AGAIN_SECONDS, AddOnScores, CannotSay
 from agent.clusters.deps import Deps
 from agent.controllers.promscores.client import NoAnswer, ask
 from agent.controllers.promscores.decide import Asked, BadAnswer, decide
@@ -34,10 +34,6 @@ QUERIES = Counter(
     ("score", "outcome"),
     registry=REGISTRY,
 )
-
-
-_AGAIN_SECONDS = 60.0
-"""Nothing tells of a right that is given."""
 
 
 class Ask(NamedTuple):
@@ -69,7 +65,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
         self._clusters = deps.placement.watch(MANAGED_CLUSTERS)
         self._clusters.subscribe(self._cluster_changed, self._turned)
         self._scores = AddOnScores(deps, self._score_changed, self._turned)
-        self.watch(deps.namespaces.informer, self._in_namespace)
+        self.watch(deps.namespaces.informer, lambda namespace: self._all_of(namespace.name))
         self._turned()
 
     async def reconcile(self, key: Ask | Tell) -> float | None:
@@ -126,7 +122,7 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
             return (await self._scores.say(*key, wanted)).again
         except CannotSay as error:
             self._deps.recorder.event(cluster.decode(), "Warning", "ScoresBlocked", str(error))
-            return _AGAIN_SECONDS
+            return AGAIN_SECONDS
 
     def _turned(self) -> None:
         for index in range(len(self._asked)):
@@ -134,17 +130,12 @@ class PrometheusScoresRoom(Controller[Ask | Tell]):
 
     def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
         if old is None and new is not None:
-            self._add(new.name)
-
-    def _in_namespace(self, namespace: Object) -> list[Ask | Tell]:
-        store = self._clusters.store
-        known = store is not None and store.get(("", namespace.name)) is not None
-        return [Tell(namespace.name, resource) for resource in self._resources] if known else []
+            for key in self._all_of(new.name):
+                self.queue.add(key)
 
     def _score_changed(self, cluster: str, name: str) -> None:
         if name in self._resources:
             self.queue.add(Tell(cluster, name))
 
-    def _add(self, cluster: str) -> None:
-        for resource in self._resources:
-            self.queue.add(Tell(cluster, resource))
+    def _all_of(self, cluster: str) -> list[Ask | Tell]:
+        return [Tell(cluster, resource) for resource in self._resources]

@@ -13,21 +13,17 @@ from collections.abc import Iterable
 
 from agent.api.conditions import find_condition
 from agent.api.names.ocm import USAGE_SCORES
-from agent.clusters.addonscores import AddOnScores, CannotSay
+from agent.clusters.addonscores import AGAIN_SECONDS, AddOnScores, CannotSay
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import INDEX, by_managed_cluster, managed_cluster
 from agent.clusters.target import State, Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.controllers.usagescores.decide import NOT_TOLD, Told, decide
 from agent.kube.store import Object
-from agent.model.measured import read_used
 from agent.runtime.controller import Controller
-from agent.scheduling.told_shapes import told_shapes
 
 CONDITION = "UsageScores"
 PAUSE_SECONDS = 2.0
-_AGAIN_SECONDS = 60.0
-"""Nothing tells of a right that is given."""
 _WRITTEN = Words("True", "Written", "scores of usage are written")
 _NOT_TOLD = Words("False", NOT_TOLD.reason, NOT_TOLD.message)
 
@@ -61,17 +57,18 @@ class UsageScoresRoom(Controller[str]):
         if not self._wanted or not self._scores.known:
             return None
         objects = self._leading_to(key)
-        wanted = decide([self._told(obj) for obj in objects], self._maxima, self._validity)
+        told = [self._told(obj) for obj in objects]
+        wait = self._written_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
+        if wait > 0 and any(each.state == "ready" for each in told):
+            return wait
+        wanted = decide(told, self._maxima, self._validity)
         if wanted is None:
             return None
-        wait = self._written_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
-        if wanted.scores and wait > 0:
-            return wait
         try:
             writing = await self._scores.say(key, USAGE_SCORES, wanted)
         except CannotSay as error:
             await self._tell(objects, Words("False", error.reason, str(error)))
-            return _AGAIN_SECONDS
+            return AGAIN_SECONDS
         if writing.patch is not None:
             self._written_at[key] = time.monotonic()
         if wanted.reason != "TargetLost":
@@ -105,8 +102,7 @@ class UsageScoresRoom(Controller[str]):
         summary = target.summary
         if summary is None:
             return Told("unknown")
-        # Labels of nodes have no part in scores.
-        return Told("ready", "", told_shapes(summary.annotations, {}), read_used(summary.annotations))
+        return Told("ready", summary=summary.annotations)
 
     async def _tell(self, objects: Iterable[Object], words: Words) -> None:
         for obj in objects:

@@ -1,13 +1,13 @@
 """Which scores of usage a cluster has, as its targets tell. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from agent.model.addonscore import Statement
-from agent.model.requests import Amounts
+from agent.model.measured import read_used
 from agent.scheduling.placing.usage_scores import usage_scores
-from agent.scheduling.snapshot import Shape
+from agent.scheduling.told_shapes import told_shapes
 
 NOT_TOLD = Statement(
     {},
@@ -28,15 +28,16 @@ class Told:
     """Unknown: it is being connected, so that what was said last stays until it expires."""
     message: str = ""
     """Why it is lost."""
-    shapes: Sequence[Shape] = ()
-    used: Amounts | None = None
+    summary: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of its ClusterSummary."""
 
 
 def decide(targets: Sequence[Told], maxima: Mapping[str, int], validity: float) -> Statement | None:
     """What the scores of a cluster should say; None for what they say now. Several targets may lead to one cluster."""
     ready = next((told for told in targets if told.state == "ready"), None)
     if ready is not None:
-        scores = usage_scores(ready.shapes, ready.used, maxima)
+        # Labels of nodes have no part in scores.
+        scores = usage_scores(told_shapes(ready.summary, {}), read_used(ready.summary), maxima)
         return Statement(scores, validity, message="as its agent tells") if scores else NOT_TOLD
     if any(told.state == "unknown" for told in targets):
         return None

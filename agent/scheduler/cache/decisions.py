@@ -5,7 +5,7 @@ A pod that names a Placement waits as long as there is nothing to go by; no othe
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from agent.clusters.placement_mode import PlacementMode
 from agent.kube.errors import UNDECODABLE
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.scheduler.cache.undecided import Undecided
+from agent.scheduler.cache.undecided import Reasons, Undecided, Written
 from agent.scheduling.placed import Decided, Placed, Reference, shares
 
 SETTLE_SECONDS = 0.05
@@ -29,6 +29,10 @@ _NOT_READ = "it has not been read yet"
 
 _Owner = tuple[str, str]
 """A namespace and the label of the decisions of a Placement."""
+
+
+def _owner(placement: Key) -> _Owner:
+    return placement[0], decision_label(placement[1])
 
 
 class _Cluster(msgspec.Struct, rename="camel"):
@@ -73,13 +77,15 @@ def reference_of(pod: Object, namespace: Object | None) -> Reference | None:
 
 
 class Decisions:
-    """`changed` is called with the keys of the pods that follow a Placement which has decided anew."""
+    """`changed` is called with the keys of the pods that follow a Placement which has decided anew, or which has other
+    reasons than they were told.
+    """
 
     def __init__(
         self, mode: PlacementMode, namespaces: Informer, clock: Clock, changed: Callable[[Iterable[Key]], None]
     ) -> None:
         self._mode = mode
-        self._undecided = Undecided(mode, clock, self._wake_all)
+        self._undecided = Undecided(mode, clock, self._written, self._reasons_changed)
         self._namespaces = namespaces
         self._changed = changed
         self._parts: dict[_Owner, dict[str, Part]] = {}
@@ -106,7 +112,7 @@ class Decisions:
         reference = self.reference(pod)
         if reference is None:
             return None
-        owner = (pod.namespace, decision_label(reference.name))
+        owner = _owner((pod.namespace, reference.name))
         known = self._placed.get(owner, {}).get(reference)
         if known is None:
             if why := self._unread():
@@ -117,7 +123,7 @@ class Decisions:
     def follow(self, pod: Object) -> None:
         """A pod has no node yet: `changed` is called with its key from now on."""
         reference = self.reference(pod)
-        owner = (pod.namespace, decision_label(reference.name)) if reference is not None else None
+        owner = _owner((pod.namespace, reference.name)) if reference is not None else None
         if self._following.get(pod.uid) != owner:
             self.forget(pod.uid)
             if owner is not None:
@@ -132,24 +138,24 @@ class Decisions:
             del followers[uid]
             if not followers:
                 del self._followers[owner]
-                self._placed.pop(owner, None)
+                for reference in self._placed.pop(owner, ()):
+                    self._undecided.forget((owner[0], reference.name))
 
-    def reasons(self, pod: Object) -> Mapping[str, str]:
-        """Why clusters are not decided that a pod might go to, by cluster, as far as it is known."""
-        reference = self.reference(pod)
-        if reference is None:
-            return {}
-        own = (pod.namespace, decision_label(reference.name))
-        placement = self._placement(own, reference)
-        if placement is None:
-            return {}
+    def reasons(self, placement: Key) -> Reasons:
+        """Why a Placement that pods follow has not decided for clusters, as far as it is known."""
+        return self._undecided.reasons(placement) if _owner(placement) in self._placed else {}
+
+    def _written(self, placement: Key) -> Written | None:
+        obj = self._placement(placement)
+        if obj is None:
+            return None
+        own = _owner(placement)
         mine = {each.cluster for part in self._parts.get(own, {}).values() for each in part.decided}
-        return self._undecided.reasons(placement, mine, lambda: self._elsewhere(own))
-
-    def _elsewhere(self, own: _Owner) -> Counter[str]:
-        """How many decisions of other Placements name each cluster."""
         others = (parts.values() for owner, parts in self._parts.items() if owner != own)
-        return Counter(each.cluster for parts in others for part in parts for each in part.decided)
+        return Written(obj, mine, Counter(each.cluster for parts in others for part in parts for each in part.decided))
+
+    def _reasons_changed(self, placement: Key) -> None:
+        self._changed(tuple(self._followers.get(_owner(placement), {}).values()))
 
     def can_tell(self, pod: Object) -> bool:
         """Whether it is known what there is to go by for a pod. It is not for a moment after a start."""
@@ -161,13 +167,13 @@ class Decisions:
     def _make(self, owner: _Owner, reference: Reference) -> Placed:
         if why := self._unread():
             return Placed(reference, {}, why, known=False)
-        placement, store = self._placement(owner, reference), self._placements.store
+        placement, store = self._placement((owner[0], reference.name)), self._placements.store
         parts = tuple(self._parts.get(owner, {}).values())
         return placed_by(reference, owner[0], parts, placement, is_missing=placement is None and store is not None)
 
-    def _placement(self, owner: _Owner, reference: Reference) -> Object | None:
+    def _placement(self, key: Key) -> Object | None:
         store = self._placements.store
-        return store.get((owner[0], reference.name)) if store is not None else None
+        return store.get(key) if store is not None else None
 
     def _unread(self) -> str:
         """Why nothing can be known of any Placement, empty where it can."""
@@ -196,7 +202,7 @@ class Decisions:
     def _placement_changed(self, old: Object | None, new: Object | None) -> None:
         obj = new or old
         if obj is not None:
-            self._touch((obj.namespace, decision_label(obj.name)))
+            self._touch(_owner(obj.key))
 
     def _turned(self) -> None:
         """All of a kind is known now, or nothing of it."""
@@ -205,11 +211,8 @@ class Decisions:
         for owner in {*self._followers, *self._placed}:
             self._touch(owner)
 
-    def _wake_all(self) -> None:
-        for followers in tuple(self._followers.values()):
-            self._changed(tuple(followers.values()))
-
     def _touch(self, owner: _Owner) -> None:
+        self._undecided.doubt()
         if owner in self._placed or owner in self._followers:
             self._touched.add(owner)
             now = asyncio.get_running_loop().time()
@@ -229,7 +232,8 @@ class Decisions:
             if before and all(before[reference].is_same(placed) for reference, placed in after.items()):
                 continue
             self._placed[owner] = after
-            self._undecided.forget()
+            for reference in after:
+                self._undecided.forget((owner[0], reference.name))
             self._changed(tuple(self._followers.get(owner, {}).values()))
 
 

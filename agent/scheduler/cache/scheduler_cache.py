@@ -30,7 +30,7 @@ NEW_SECONDS = 2.0
 class SchedulerCache:
     """One for the scheduler; `changed` is called when pods that wait may find a target by now.
 
-    `decided` is called with pods for which a Placement has decided anew.
+    `decided` is called with pods that follow a Placement which has decided anew, or has other reasons.
     """
 
     def __init__(self, deps: Deps, changed: Callable[[], None], decided: Callable[[Iterable[Key]], None]) -> None:
@@ -90,7 +90,8 @@ class SchedulerCache:
         placed = self.decisions.of(pod)
         if placed is None or not ranking.rejected:
             return ranking
-        return replace(ranking, rejected=reasoned(ranking.rejected, placed, self.decisions.reasons(pod)))
+        reasons = self.decisions.reasons((pod.namespace, placed.reference.name))
+        return replace(ranking, rejected=reasoned(ranking.rejected, placed, reasons))
 
     def misplaced(self, pod: Object, target: Target) -> str:
         """Why a pod would not get its target today, by annotation or by its Placement; empty where it would."""

@@ -1,13 +1,14 @@
 """Evaluate a Placement: sets, predicates, taints, scores, the choice among those that will do, groups, conditions."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from agent.scheduling.placing import celexpr, groups, predicates, prioritizers, spread, taints
 from agent.scheduling.placing.inputs import CelVerdicts, Fleet, ManagedCluster
 from agent.scheduling.placing.outcome import Decision, Outcome, Satisfied
-from agent.scheduling.placing.spec import SPREAD, PlacementSpec, parse
+from agent.scheduling.placing.spec import SPREAD, STEADY, PlacementSpec, Policy, parse
 
 Placement = Mapping[str, Any]
 
@@ -21,7 +22,9 @@ class _Feasible(NamedTuple):
     clusters: Sequence[ManagedCluster]
     avoided: Mapping[str, int]
     """How many PreferNoSelect taints of a cluster are not tolerated."""
-    again: Sequence[datetime]
+    refused: Mapping[str, str]
+    """Why the others are not."""
+    again: Sequence[datetime] = ()
     flaw: str = ""
 
 
@@ -32,6 +35,8 @@ class _Chosen(NamedTuple):
     scores: Mapping[str, int] = {}
     again: Sequence[datetime] = ()
     warnings: tuple[str, ...] = ()
+    why_not: Callable[[], Mapping[str, str]] = dict
+    """Why not those that are left."""
 
 
 def evaluate(
@@ -51,27 +56,48 @@ def evaluate(
     """
     spec, decided = parse(placement), frozenset(decided)
     names = _candidates(spec, fleet)
-    refused = _outside(spec, fleet, names)
-    feasible = _filter(spec, [fleet.clusters[name] for name in names], decided, cel, now, refused)
+    feasible = _filter(spec, [fleet.clusters[name] for name in names], decided, cel, now)
     # In the order in which the reference finds them.
     flaw = feasible.flaw or spec.flaws.get("policy", "")
-    chosen = _Chosen()
-    if not flaw:
-        chosen = _choose(spec, feasible, fleet, decided, elsewhere, now, refused)
+    chosen = _Chosen() if flaw else _choose(spec, feasible, fleet, decided, elsewhere, now)
     flaw = spec.flaws.get("groups") or flaw
-    if flaw:
-        refused = {**dict.fromkeys(names, f"the Placement is misconfigured: {flaw}"), **refused}
-        # These stay, whatever would become of them.
-        refused = {name: why for name, why in refused.items() if name not in decided}
+
+    def why_not() -> dict[str, str]:
+        found = {**_outside(spec, fleet, names), **feasible.refused, **chosen.why_not()}
+        if not flaw:
+            return found
+        # What is decided stays, whatever would become of it.
+        found = {**dict.fromkeys(names, f"the Placement is misconfigured: {flaw}"), **found}
+        return {name: why for name, why in found.items() if name not in decided}
+
     return Outcome(
         groups=() if flaw else groups.divide(spec.groups, chosen.decisions, fleet.clusters),
         satisfied=_satisfied(spec, fleet, len(names), len(chosen.decisions)),
         misconfigured=flaw,
-        refused=refused,
+        why_not=why_not,
         again=min((*feasible.again, *chosen.again, *_cel_expiries(spec, names, fleet, now)), default=None),
         warnings=chosen.warnings,
         scores=chosen.scores,
     )
+
+
+def evaluate_settled(
+    placement: Placement,
+    fleet: Fleet,
+    *,
+    decided: Collection[str],
+    elsewhere: Mapping[str, int],
+    cel: CelVerdicts,
+    now: datetime,
+) -> Outcome:
+    """As `evaluate`, but Steady counts new decisions at once: once they are written, nothing else comes of it."""
+    evaluated = partial(evaluate, placement, fleet, elsewhere=elsewhere, cel=cel, now=now)
+    outcome = evaluated(decided=decided)
+    steady = any(each.built_in == STEADY for each in parse(placement).policy.prioritizers)
+    if outcome.misconfigured or not steady or outcome.decided.keys() == frozenset(decided):
+        return outcome
+    settled = evaluated(decided=outcome.decided)
+    return settled if settled.decided.keys() == outcome.decided.keys() else outcome
 
 
 def cel_expressions(placement: Placement) -> tuple[str, ...]:
@@ -130,16 +156,15 @@ def _filter(
     decided: Collection[str],
     cel: CelVerdicts,
     now: datetime,
-    refused: dict[str, str],
 ) -> _Feasible:
-    """Those that predicates, tolerations and hard spread constraints let through; the others go to `refused`.
+    """Those that predicates, tolerations and hard spread constraints let through.
 
     As in the reference, a part is checked only where there are clusters to use it for.
     """
     flaw = (spec.flaws.get("predicates") or _cel_flaw(spec, cel)) if clusters else ""
     if flaw:
-        return _Feasible((), {}, (), flaw)
-    matching = []
+        return _Feasible((), {}, {}, flaw=flaw)
+    refused, matching = {}, []
     for cluster in clusters:
         why = predicates.refusal(spec.predicates, cluster, cel) if spec.predicates else ""
         if why:
@@ -147,7 +172,7 @@ def _filter(
         else:
             matching.append(cluster)
     if matching and "tolerations" in spec.flaws:
-        return _Feasible((), {}, (), spec.flaws["tolerations"])
+        return _Feasible((), {}, refused, flaw=spec.flaws["tolerations"])
     found, avoided, again = [], {}, []
     for cluster in matching:
         verdict = taints.judge(cluster, spec.tolerations, cluster.name in decided, now)
@@ -160,7 +185,7 @@ def _filter(
         found.append(cluster)
         if verdict.avoided:
             avoided[cluster.name] = verdict.avoided
-    return _Feasible(found, avoided, again)
+    return _Feasible(found, avoided, refused, again)
 
 
 def _choose(
@@ -170,9 +195,8 @@ def _choose(
     decided: Collection[str],
     elsewhere: Mapping[str, int],
     now: datetime,
-    refused: dict[str, str],
 ) -> _Chosen:
-    """The best of the feasible clusters; the others go to `refused`."""
+    """The best of the feasible clusters."""
     policy, clusters = spec.policy, feasible.clusters
     scored = prioritizers.score(policy.prioritizers, clusters, fleet, decided, elsewhere, now)
     parts, names = list(scored.parts), [cluster.name for cluster in clusters]
@@ -188,16 +212,24 @@ def _choose(
     ranked = sorted(clusters, key=lambda cluster: (cluster.name not in kept, -totals[cluster.name], cluster.name))
     picks = spread.Picks(policy.spread, ranked)
     chosen = frozenset(picks.choose(policy.number))
-    full = len(chosen) == policy.number
-    for cluster in clusters:
-        if cluster.name not in chosen:
-            best = f"score {totals[cluster.name]}, not among the best {policy.number}"
-            refused[cluster.name] = best if full else picks.refusal(cluster) or best
     listed = sorted(chosen, key=lambda name: (-totals[name], name)) if policy.by_score else sorted(chosen)
     reasons = _reasons(parts, listed)
     decisions = [Decision(name, totals[name], why) for name, why in zip(listed, reasons, strict=True)]
     again = [part.again for part in parts if part.again is not None]
-    return _Chosen(decisions, totals, again, scored.warnings)
+    left = [cluster for cluster in clusters if cluster.name not in chosen]
+    return _Chosen(decisions, totals, again, scored.warnings, partial(_left, left, policy, picks, totals))
+
+
+def _left(
+    clusters: Sequence[ManagedCluster], policy: Policy, picks: spread.Picks, totals: Mapping[str, int]
+) -> dict[str, str]:
+    """Why these are not chosen."""
+    full = len(totals) - len(clusters) == policy.number
+    found = {}
+    for cluster in clusters:
+        best = f"score {totals[cluster.name]}, not among the best {policy.number}"
+        found[cluster.name] = best if full else picks.refusal(cluster) or best
+    return found
 
 
 def _reasons(parts: Sequence[prioritizers.Scores], clusters: Sequence[str]) -> list[str]:

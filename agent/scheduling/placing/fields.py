@@ -24,6 +24,12 @@ def mapping(raw: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
     return {} if found is None else _of(dict, found, f"{where}.{key}")
 
 
+def mapping_if_any(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object in a field, empty where there is none or something else."""
+    found = raw.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
 def items(raw: Mapping[str, Any], key: str, where: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """The objects of the list in a field, each with where it is.
 

@@ -31,9 +31,8 @@ class ManagedCluster:
     labels: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[ClusterTaint, ...] = ()
-    allocatable: Mapping[str, int] = field(default_factory=dict)
-    """In 10^-9 units, as `Quantity.nano` has them."""
-    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, float] = field(default_factory=dict)
+    """Of resources that it tells the capacity of, too."""
     deleting: bool = False
 
 

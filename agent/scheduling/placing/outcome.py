@@ -1,8 +1,9 @@
 """What the evaluation of a Placement comes to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Outcome:
     satisfied: Satisfied
     misconfigured: str
     """`plugin:message`; empty where there is nothing to mend. The last decisions are then to be kept."""
-    refused: Mapping[str, str]
-    """Every cluster that is not decided to why, in words; also those in no bound set."""
+    why_not: Callable[[], Mapping[str, str]] = field(compare=False, repr=False)
+    """What `refused` is made by: it takes a text for each cluster, which whoever decides has no need of."""
     again: datetime | None
     """When to evaluate again though nothing changes: a toleration or a score expires."""
     warnings: tuple[str, ...] = ()
@@ -50,7 +51,12 @@ class Outcome:
     scores: Mapping[str, int] = field(default_factory=dict)
     """The total of every cluster that could be decided, for the event ScoreUpdate."""
 
-    @property
-    def decided(self) -> dict[str, Decision]:
+    @cached_property
+    def decided(self) -> Mapping[str, Decision]:
         """All decisions by cluster."""
         return {each.cluster: each for group in self.groups for each in group.decisions}
+
+    @cached_property
+    def refused(self) -> Mapping[str, str]:
+        """Every cluster that is not decided to why, in words; also those in no bound set."""
+        return self.why_not()

@@ -104,11 +104,7 @@ def balance(names: Sequence[str], elsewhere: Mapping[str, int]) -> dict[str, int
 
 def allocatable(clusters: Sequence[ManagedCluster], resource: str) -> dict[str, int]:
     """Between the least and the most allocatable; clusters that do not tell what they have are left out."""
-    amounts = {
-        cluster.name: _number(cluster.allocatable[resource])
-        for cluster in clusters
-        if resource in cluster.allocatable and resource in cluster.capacity
-    }
+    amounts = {cluster.name: cluster.allocatable[resource] for cluster in clusters if resource in cluster.allocatable}
     least, most = min(amounts.values(), default=0.0), max(amounts.values(), default=0.0)
     if least == most:
         return dict.fromkeys(amounts, MOST)
@@ -133,12 +129,3 @@ def addon(wanted: Prioritizer, names: Sequence[str], fleet: Fleet, now: datetime
 def preferences(avoided: Mapping[str, int]) -> Scores:
     """What taints with PreferNoSelect cost that are not tolerated."""
     return Scores(PREFERRED, 1, {name: -MOST * count for name, count in avoided.items()})
-
-
-def _number(nano: int) -> float:
-    """The float that Go makes of a quantity: its digits times a power of ten."""
-    for digits in (0, -3, -6):
-        whole, rest = divmod(nano, 10 ** (9 + digits))
-        if not rest:
-            return float(whole) * float(f"1e{digits}") if digits else float(whole)
-    return float(nano) * 1e-9

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.scheduling.placing import fields
+from agent.scheduling.placing.fields import mapping_if_any
 from agent.scheduling.placing.inputs import ClusterSet, ClusterTaint, Fleet, ManagedCluster, Score
 from agent.scheduling.pod_terms import NOTHING, Selector
 
@@ -17,44 +18,50 @@ Raw = Mapping[str, Any]
 
 def fleet(clusters: Iterable[Raw], sets: Iterable[Raw], bindings: Iterable[Raw], scored: Iterable[Raw]) -> Fleet:
     """All objects of these kinds together."""
-    bound: dict[str, set[str]] = {}
-    for each in bindings:
-        namespace, name = key(each)
-        bound.setdefault(namespace, set()).add(name)
     return Fleet(
         clusters={found.name: found for found in map(managed_cluster, clusters)},
         sets={found.name: found for found in map(cluster_set, sets)},
-        bindings={namespace: frozenset(names) for namespace, names in bound.items()},
+        bindings=bound_sets(map(key, bindings)),
         scores={key(each): scores(each) for each in scored},
     )
+
+
+def bound_sets(bindings: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """Namespace to the sets that are bound to it, of ManagedClusterSetBindings by their keys."""
+    found: dict[str, set[str]] = {}
+    for namespace, name in bindings:
+        found.setdefault(namespace, set()).add(name)
+    return {namespace: frozenset(names) for namespace, names in found.items()}
 
 
 def key(raw: Raw) -> tuple[str, str]:
     """Namespace and name. Of a ManagedClusterSetBinding: where it binds, and which set; of an AddOnPlacementScore: the
     cluster, and which score.
     """
-    metadata = _mapping(raw, "metadata")
+    metadata = mapping_if_any(raw, "metadata")
     return _text(metadata, "namespace"), _text(metadata, "name")
 
 
 def managed_cluster(raw: Raw) -> ManagedCluster:
     """A ManagedCluster."""
-    metadata, status = _mapping(raw, "metadata"), _mapping(raw, "status")
+    metadata, status = mapping_if_any(raw, "metadata"), mapping_if_any(raw, "status")
+    capacity = _amounts(status, "capacity")
     return ManagedCluster(
         name=_text(metadata, "name"),
-        labels=_pairs(_mapping(metadata, "labels")),
+        labels=_pairs(mapping_if_any(metadata, "labels")),
         claims={_text(each, "name"): _text(each, "value") for each in _items(status, "clusterClaims")},
-        taints=tuple(_taint(each) for each in _items(_mapping(raw, "spec"), "taints")),
-        allocatable=_amounts(_mapping(status, "allocatable")),
-        capacity=_amounts(_mapping(status, "capacity")),
+        taints=tuple(_taint(each) for each in _items(mapping_if_any(raw, "spec"), "taints")),
+        allocatable={
+            resource: _float(nano) for resource, nano in _amounts(status, "allocatable").items() if resource in capacity
+        },
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 
 def cluster_set(raw: Raw) -> ClusterSet:
     """A ManagedClusterSet; a selector that is none selects nothing."""
-    chosen = _mapping(_mapping(raw, "spec"), "clusterSelector")
-    name = _text(_mapping(raw, "metadata"), "name")
+    chosen = mapping_if_any(mapping_if_any(raw, "spec"), "clusterSelector")
+    name = _text(mapping_if_any(raw, "metadata"), "name")
     match _text(chosen, "selectorType"):
         case "" | "ExclusiveClusterSetLabel":
             return ClusterSet(name)
@@ -66,7 +73,7 @@ def cluster_set(raw: Raw) -> ClusterSet:
 
 def scores(raw: Raw) -> dict[str, Score]:
     """The values of an AddOnPlacementScore, by name."""
-    status = _mapping(raw, "status")
+    status = mapping_if_any(raw, "status")
     until = _moment(status.get("validUntil"))
     return {
         _text(each, "name"): Score(each["value"], until)
@@ -77,7 +84,7 @@ def scores(raw: Raw) -> dict[str, Score]:
 
 def decided(raw: Raw) -> tuple[str, ...]:
     """The clusters that a PlacementDecision names."""
-    found = (_text(each, "clusterName") for each in _items(_mapping(raw, "status"), "decisions"))
+    found = (_text(each, "clusterName") for each in _items(mapping_if_any(raw, "status"), "decisions"))
     return tuple(name for name in found if name)
 
 
@@ -92,14 +99,23 @@ def _selector(raw: Raw) -> Selector:
         return NOTHING
 
 
-def _amounts(raw: Raw) -> dict[str, int]:
+def _amounts(raw: Raw, name: str) -> dict[str, int]:
     found = {}
-    for resource, amount in raw.items():
+    for resource, amount in mapping_if_any(raw, name).items():
         try:
             found[resource] = Quantity.of(amount).nano
         except InvalidQuantity:
             continue
     return found
+
+
+def _float(nano: int) -> float:
+    """The float that Go makes of a quantity: its digits times a power of ten."""
+    for digits in (0, -3, -6):
+        whole, rest = divmod(nano, 10 ** (9 + digits))
+        if not rest:
+            return float(whole) * float(f"1e{digits}") if digits else float(whole)
+    return float(nano) * 1e-9
 
 
 def _moment(raw: object) -> datetime | None:
@@ -114,11 +130,6 @@ def _moment(raw: object) -> datetime | None:
 
 def _pairs(raw: Raw) -> dict[str, str]:
     return {name: value for name, value in raw.items() if isinstance(value, str)}
-
-
-def _mapping(raw: Raw, name: str) -> Raw:
-    found = raw.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _items(raw: Raw, name: str) -> Sequence[Raw]:

@@ -122,7 +122,7 @@ class PlacementSpec:
 
 def parse(placement: Raw) -> PlacementSpec:
     """Read a Placement, also one that no API server has checked."""
-    metadata, raw = _object(placement, "metadata"), _object(placement, "spec")
+    metadata, raw = fields.mapping_if_any(placement, "metadata"), fields.mapping_if_any(placement, "spec")
     namespace = metadata.get("namespace")
     flaws: dict[Stage, str] = {}
 
@@ -140,14 +140,9 @@ def parse(placement: Raw) -> PlacementSpec:
         tolerations=part("tolerations", "TaintToleration", _tolerations, ()),
         policy=part("policy", "", _policy, Policy()),
         groups=part("groups", "", _groups, GroupStrategy()),
-        keep_decided=_object(metadata, "annotations").get(KEEP_DECIDED) == "true",
+        keep_decided=fields.mapping_if_any(metadata, "annotations").get(KEEP_DECIDED) == "true",
         flaws=flaws,
     )
-
-
-def _object(raw: Raw, name: str) -> Raw:
-    found = raw.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _predicates(raw: Raw) -> tuple[Predicate, ...]:

@@ -9,12 +9,18 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from operator import getitem
 
 from agent.scheduling.placing.inputs import ManagedCluster
 from agent.scheduling.placing.spec import SpreadConstraint
 
 Domain = tuple[str | None, ...]
 """Of one cluster, its value for each constraint; None where it has none."""
+_Excess = tuple[float, ...]
+_FORBIDDEN = math.inf
+"""More than any other excess: a hard constraint would be broken."""
+_NO_DOMAIN = 1e9
+"""More than any excess of a soft constraint."""
 
 
 def value(constraint: SpreadConstraint, cluster: ManagedCluster) -> str | None:
@@ -56,10 +62,13 @@ class Picks:
         skews = [_Skew(each, ranked) for each in constraints]
         # Where every domain is a single cluster, there is nothing to be uneven.
         self._skews = [skew for skew in skews if skew.uneven]
+        self._excesses = [skew.excess for skew in self._skews]
 
     def choose(self, most: int | None) -> list[str]:
         """The best clusters, at most so many, among those that keep every hard constraint at their turn."""
-        if not self._skews:
+        if not any(skew.constraint.hard for skew in self._skews) and (
+            not self._skews or most is None or most >= len(self._ranked)
+        ):
             return [cluster.name for cluster in islice(self._ranked, most)]
         waiting: dict[Domain, deque[tuple[int, str]]] = {}
         for rank, cluster in enumerate(self._ranked):
@@ -70,10 +79,9 @@ class Picks:
         while heap and (most is None or len(chosen) < most):
             excess, rank, domain = heapq.heappop(heap)
             now = self._excess(domain)
-            if now is None:
-                continue
             if now > excess:
-                heapq.heappush(heap, (now, rank, domain))
+                if _FORBIDDEN not in now:
+                    heapq.heappush(heap, (now, rank, domain))
                 continue
             chosen.append(waiting[domain].popleft()[1])
             if self._add(domain):
@@ -86,32 +94,25 @@ class Picks:
         """Why a cluster was not picked, if a hard constraint kept it out in the end."""
         for skew in self._skews:
             domain = value(skew.constraint, cluster)
-            if skew.constraint.hard and domain is not None and skew.counts[domain] > skew.room:
+            if domain is not None and skew.excess[domain] == _FORBIDDEN:
                 return (
                     f"{_told(skew.constraint)} {domain} would have {skew.counts[domain] + 1} clusters, "
                     f"another has {skew.least}: more than maxSkew {skew.constraint.max_skew}"
                 )
         return ""
 
-    def _heap(self, waiting: Mapping[Domain, deque[tuple[int, str]]]) -> list[tuple[tuple[float, ...], int, Domain]]:
+    def _heap(self, waiting: Mapping[Domain, deque[tuple[int, str]]]) -> list[tuple[_Excess, int, Domain]]:
         found = [
             (excess, queue[0][0], domain)
             for domain, queue in waiting.items()
-            if queue and (excess := self._excess(domain)) is not None
+            if queue and _FORBIDDEN not in (excess := self._excess(domain))
         ]
         heapq.heapify(found)
         return found
 
-    def _excess(self, domain: Domain) -> tuple[float, ...] | None:
-        """By how much each soft constraint would be broken; None if a hard one would."""
-        found: list[float] = []
-        for skew, each in zip(self._skews, domain, strict=True):
-            excess = math.inf if each is None else skew.counts[each] - skew.room
-            if not skew.constraint.hard:
-                found.append(excess if excess > 0 else 0)
-            elif excess > 0:
-                return None
-        return tuple(found)
+    def _excess(self, domain: Domain) -> _Excess:
+        """By how much each constraint would be broken."""
+        return tuple(map(getitem, self._excesses, domain))
 
     def _add(self, domain: Domain) -> bool:
         """Count one more; whether for some constraint even the emptiest domain has more now."""
@@ -128,23 +129,32 @@ class _Skew:
         self.counts = dict.fromkeys(values, 0)
         self.uneven = len(self.counts) < len(clusters)
         self.least = 0
-        self.room = constraint.max_skew - 1
-        """How many a domain may have at most to get one more."""
+        self.excess: dict[str | None, float] = {
+            None: _FORBIDDEN if constraint.hard else _NO_DOMAIN,
+            **dict.fromkeys(self.counts, 0),
+        }
+        """By how much one more in a domain would break it."""
         self._with_least = len(self.counts)
 
     def add(self, domain: str) -> bool:
         """Count one more there; whether the least count has risen."""
         count = self.counts[domain]
         self.counts[domain] = count + 1
+        self._judge(domain)
         if count > self.least:
             return False
         self._with_least -= 1
         if self._with_least:
             return False
         self.least += 1
-        self.room += 1
         self._with_least = sum(1 for each in self.counts.values() if each == self.least)
+        for each in self.counts:
+            self._judge(each)
         return True
+
+    def _judge(self, domain: str) -> None:
+        excess = self.counts[domain] + 1 - self.least - self.constraint.max_skew
+        self.excess[domain] = 0 if excess <= 0 else _FORBIDDEN if self.constraint.hard else excess
 
 
 def _told(constraint: SpreadConstraint) -> str:

@@ -81,6 +81,9 @@
 {{- end -}}
 {{- $placement := include "flotilla.placements" . | fromYaml -}}
 {{- if eq $placement.mode "off" -}}
+{{- if $placement.evaluates -}}
+{{- fail "agent.placement.evaluate=true with agent.placement.mode=off: Placements are not looked at then; set the mode to auto or consume" -}}
+{{- end -}}
 {{- if eq $placement.usageScores "true" -}}
 {{- fail "agent.placement.usageScores=true with agent.placement.mode=off: scores are for Placements, which are not looked at then; set the mode to auto, serve or consume" -}}
 {{- end -}}

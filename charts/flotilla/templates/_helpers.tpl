@@ -88,7 +88,7 @@ imagePullSecrets:
 {{- $agent | toYaml -}}
 {{- end -}}
 
-{{- /* Placements: mode, crds, usageScores, what the agent does then (serves, scores), and the file of Prometheus' scores.
+{{- /* Placements: mode, crds, usageScores, what the agent does then (serves, evaluates, scores), and the file of Prometheus' scores.
        Values of an earlier chart have none of it, and YAML reads an unquoted off as false. */ -}}
 {{- define "flotilla.placements" -}}
 {{- $agent := include "flotilla.agent" . | fromYaml -}}
@@ -103,6 +103,7 @@ mode: {{ $mode | quote }}
 crds: {{ $crds }}
 usageScores: {{ $usage | quote }}
 serves: {{ $serves }}
+evaluates: {{ or $serves (default false $given.evaluate) }}
 scores: {{ or (eq $usage "true") (and (eq $usage "auto") $serves) (not (empty $asked)) }}
 scoreMax: {{ default (dict) $given.scoreMax | toJson }}
 prometheus: {{ $asked | toJson | quote }}

@@ -51,6 +51,7 @@ async def read_until(demo: Process, text: str) -> str:
     pytest.fail(f"{text!r} does not appear in:\n{told}")
 
 
+@pytest.mark.seldom
 async def test_once_comes_true_and_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     demo = await start(directory, "--once")
@@ -105,6 +106,7 @@ async def test_without_once_it_stays_up_until_an_interrupt_and_kubectl_works_as_
     directory = tmp_path / "demo"
     demo = await start(directory)
     told = await read_until(demo, "eu/kubeconfig get pods")
+    assert "Every step came true" in told
     commands = told.partition("In another terminal:")[2]
     shell = await asyncio.create_subprocess_exec("bash", "-euc", commands, stdout=PIPE, stderr=STDOUT)
     output, _ = await shell.communicate()

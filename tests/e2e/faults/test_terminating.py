@@ -31,9 +31,9 @@ HOLD = "flotilla.test/hold"
 async def test_a_source_namespace_that_goes_while_a_target_is_away_leaves_nothing_there_once_it_is_back(
     fleet: Fleet, namespace: str
 ) -> None:
-    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", FEW), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", FEW), namespace)
     await fleet.running(namespace, "web", FEW)
-    assert "us" in {cluster for cluster, _ in (await fleet.delegates(namespace)).values()}
+    assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
     async with target_away(fleet, namespace):
         await fleet.source.delete(NAMESPACES, namespace)
 

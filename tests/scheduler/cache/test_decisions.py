@@ -9,21 +9,35 @@ import msgspec
 import pytest
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, PLACEMENT_DECISIONS, PLACEMENTS, PODS, Kind
+from agent.api.kinds import (
+    MANAGED_CLUSTER_SET_BINDINGS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    NAMESPACES,
+    PLACEMENT_DECISIONS,
+    PLACEMENTS,
+    PODS,
+    Kind,
+)
 from agent.api.names.ocm import LABEL_GROUP_NAME, LABEL_PLACEMENT
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
 from agent.clusters.placement_mode import PlacementMode
 from agent.kube.config import Connection
 from agent.kube.store import Key, Object
+from agent.scheduler.cache import undecided
 from agent.scheduler.cache.decisions import NOT_USED, SETTLE_SECONDS, Decisions, part_of, placed_by, reference_of
 from agent.scheduling.placed import Decided, Placed, Reference
+from agent.settings import PlacementSetting
 from tests.clusters.test_placement_mode import GROUP, Server
 from tests.kube.test_session import serving
 from tests.waiting import until
 
 LONG, SHORT = names.PREFIX, names.SHORT_PREFIX
+WEB: Key = ("shop", "web")
 Raw = dict[str, Any]
+ALL = {"selectorType": "LabelSelector", "labelSelector": {}}
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 def raw(name: str = "web", *, namespace: str = "shop", version: int = 1, status: Raw | None = None, **more: Raw) -> Raw:
@@ -120,13 +134,21 @@ def test_why_there_is_nothing_to_go_by(found: Placed, why: str, known: bool) -> 
     assert (found.why, found.known) == (why, known)
 
 
+def listed(*items: Raw) -> Raw:
+    return {"metadata": {"resourceVersion": "1"}, "items": list(items)}
+
+
 @contextlib.asynccontextmanager
-async def following(*, served: bool = True) -> AsyncIterator[tuple[Decisions, PlacementMode, list[set[Key]]]]:
-    """Decisions of a cluster in which other controllers make them, and who was woken."""
-    there = {"metadata": {"resourceVersion": "1"}, "items": []}
-    lists = ("placements", "placementdecisions")
+async def following(
+    mode: PlacementSetting = "consume",
+) -> AsyncIterator[tuple[Decisions, PlacementMode, list[set[Key]]]]:
+    """Decisions of a cluster, by default one in which other controllers make them, and who was woken."""
+    there = listed()
+    lists = [f"{GROUP}/v1beta1/{each}" for each in ("placements", "placementdecisions")]
+    lists += [f"{GROUP}/v1alpha1/addonplacementscores", f"{GROUP}/v1/managedclusters"]
+    lists += [f"{GROUP}/v1beta2/{each}" for each in ("managedclustersets", "managedclustersetbindings")]
     answers: dict[str, Raw | int] = {"/api/v1/namespaces": there}
-    answers |= {f"{GROUP}/v1beta1/{each}": there for each in lists} if served else {}
+    answers |= dict.fromkeys(lists, there) if mode != "off" else {}
     async with serving(Server(answers).handle) as address:
         cluster = Cluster(Connection(server=address), "here")
         woken: list[set[Key]] = []
@@ -135,8 +157,8 @@ async def following(*, served: bool = True) -> AsyncIterator[tuple[Decisions, Pl
             woken.append(set(keys))
 
         try:
-            mode = PlacementMode(cluster, "consume" if served else "off", 3600.0)
-            yield Decisions(mode, cluster.informer(NAMESPACES), SystemClock(), wake), mode, woken
+            found = PlacementMode(cluster, mode, 3600.0)
+            yield Decisions(found, cluster.informer(NAMESPACES), SystemClock(), wake), found, woken
         finally:
             await cluster.close()
 
@@ -176,6 +198,52 @@ async def test_who_follows_a_placement_is_woken_when_it_decides_anew_and_nobody_
         assert woken[1:] == [{one.key}], "several objects are one decision, and who has a node is not woken"
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undecided, "LOOK_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_who_waits_for_a_placement_is_woken_when_it_has_another_reason_and_for_no_figures() -> None:
+    async with following("serve") as (decisions, mode, woken):
+        one, other = pod("one", placement="web"), pod("other", placement="x")
+
+        def write(kind: Kind, name: str, version: int, **more: Any) -> None:
+            namespace = "" if kind in (MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS) else "shop"
+            found = {**raw(name, namespace=namespace, version=version), **more}
+            mode.watch(kind).absorb(msgspec.json.encode(found))
+
+        async def told(reason: str) -> None:
+            await until(lambda: decisions.reasons(WEB).get("eu") == reason)
+
+        await until(lambda: decisions.can_tell(one))
+        for each in (one, other):
+            decisions.follow(each)
+            decisions.of(each)
+        spec = {"numberOfClusters": 0}
+        write(PLACEMENTS, "web", 2, spec=spec)
+        await until(lambda: mode.fleet.known)
+        await settle()
+        assert decisions.reasons(WEB) == {}
+        woken.clear()
+        write(MANAGED_CLUSTERS, "eu", 3)
+        await until(lambda: woken)
+        await told("in no set that is bound to namespace shop (sets: none)")
+        assert woken == [{one.key}]
+        write(MANAGED_CLUSTER_SETS, "all", 4, spec={"clusterSelector": ALL})
+        write(MANAGED_CLUSTER_SET_BINDINGS, "all", 5)
+        await until(lambda: len(woken) > 1)
+        await told("score 100, not among the best 0")
+        steady = [{"scoreCoordinate": {"builtIn": "Balance"}, "weight": 2}]
+        write(PLACEMENTS, "web", 6, spec=spec | {"prioritizerPolicy": {"configurations": steady}})
+        await told("score 200, not among the best 0")
+        assert woken[1:] == [{one.key}], "figures alone are no news"
+        decisions.forget(one.uid)
+        write(MANAGED_CLUSTERS, "eu", 7, metadata={**raw("eu", namespace="", version=7)["metadata"], **DELETED})
+        await settle()
+        assert (len(woken), decisions.reasons(WEB)) == (2, {}), "nobody waits any more"
+
+
 async def test_nothing_is_told_before_decisions_have_been_read() -> None:
     async with following() as (decisions, _, _):
         follower = pod(placement="web")
@@ -191,9 +259,9 @@ async def test_nothing_is_told_before_decisions_have_been_read() -> None:
 
 
 async def test_where_no_placements_are_used_followers_are_told_so_at_once() -> None:
-    async with following(served=False) as (decisions, _, _):
+    async with following("off") as (decisions, _, _):
         follower = pod(placement="web")
         found = decisions.of(follower)
         assert found is not None
         assert (found.why, found.known, decisions.can_tell(follower)) == (NOT_USED, False, True)
-        assert decisions.reasons(follower) == {}
+        assert decisions.reasons(WEB) == {}

@@ -1,6 +1,8 @@
-"""ManagedClusters, sets, Placements and scores on a real API server, as whoever uses a hub writes them."""
+"""Open Cluster Management's kinds on a real API server, and their objects as whoever uses a hub writes them."""
 
+import asyncio
 import contextlib
+import functools
 import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -8,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agent.api.conditions import find_condition
-from agent.api.crds import ocm
+from agent.api.crds import placement_crds
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
     CRDS,
@@ -25,23 +27,46 @@ from agent.api.names.ocm import LABEL_CLUSTER_SET, LABEL_PLACEMENT, decision_lab
 from agent.base.clock import stamp
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, NotFound
-from tests.waiting import until
+from agent.sandbox.objects import apply
+from tests.waiting import gone, until
 
 Raw = dict[str, Any]
 
 
+KINDS = (
+    ADDON_PLACEMENT_SCORES,
+    MANAGED_CLUSTERS,
+    MANAGED_CLUSTER_SETS,
+    MANAGED_CLUSTER_SET_BINDINGS,
+    PLACEMENTS,
+    PLACEMENT_DECISIONS,
+)
+
+
+def object_of(kind: Kind, name: str, namespace: str = "", **fields: Any) -> Raw:
+    """An object of a kind, to be created."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("metadata", {})}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
+
+
 async def install(client: Client) -> None:
-    """The definitions, as the chart brings them; they stay."""
-    for definition in ocm.crds():
-        with contextlib.suppress(AlreadyExists):
-            await client.create_raw(CRDS, definition)
-    for kind in (PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTERS, MANAGED_CLUSTER_SETS, ADDON_PLACEMENT_SCORES):
+    """Have the API server serve the kinds."""
+    await asyncio.gather(*(apply(client, CRDS, crd) for crd in placement_crds()))
+    for kind in KINDS:
+        await until(functools.partial(_served, client, kind))
 
-        async def served(kind: Kind = kind) -> bool:
-            await client.list_raw(kind)
-            return True
 
-        await until(served)
+async def uninstall(client: Client) -> None:
+    """Delete the kinds with all objects of them."""
+    for kind in KINDS:
+        await client.delete(CRDS, str(kind))
+    for kind in KINDS:
+        await gone(functools.partial(client.get, CRDS, str(kind)))
+
+
+async def _served(client: Client, kind: Kind) -> bool:
+    await client.list(kind)
+    return True
 
 
 @dataclass
@@ -56,13 +81,14 @@ class Hub:
         """The whole name of a cluster."""
         return f"{self.namespace}-{short}"
 
-    async def make(self, kind: Kind, name: str, namespace: str | None = None, **fields: Any) -> Raw:
-        """An object of any kind; what belongs to no namespace goes with the hub."""
-        metadata = {"name": name, **fields.pop("metadata", {})}
-        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
-        if namespace is None:
+    async def make(self, kind: Kind, name: str, namespace: str = "", status: Raw | None = None, **fields: Any) -> Raw:
+        """An object of any kind with its status; what belongs to no namespace goes with the hub."""
+        if not namespace:
             self._made.append((kind, name))
-        return await self.client.create(kind, manifest, namespace)
+        made = await self.client.create(kind, object_of(kind, name, namespace, **fields))
+        if status is not None:
+            made = await self.client.patch(kind, name, {"status": status}, namespace or None, sub="status")
+        return made
 
     async def cluster(self, short: str, taints: list[Raw] | None = None, **labels: str) -> None:
         """A ManagedCluster in the set."""

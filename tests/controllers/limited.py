@@ -1,0 +1,35 @@
+"""A cluster as an account sees it that may do no more than some rules say."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
+from agent.kube.client import Client
+from agent.sandbox import Cluster
+from tests.controllers.targets import kubeconfig
+from tests.e2e.fleet import token_of
+
+Raw = dict[str, Any]
+
+
+@contextlib.asynccontextmanager
+async def limited(
+    cluster: Cluster, client: Client, namespace: str, folder: Path, rules: Sequence[Raw]
+) -> AsyncIterator[Cluster]:
+    """The rules are in the ClusterRole that is called like the namespace: it may be patched."""
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "agent"}}, namespace)
+    await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": list(rules)})
+    reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": namespace}
+    subject = {"kind": "ServiceAccount", "name": "agent", "namespace": namespace}
+    bound = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": [subject]}
+    await client.create(CLUSTER_ROLE_BINDINGS, bound)
+    path = folder / "kubeconfig"
+    path.write_text(kubeconfig(cluster, user={"token": await token_of(client, "agent", namespace)}))
+    try:
+        yield cast("Cluster", SimpleNamespace(kubeconfig=path))
+    finally:
+        await client.delete(CLUSTER_ROLE_BINDINGS, namespace)
+        await client.delete(CLUSTER_ROLES, namespace)
