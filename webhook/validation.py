@@ -23,6 +23,7 @@ from agent.model import podranges
 from agent.model.pattern import InvalidPattern, compile_pattern
 from agent.model.quantity import InvalidQuantity, Quantity
 from agent.model.source import flaw, policy_flaws
+from agent.model.standing import flaws
 from webhook.review import Fault, Malformed, Request
 
 Raw = Mapping[str, Any]
@@ -101,6 +102,7 @@ def _target(kind: Kind) -> Callable[[Raw], list[Fault]]:
             *_limits(_part(spec, "limits")),
             *_ranges(spec.get("podCIDRs")),
             *_weight(_part(_part(obj, "metadata"), "annotations")),
+            *(Fault(*found) for found in flaws(_part(_part(obj, "metadata"), "annotations"))),
         ]
 
     return check

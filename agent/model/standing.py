@@ -120,19 +120,22 @@ def first_term(levels: Iterable[Mapping[str, str] | None]) -> float | None:
     return None
 
 
-def flaw(annotations: Mapping[str, str] | None) -> str:
-    """What is wrong with these annotations of a pod, an owner, a namespace or a Target; empty for nothing."""
-    text = names.annotation(annotations, lifecycle.FAILOVER_AFTER)
-    if text is not None:
-        try:
-            failover_after(text)
-        except InvalidTerm as error:
-            return f"metadata.annotations[{_key(lifecycle.FAILOVER_AFTER)}]: {error}"
-    for suffix, choices in _CHOICES.items():
-        value = names.annotation(annotations, suffix)
-        if value is not None and value not in choices:
-            return f"metadata.annotations[{_key(suffix)}]: {value[:_SHOWN]!r} must be one of {', '.join(choices)}"
-    return ""
+def flaws(annotations: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What is wrong with these annotations of a pod, an owner, a namespace or a Target: fields, and what to write."""
+    found = []
+    for prefix in (names.PREFIX, names.SHORT_PREFIX):
+        text = (annotations or {}).get(prefix + lifecycle.FAILOVER_AFTER)
+        if text is not None:
+            try:
+                failover_after(str(text))
+            except InvalidTerm as error:
+                found.append((f"metadata.annotations[{prefix}{lifecycle.FAILOVER_AFTER}]", str(error)))
+        for suffix, choices in _CHOICES.items():
+            value = (annotations or {}).get(prefix + suffix)
+            if value is not None and value not in choices:
+                reason = f"{str(value)[:_SHOWN]!r} must be one of {', '.join(choices)}"
+                found.append((f"metadata.annotations[{prefix}{suffix}]", reason))
+    return found
 
 
 _SHOWN = 60

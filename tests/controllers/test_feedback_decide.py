@@ -84,8 +84,9 @@ def outcome(
     settled: frozenset[str] = frozenset((EU, US, AP)),
     last: TargetChaperon | None = None,
     doubtful: frozenset[str] = frozenset(),
+    lost: frozenset[str] = frozenset(),
 ) -> list[Action]:
-    return decide(ProxyAndDelegates(proxy, delegates, home, settled, "here", last=last, doubtful=doubtful))
+    return decide(ProxyAndDelegates(proxy, delegates, home, settled, "here", last=last, doubtful=doubtful, lost=lost))
 
 
 def phase_told(action: Action) -> str:
@@ -157,6 +158,14 @@ class TestATerminatingProxyPod:
 
     def test_waits_for_a_target_that_cannot_be_asked(self) -> None:
         assert outcome(proxy(**DELETED), settled=frozenset((US,))) == []
+
+    def test_waits_for_no_target_of_which_a_person_says_that_it_is_lost_unless_it_answers(self) -> None:
+        ending = proxy(**DELETED | {"deletionGracePeriodSeconds": 30})
+        actions = outcome(ending, settled=frozenset((US,)), lost=frozenset((EU,)))
+        assert finalizers_after(actions) == []
+        assert EndProxy() in actions
+        back = delegate()
+        assert outcome(ending, back, lost=frozenset((EU,))) == [DeleteChaperon(back)]
 
     def test_waits_for_a_delegate_that_may_be_on_its_way(self) -> None:
         waiting = proxy((EU, US), **DELETED | {"deletionGracePeriodSeconds": 30})

@@ -6,34 +6,39 @@ from typing import Any
 
 import pytest
 
+from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import EVENTS, NODES, TARGETS
+from agent.api.kinds import EVENTS, NODES, PODS, TARGETS
 from agent.api.names import virtual_node
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.targetlife.controller import TargetLifeRoom
+from agent.controllers.targetlife.retired import RetiredRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
 from agent.kube.config import load
 from tests.controllers.pair import Pair
 from tests.controllers.rooms import running
 from tests.controllers.targets import add, condition, kubeconfig
+from tests.controllers.test_target import proxy
 from tests.kube.relay import Relay
-from tests.waiting import until
+from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ROOMS = (TargetRoom, VirtualNodeRoom, TargetLifeRoom)
+ROOMS = (TargetRoom, VirtualNodeRoom, TargetLifeRoom, RetiredRoom)
 
 
 @contextlib.asynccontextmanager
-async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[Relay]:
+async def at_work(pair: Pair, *rooms: Any, **settings: Any) -> AsyncIterator[Relay]:
     """A target `there` behind a relay, and this cluster as another target, of another UID, that always answers."""
     here, there = pair.clusters
     async with (
         running(there, SummaryRoom),
         Relay.started(load(str(there.kubeconfig))) as relay,
-        running(here, *ROOMS, moves=True, **settings) as deps,
+        running(here, *ROOMS, *rooms, moves=True, **settings) as deps,
     ):
         await add(pair.here, pair.namespace, "there", kubeconfig(there, server=relay.connection.server))
         await add(pair.here, pair.namespace, "here", kubeconfig(here))
@@ -120,3 +125,42 @@ async def test_what_is_to_be_emptied_is_tainted_until_it_is_not(pair: Pair) -> N
         await until(lambda: has_taint(pair, "multicluster/retiring"))
         await annotate(pair.here, pair.namespace, "there", retire=None)
         await until(lambda: has_no_taint(pair, "multicluster/retiring"))
+
+
+async def test_a_target_says_how_far_it_is_with_being_emptied(pair: Pair) -> None:
+    async with at_work(pair):
+        node = virtual_node(pair.namespace, "there")
+        await pair.here.create(PODS, proxy("web", pair.namespace, "there", node=node))
+        await annotate(pair.here, pair.namespace, "there", retire="true")
+        await condition(pair.here, pair.namespace, "there", "Retired", "False", "Emptying")
+        placed = {"type": "multicluster/Placed", "status": "False", "reason": "Held", "message": "nothing makes it"}
+        await pair.here.patch(PODS, "web", {"status": {"conditions": [placed]}}, pair.namespace, sub="status")
+        found = await condition(pair.here, pair.namespace, "there", "Retired", "False", "Blocked")
+        assert f"Held: {pair.namespace}/web (nothing makes it)" in found["message"]
+        await pair.end("web")
+        await condition(pair.here, pair.namespace, "there", "Retired", "True", "Empty")
+        await annotate(pair.here, pair.namespace, "there", retire=None)
+        await condition(pair.here, pair.namespace, "there", "Retired", "False", "InUse")
+
+
+async def test_nothing_waits_for_a_target_that_is_declared_lost(pair: Pair) -> None:
+    node = virtual_node(pair.namespace, "there")
+    async with at_work(pair, Feedback, OrphanFinalizersRoom) as relay:
+        relay.cut()
+        await condition(pair.here, pair.namespace, "there", "Ready", "False", "Unreachable")
+        for name, where in (("ending", node), ("running", node), ("waiting", "")):
+            pod = proxy(name, pair.namespace, "there", node=where)
+            pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_CLAIM] = node
+            await pair.here.create(PODS, pod)
+        await pair.here.delete(PODS, "ending", pair.namespace)
+        await annotate(pair.here, pair.namespace, "there", lost="true")
+        await gone(lambda: pair.here.get(PODS, "ending", pair.namespace))
+        await until(lambda: is_free(pair, "waiting"))
+        assert not await is_free(pair, "running")
+    for name in ("running", "waiting"):
+        await pair.end(name)
+
+
+async def is_free(pair: Pair, name: str) -> bool:
+    found = await pair.here.get(PODS, name, pair.namespace)
+    return names.finalizer(pair.namespace, "there") not in (found["metadata"].get("finalizers") or ())

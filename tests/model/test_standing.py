@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.standing import InvalidTerm, Standing, failover_after, first_term, flaw, standing
+from agent.model.standing import InvalidTerm, Standing, failover_after, first_term, flaws, standing
 
 
 def target(annotations: dict[str, str] | None = None, **conditions: str) -> dict[str, Any]:
@@ -73,16 +73,23 @@ def test_terms_that_are_none(text: str) -> None:
         failover_after(text)
 
 
+def test_annotations_that_say_something() -> None:
+    assert flaws(None) == []
+    assert flaws({"multicluster/failover-after": "30s", "multicluster/retire": "true"}) == []
+    assert flaws({"multicluster/fail-back": "auto", "multicluster/fence": "lease", "multicluster/lost": "false"}) == []
+
+
 @pytest.mark.parametrize(
-    ("annotations", "words"),
+    ("key", "value", "reason"),
     [
-        ({}, ""),
-        ({"multicluster/failover-after": "30s", "multicluster/fail-back": "auto", "multicluster/fence": "lease"}, ""),
-        ({"multicluster/failover-after": "1s"}, "metadata.annotations[multicluster/failover-after]: '1s' must be 10s"),
-        ({"multicluster/fail-back": "yes"}, "'yes' must be one of never, auto"),
-        ({"multicluster/fence": "stonith"}, "'stonith' must be one of lease"),
-        ({"multicluster/retire": "yes"}, "'yes' must be one of true, false"),
+        ("multicluster/failover-after", "1s", "'1s' must be 10s at least, or never"),
+        ("multicluster.admiralty.io/failover-after", "", "'' must be a duration"),
+        ("multicluster/fail-back", "yes", "'yes' must be one of never, auto"),
+        ("multicluster/fence", "stonith", "'stonith' must be one of lease"),
+        ("multicluster/retire", "yes", "'yes' must be one of true, false"),
     ],
 )
-def test_what_is_wrong_with_annotations(annotations: dict[str, str], words: str) -> None:
-    assert (words in flaw(annotations)) if words else flaw(annotations) == ""
+def test_what_is_wrong_with_annotations(key: str, value: str, reason: str) -> None:
+    ((field, said),) = flaws({key: value})
+    assert field == f"metadata.annotations[{key}]"
+    assert said.startswith(reason)

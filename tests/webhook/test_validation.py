@@ -94,6 +94,18 @@ def test_what_works_has_no_fault(obj: Raw) -> None:
             ours("ClusterTarget", {"self": True, "podCIDRs": ["pods"]}), "spec.podCIDRs[0]", "no CIDR", id="no range"
         ),
         pytest.param(weight("101"), "metadata.annotations[multicluster/weight]", "-100.*to 100.*'101'", id="a weight"),
+        pytest.param(
+            weight("1s", "multicluster/failover-after"),
+            "metadata.annotations[multicluster/failover-after]",
+            "must be 10s at least, or never",
+            id="a term that is too short",
+        ),
+        pytest.param(
+            weight("yes", "multicluster/retire"),
+            "metadata.annotations[multicluster/retire]",
+            "one of true, false",
+            id="no switch",
+        ),
         pytest.param(weight("high"), "metadata.annotations[multicluster/weight]", "whole number", id="a word"),
         pytest.param(
             weight("1e2", "multicluster.admiralty.io/weight"),

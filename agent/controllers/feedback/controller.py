@@ -2,7 +2,7 @@
 
 Watches  proxy pods here, our chaperons in targets, states of targets.
 Writes   the proxy pod: status, annotations, finalizers; deletes chaperons and proxy pods.
-Absent target: keeps the last known status; a terminating proxy pod waits for it.
+Absent target: keeps the last known status; a terminating proxy pod waits for it, unless a person has declared it lost.
 """
 
 import logging
@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from agent.api.kinds import CHAPERONS, PODS
 from agent.clusters import chaperons
 from agent.clusters.chaperons import Placed
+from agent.clusters.declared_lost import DeclaredLost
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.feedback import decide
@@ -63,6 +64,7 @@ class Feedback(Controller[Key]):
         deps.chaperons.subscribe(self._chaperon_changed)
         deps.sending.subscribe(lambda target, pod: self.queue.add(pod) if self._is_ending(pod) else None)
         deps.targets.on_change(self._target_changed)
+        self._lost = DeclaredLost(deps.local, self._let_go)
 
     async def run(self) -> None:
         """Reconcile, and delete strays, until cancelled."""
@@ -155,6 +157,10 @@ class Feedback(Controller[Key]):
         for key in self._deps.chaperons.parents(target):
             self.queue.add(key)
 
+    def _let_go(self, finalizer: str) -> None:
+        for pod in self._deps.proxies.held_for(finalizer):
+            self.queue.add(pod.key)
+
     def _concerns(self, key: Key) -> bool:
         """Whether there may be something to do: of a pod that is being scheduled there is not, by most events.
 
@@ -189,6 +195,7 @@ class Feedback(Controller[Key]):
             homecoming=self._homecoming,
             last=_delegate(last) if last is not None and ours else None,
             doubtful=doubtful,
+            lost=self._lost.finalizers,
         )
         return view, targets
 

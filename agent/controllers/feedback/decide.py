@@ -82,6 +82,8 @@ class ProxyAndDelegates:
     """The delegate at home as it was seen last, of one that had ended and whose chaperon is gone since."""
     doubtful: frozenset[str] = frozenset()
     """Finalizers of targets that may have a chaperon or a delegate of a terminating proxy pod beside `delegates`."""
+    lost: frozenset[str] = frozenset()
+    """Finalizers of targets of which a person has certified that nothing runs there any more."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,7 @@ def _release(view: ProxyAndDelegates, proxy: dict[str, Any], mine: tuple[TargetC
     held = {delegate.finalizer for delegate in mine} | _unsure(view, proxy) | view.doubtful
     if view.home and view.home not in view.settled:
         held.add(view.home)
+    held -= view.lost - view.settled
     finalizers = proxy["metadata"].get("finalizers") or []
     kept = podstate.released(finalizers, held)
     actions: list[Action] = []

@@ -3,8 +3,9 @@
 Watches  proxy pods, Targets, ClusterTargets.
 Writes   the finalizers of proxy pods, nothing else.
 A Target that is being removed and cannot be reached gives up its pods after `release_after` seconds; any other target
-that is away keeps them: its feedback removes the finalizer when it is back. The one finalizer that v0.10 put on a pod
-for all targets stays until no target can have a delegate that nothing else holds the pod for.
+that is away keeps them: its feedback removes the finalizer when it is back. One that a person has declared lost gives
+up those that were claimed for it and are not bound, so that they go elsewhere. The one finalizer that v0.10 put on a
+pod for all targets stays until no target can have a delegate that nothing else holds the pod for.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS
 from agent.base.clock import parse
+from agent.clusters.declared_lost import DeclaredLost
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.orphan_finalizers.decide import Known, decide
@@ -36,6 +38,8 @@ class OrphanFinalizersRoom(Controller[Key]):
         self._pods = deps.proxies.informer
         self._targets = deps.local.either(TARGET_KINDS)
         self._settled: frozenset[str] = frozenset()
+        # Its stores tell it before they tell us.
+        self._lost = DeclaredLost(deps.local, lambda finalizer: None)
         for informer in self._targets.informers:
             self.watch(informer, self._held_by)
         self.watch(self._pods, self._suspicious)
@@ -46,7 +50,7 @@ class OrphanFinalizersRoom(Controller[Key]):
         pod = self._pods.store.get(key)
         if pod is None:
             return None
-        known = {known.finalizer: known for known in self._known()}
+        known = {known.finalizer: known for known in self._known(pod)}
         needs_old = any(map(podstate.is_for_all_targets, pod.finalizers)) and self._needs_old(pod, known)
         removal = decide(pod.finalizers, known, needs_old=needs_old)
         unknown = set(removal.remove)
@@ -69,13 +73,16 @@ class OrphanFinalizersRoom(Controller[Key]):
         connected = self._deps.targets.get(target.key)
         return connected is not None and connected.ready
 
-    def _known(self) -> list[Known]:
-        return [Known(names.finalizer(*obj.key), self._free_in(obj)) for obj in self._targets]
+    def _known(self, pod: Object) -> list[Known]:
+        return [Known(names.finalizer(*obj.key), self._free_in(obj, pod)) for obj in self._targets]
 
-    def _free_in(self, target: Object) -> float | None:
+    def _free_in(self, target: Object, pod: Object) -> float | None:
         deleted_at = target.head.metadata.deletion_timestamp
-        if deleted_at is None or self._is_ready(target):
+        if self._is_ready(target):
             return None
+        if deleted_at is None:
+            waits = not pod.node_name and podstate.claimed_node(pod) == names.virtual_node(*target.key)
+            return 0.0 if waits and names.finalizer(*target.key) in self._lost.finalizers else None
         age = (self._deps.clock.now() - parse(deleted_at)).total_seconds()
         return max(0.0, self._release_after - age)
 
@@ -113,7 +120,7 @@ class OrphanFinalizersRoom(Controller[Key]):
 
     def _held_by(self, target: Object) -> list[Key]:
         settled = (obj for obj in self._targets if not obj.deleting)
-        self._settled = frozenset(names.finalizer(*obj.key) for obj in settled)
+        self._settled = frozenset(names.finalizer(*obj.key) for obj in settled) - self._lost.finalizers
         if names.finalizer(*target.key) in self._settled:
             return []
         return self._holding(target.key)
