@@ -8,8 +8,11 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, PODS, SERVICE_ACCOUNTS
 from agent.base.metrics import REGISTRY
 from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.chaperon.once import Once
 from agent.kube.client import Client
-from agent.kube.errors import NotFound
+from agent.kube.errors import Conflict, NotFound, Unreachable
+from agent.kube.informer import Informer
+from agent.kube.store import Object
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.test_chaperon import chaperon, status
@@ -105,6 +108,35 @@ async def test_one_that_goes_on_being_refused_costs_no_write(cluster: Cluster, c
         await until(lambda: counted("POST", "403") >= refused + 2)
         after = await client.get(CHAPERONS, "web", namespace)
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+class Deaf:
+    """A client that hears no answer to what it patches."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def patch_raw(self, *args: Any, **options: Any) -> bytes:
+        await self._client.patch_raw(*args, **options)
+        raise Unreachable("no answer")
+
+
+@pytest.mark.parametrize("recorded_by", ["us", "another agent"])
+async def test_that_a_pod_is_recorded_is_known_though_the_answer_was_lost(
+    client: Client, namespace: str, recorded_by: str
+) -> None:
+    before = await client.create(CHAPERONS, chaperon("web", restartPolicy="Never"), namespace)
+    chaperons, pods = Informer(client, CHAPERONS), Informer(client, PODS)
+    ours, others = (Once(client, chaperons, pods) for _ in range(2))
+    deaf = ours if recorded_by == "us" else others
+    deaf._client = Deaf(client)
+    with pytest.raises(Unreachable):
+        await deaf.record(before, {})
+    deaf._client = client
+    with pytest.raises(Conflict):
+        await ours.record(before, {})
+    after = Object(CHAPERONS, await client.get_raw(CHAPERONS, "web", namespace))
+    assert ours.is_unmade(after) == (recorded_by == "us")
 
 
 async def is_refused(client: Client, namespace: str) -> bool:

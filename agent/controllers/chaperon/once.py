@@ -4,6 +4,7 @@ That one is made is recorded on its chaperon before, over the version that was j
 while no agent looked leaves nothing else behind. Where the API server has refused the pod, the record is withdrawn.
 """
 
+import secrets
 from typing import Any
 
 from agent.api import names
@@ -27,15 +28,20 @@ class Once:
         self._client = client
         self._chaperons = chaperons
         self._pods = pods
+        self._identity = secrets.token_hex(8)
+        """The value of our records."""
         self._recorded: dict[str, int] = {}
-        """UIDs of chaperons whose record is ours and whose pod was not seen, to how often pods had been listed then."""
+        """UIDs of chaperons that we record and whose pod was not seen, to how often pods had been listed then."""
         self._unborn = Recent()
         """UIDs of chaperons whose pod was seen going and had never had a node."""
         pods.subscribe(self._pod_changed)
 
     def is_unmade(self, chaperon: Object) -> bool:
-        """Whether no pod has come of a record: the watch of pods, without a gap since, would have shown it."""
-        return self._recorded.get(chaperon.uid) == self._pods.lists
+        """Whether no pod has come of our record: the watch of pods, without a gap since, would have shown it."""
+        if self._recorded.get(chaperon.uid) != self._pods.lists:
+            return False
+        annotations = chaperon.decode()["metadata"].get("annotations") or {}
+        return bool(annotations.get(names.ANNOTATION_POD_MADE) == self._identity)
 
     def is_unborn(self, chaperon: Object) -> bool:
         """Whether the pod that is gone has never had a node, so that it has not run."""
@@ -62,11 +68,14 @@ class Once:
                 # A webhook that cannot be tried so.
                 if "dry run" not in error.message:
                     raise
+        # An attempt before this one may have been heard though its answer was lost: that is what changed the chaperon.
+        again = metadata["uid"] in self._recorded
         self._recorded[metadata["uid"]] = self._pods.lists
         try:
-            await self._patch(metadata, "true", resourceVersion=metadata["resourceVersion"])
+            await self._patch(metadata, self._identity, resourceVersion=metadata["resourceVersion"])
         except (Conflict, NotFound):
-            del self._recorded[metadata["uid"]]
+            if not again:
+                del self._recorded[metadata["uid"]]
             raise
 
     async def withdraw(self, chaperon: Raw) -> None:
