@@ -8,6 +8,7 @@ from agent.clusters.cluster import Cluster
 from agent.kube.informer import Informer
 from agent.kube.metadata import owner_metadata
 from agent.kube.store import Object
+from agent.kube.typed import Owner
 
 KINDS = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS, CRON_JOBS)
 """Those that people write; a kind that only makes such does not count."""
@@ -35,7 +36,7 @@ class Owners:
     def of(self, obj: Object) -> Chain:
         """What controls an object: a Deployment and not its ReplicaSets, on which its annotations stay for ever."""
         found: list[Object] = []
-        owner = obj.controller
+        owner = owner_of(obj)
         while owner is not None:
             kind = self._kinds.get((owner.group, owner.kind))
             if kind is None:
@@ -57,6 +58,14 @@ class Owners:
                 yield from (each.uid for each in self.informers[kind].store.by_index(_CONTROLLER, owner.uid))
 
 
+def owner_of(obj: Object) -> Owner | None:
+    """What controls an object, or will: a replacement belongs to a ReplicaSet that has not adopted it yet."""
+    if obj.controller is not None or not obj.hot_annotations.replaces:
+        return obj.controller
+    return next(iter(obj.head.metadata.owner_references or ()), None)
+
+
 def controller_of(obj: Object) -> tuple[str, ...]:
-    """The UID of what controls an object, as an index has it."""
-    return (obj.controller.uid,) if obj.controller else ()
+    """Its UID, as an index has it."""
+    owner = owner_of(obj)
+    return (owner.uid,) if owner is not None else ()

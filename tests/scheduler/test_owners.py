@@ -8,7 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import CRON_JOBS, DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS, Kind
-from agent.api.names.moves import TARGETS
+from agent.api.names.moves import ANNOTATION_REPLACES, TARGETS
 from agent.clusters.deps import Deps
 from agent.controllers.targetchoice.controller import TargetChoiceRoom
 from agent.kube.store import Object
@@ -127,17 +127,19 @@ async def test_without_moves_only_pods_and_namespaces_say_it(opened: Open) -> No
         await stage.empty()
 
 
-def _owned_by(namespace: str, kind: Kind, owner: Raw) -> Object:
+def _owned_by(namespace: str, kind: Kind, owner: Raw, replaces: str = "") -> Object:
     uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
-    reference = {"apiVersion": kind.api_version, "kind": kind.name, "controller": True, "name": name, "uid": uid}
+    reference: Raw = {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": uid}
+    reference["controller"] = not replaces
     metadata: Raw = {"name": "pod", "namespace": namespace, "uid": "1", "resourceVersion": "1"}
     metadata["ownerReferences"] = [reference]
+    metadata["annotations"] = {ANNOTATION_REPLACES: replaces} if replaces else {}
     return Object(PODS, json.dumps({"metadata": metadata}).encode())
 
 
 async def test_each_kind_that_controls_pods_has_a_say(cluster: Any, client: Any, namespace: str) -> None:
     selected = {"selector": {"matchLabels": {"app": "x"}}}
-    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+    template: Raw = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
     job = {"suspend": True, "template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}
 
     async def make(kind: Kind, name: str, spec: Raw, targets: str | None, owner: Raw | None = None) -> Raw:
@@ -173,6 +175,9 @@ async def test_each_kind_that_controls_pods_has_a_say(cluster: Any, client: Any,
         assert await until(says(JOBS, loud)) == f"{said} Job loud (job)"
         assert await until(says(REPLICA_SETS, alone)) == f"{said} ReplicaSet alone (alone)"
         assert await until(says(STATEFUL_SETS, stateful)) == f"{said} StatefulSet s (stateful)"
+        replacement = deps.choices.of(_owned_by(namespace, REPLICA_SETS, alone, replaces="another"))
+        assert replacement is not None
+        assert replacement.source == f"{said} ReplicaSet alone (alone)"
         of_others = _owned_by(namespace, Kind("batch.volcano.sh", "v1alpha1", "jobs", "Job"), loud)
         assert deps.choices.of(of_others) is None
         unknown = _owned_by(namespace, JOBS, {"metadata": {"name": "loud", "uid": "another"}})

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.api.kinds import DEPLOYMENTS
-from agent.clusters.owners import KINDS
+from agent.clusters.owners import KINDS, owner_of
 from agent.clusters.targetchoices import POD, said_by, said_by_settings
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
@@ -49,7 +49,7 @@ async def choosing(
 async def _owners(source: Client, pod: Object, notes: list[str]) -> list[Object]:
     """What controls a pod, the closest first: a Deployment and not its ReplicaSet."""
     found: list[Object] = []
-    owner = pod.controller
+    owner = owner_of(pod)
     while owner is not None and (kind := _KINDS.get((owner.group, owner.kind))) is not None:
         try:
             known = Object(kind, await source.get_raw(kind, owner.name, pod.namespace))
