@@ -6,13 +6,16 @@ import typer
 
 from agent.api import names
 from agent.api.kinds import NODES
+from agent.api.names import lifecycle
 from agent.cli.draining.drainer import Drainer
 from agent.cli.draining.plan import Options
+from agent.cli.draining.retirer import Retirer
 from agent.cli.fleet.completion import target_names
 from agent.cli.fleet.source_queries import Source, read_targets, source
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key
+from agent.model.standing import is_set
 
 DEFAULT_SECONDS = 600.0
 CLUSTER_TARGET = "clustertarget/"
@@ -39,19 +42,30 @@ def drain(
     delete_emptydir_data: Annotated[
         bool, typer.Option("--delete-emptydir-data", help="Also pods whose emptyDir volumes are lost then.")
     ] = False,
+    evict: Annotated[
+        bool, typer.Option("--evict", help="Evict them, also where the agent could move them, replacement first.")
+    ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Move all pods of this cluster out of a target: cordon its virtual node, evict its pods, wait until they are gone.
+    """Move all pods of this cluster out of a target, and wait until they are gone.
 
+    Where the agent moves pods (--moves), it does so, replacement first, and the target stays closed; the options of
+    evictions mean --evict. Elsewhere, and with --evict, its virtual node is cordoned and its pods are evicted.
     PodDisruptionBudgets are respected. Other Targets that name the same cluster are not drained.
     """
     options = Options(force, ignore_daemonsets, delete_emptydir_data)
     grace = grace_period if grace_period >= 0 else None
+    evict = evict or grace is not None or options != Options()
 
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
             key = await resolve(found, target)
+            retirer = Retirer(found.client, key, _say)
+            if not evict and not dry_run and await retirer.is_served():
+                await retirer.run(timeout)
+                _say(f"target {_title(key)} drained, and closed until it is undrained")
+                return
             drainer = Drainer(found.client, names.virtual_node(*key), options, _say)
             if dry_run:
                 await drainer.preview(grace)
@@ -78,9 +92,12 @@ def undrain(
             node = names.virtual_node(*key)
             if dry_run:
                 cordoned = bool(((await found.client.get(NODES, node)).get("spec") or {}).get("unschedulable"))
+                given = (await Retirer(found.client, key, _say).target())["metadata"].get("annotations")
+                cordoned = cordoned or is_set(given, lifecycle.RETIRE)
                 _say(f"target {_title(key)} {'would take' if cordoned else 'takes'} pods{' again' if cordoned else ''}")
                 return
-            changed = await Drainer(found.client, node, Options(), _say).cordon(wanted=False)
+            opened = await Retirer(found.client, key, _say).open()
+            changed = await Drainer(found.client, node, Options(), _say).cordon(wanted=False) or opened
             _say(f"target {_title(key)} takes pods{' again' if changed else ' already'}")
 
     finish(run())

@@ -1,0 +1,85 @@
+"""flotilla failover: what is known of a target that does not answer, and not to wait any longer for it."""
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.names import lifecycle
+from agent.cli.drain import TargetName, resolve
+from agent.cli.draining.retirer import Retirer
+from agent.cli.fleet.source_queries import source
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
+
+DEFAULT_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+_SHOWN = ("Reachable", lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE)
+
+Raw = dict[str, Any]
+
+
+def failover(
+    target: TargetName,
+    namespace: Namespace = "",
+    now: Annotated[bool, typer.Option("--now", help="Replace its pods from now on, also where that is held.")] = False,
+    timeout: Annotated[float, duration(least="1s", help="With --now: how long the agent may take.")] = DEFAULT_SECONDS,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Say whether a target is lost, so that its pods are replaced elsewhere; --now does not wait for that.
+
+    Pods that must not run twice, and those whose failover-after is never, stay: for these a person has to certify
+    that nothing of the target runs any more, by multicluster/lost on the Target.
+    """
+
+    async def run() -> None:
+        async with source(kubeconfig, context, namespace) as found:
+            key = await resolve(found, target)
+            about = Retirer(found.client, key)
+            title = "/".join(part for part in key if part)
+            if now:
+                await _ask(about, title, timeout)
+            for line in told(await about.target()):
+                print(line, flush=True)
+
+    finish(run())
+
+
+async def _ask(about: Retirer, title: str, seconds: float) -> None:
+    obj = await about.target()
+    why = objection(obj, title)
+    if why:
+        raise Failed(why)
+    await about.annotate({names.SHORT_PREFIX + lifecycle.FAILOVER_NOW: "true"})
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if _condition(await about.target(), lifecycle.TARGET_LOST).get("status") == "True":
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        raise Failed(
+            f"after {seconds:g} s the agent has not begun to replace pods of target {title}: see that it runs, and that"
+            " the target does not answer it"
+        ) from None
+
+
+def objection(target: Raw, title: str) -> str:
+    """Why there is no failover for a target, with what to do instead; empty if there may be one."""
+    if not _condition(target, lifecycle.STABLE):
+        return "the agent of this cluster moves no pods: give it the flag --moves (see docs/failover.md)"
+    if _condition(target, "Reachable").get("status") != "False":
+        return f"target {title} answers: empty it by `flotilla drain {title.rpartition('/')[2]}`"
+    return ""
+
+
+def told(target: Raw) -> list[str]:
+    """What a Target says that bears on failover."""
+    found = [(kind, _condition(target, kind)) for kind in _SHOWN]
+    return [f"{kind}: {each['status']} ({each.get('reason')}): {each.get('message')}" for kind, each in found if each]
+
+
+def _condition(target: Raw, kind: str) -> Raw:
+    return dict(find_condition((target.get("status") or {}).get("conditions"), kind) or {})
