@@ -95,7 +95,7 @@ SPECS = {
     # Source cd, which finds out soon that Placements are served; targets us and eu.
     "placing": Spec(("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2",), values=("agent.placement.crds=true",)),
     # A real node in each.
-    "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}",), missing=_real_nodes),
+    "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}", "--moves"), missing=_real_nodes),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
     "versions": Spec(
         ("old", "new"),
@@ -117,6 +117,7 @@ FLEET_OF = {
     "tests/e2e/test_34_operator.py": "real",
     "tests/e2e/test_40_versions.py": "versions",
     "tests/e2e/test_61_placement.py": "placing",
+    "tests/e2e/test_62_moves.py": "real",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",
     "tests/peers/test_source_peer.py": "same name",

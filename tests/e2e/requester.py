@@ -1,0 +1,81 @@
+"""A client that asks backends over HTTP so many times a second, each time on a new connection, and counts what fails.
+
+Runs as a process in the network of a cluster: `python requester.py RATE`. Each line of its input is a list of backends
+as `HOST:PORT HOST:PORT`, asked in turn from then on, as an ingress controller asks the endpoints in a Service's slices;
+one backend may be the address of a Service. At the end of its input it prints what has come of it as JSON.
+"""
+
+import asyncio
+import itertools
+import json
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+SECONDS = 10.0
+"""So long may an answer take: on a busy machine a lost packet is sent again in time."""
+_REQUEST = b"GET / HTTP/1.0\r\nHost: web\r\n\r\n"
+_FAILURES = 20
+
+
+class Requester:
+    """Asks until its input ends; nothing is asked before the first line."""
+
+    def __init__(self, rate: float) -> None:
+        self._pause = 1 / rate
+        self._backends: list[str] = []
+        self._answers: Counter[str] = Counter()
+        self._failed: list[str] = []
+        self._asked = 0
+
+    async def run(self) -> dict[str, Any]:
+        """Ask until the input ends, then wait for the answers."""
+        lines = asyncio.create_task(self._read())
+        turn = itertools.count()
+        async with asyncio.TaskGroup() as group:
+            due = time.monotonic()
+            while not lines.done():
+                if self._backends:
+                    group.create_task(self._ask(self._backends[next(turn) % len(self._backends)]))
+                due = max(due + self._pause, time.monotonic())
+                await asyncio.sleep(due - time.monotonic())
+        await lines
+        return {"asked": self._asked, "answers": self._answers, "failed": self._failed}
+
+    async def _read(self) -> None:
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+        while line := await reader.readline():
+            self._backends = line.decode().split()
+
+    async def _ask(self, backend: str) -> None:
+        self._asked += 1
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(SECONDS):
+                self._answers[await _answer(backend)] += 1
+        except (OSError, TimeoutError, ValueError) as error:
+            if len(self._failed) < _FAILURES:
+                took = f"after {time.monotonic() - began:.2f} s"
+                self._failed.append(f"{time.strftime('%T')} {backend} {took}: {type(error).__name__} {error}")
+
+
+async def _answer(backend: str) -> str:
+    """The body of one answer. Raises ValueError where that is none of a program that is well."""
+    host, _, port = backend.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(_REQUEST)
+        await writer.drain()
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+    if b" 200 " not in head.partition(b"\r\n")[0] or not body.strip():
+        raise ValueError(f"answered {head[:60]!r}")
+    return body.decode().strip()
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(Requester(float(sys.argv[1])).run())))

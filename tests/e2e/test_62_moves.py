@@ -1,0 +1,183 @@
+"""Promise 62: whatever has pods end, no request is lost, on real containers that end at once when they are told to.
+
+Fifty requests a second, from every cluster to the Service's address there and from one to the endpoints in its slices,
+each on a new connection, with a history of every state of the Deployment.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api.kinds import NAMESPACES, SERVICES
+from agent.api.kinds import TARGETS as TARGETS_KIND
+from agent.api.names import PREFIX, SHORT_PREFIX, SHUTDOWN_DELAY
+from agent.api.names.lifecycle import RETIRE
+from tests.e2e import shared
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS, ELECT
+from tests.e2e.shared import CLUSTERS
+from tests.e2e.test_12_drain import BUDGETS
+from tests.e2e.traffic import BALANCER, History, Traffic, history, traffic
+
+pytestmark = [pytest.mark.realnodes]
+
+Raw = dict[str, Any]
+IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
+REPLICAS, SURGE = 6, 2
+SERVE = """
+mkdir /www; hostname > /www/index.html; httpd -f -p 8080 -h /www &
+trap "kill -9 $!; exit 143" TERM; wait
+"""
+"""Ends at once when it is told to, with whatever it is answering."""
+DELAY = 8
+TARGETS = SHORT_PREFIX + "targets"
+PATIENCE_SECONDS = 240.0
+long = pytest.mark.timeout(800)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def place(fleet: Fleet) -> AsyncIterator[str]:
+    """A namespace whose pods go to eu, with the Deployment of six and its Service."""
+    async with fleet.namespace() as namespace:
+        await say(fleet, namespace, {TARGETS: "eu"})
+        await fleet.source.create(SERVICES, shared.service("web"), namespace)
+        await fleet.source.create(DEPLOYMENTS, web(), namespace)
+        await in_clusters(fleet, namespace, {"eu"})
+        await shared.rerouted(fleet, namespace, "web")
+        yield namespace
+
+
+def web(name: str = "web", replicas: int = REPLICAS) -> Raw:
+    container = {
+        "name": "main",
+        **IMAGE,
+        "command": ["sh", "-c", SERVE],
+        "readinessProbe": {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1},
+    }
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 5}
+    template = {"metadata": {"labels": {"app": name}, "annotations": {ELECT: ""}}, "spec": spec}
+    strategy = {"rollingUpdate": {"maxSurge": SURGE, "maxUnavailable": 0}}
+    wanted = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "strategy": strategy}
+    metadata = {"name": name, "labels": {"app": name}}
+    return {"metadata": metadata, "spec": {**wanted, "template": template}}
+
+
+async def say(fleet: Fleet, namespace: str, annotations: dict[str, str | None]) -> None:
+    """Annotate the namespace."""
+    await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": annotations}})
+
+
+async def in_clusters(
+    fleet: Fleet, namespace: str, clusters: set[str], count: int = REPLICAS, app: str = "web"
+) -> set[str]:
+    """Wait until exactly so many pods are ready, all of them there, and known everywhere; their names."""
+
+    async def probe() -> list[Raw]:
+        pods = await fleet.pods(namespace, app)
+        delegates = await fleet.delegates(namespace)
+        found = [delegates.get(pod["metadata"]["uid"], ("nowhere", {}))[0] for pod in pods]
+        of_app = [pod for _, pod in delegates.values() if pod["metadata"]["labels"].get(PREFIX + "app") == app]
+        right = len(pods) == len(of_app) == count and {*found} <= clusters
+        return pods if right and all(map(shared.is_ready, pods)) else []
+
+    where = " and ".join(sorted(clusters))
+    pods = await fleet.until(f"{count} pods are ready in {where}", probe, about=namespace, seconds=PATIENCE_SECONDS)
+    if app == "web" and len(await fleet.delegates(namespace)) == count:
+        await shared.known_everywhere(fleet, namespace, "web", count)
+    return {pod["metadata"]["name"] for pod in pods}
+
+
+def kept(found: History, asked: Traffic, began: float, *, surge: int) -> None:
+    """Nobody has noticed anything."""
+    asked.none_failed(time.monotonic() - began)
+    assert min(found.available) >= REPLICAS, f"fewer were available: {found.available}"
+    assert max(found.pods) <= REPLICAS + surge, f"there were more pods: {found.pods}"
+
+
+@pytest.mark.parametrize(("here", "there"), [("eu", "us"), ("us", "eu")], ids=["there", "back"])
+@long
+async def test_a_deployment_moves_by_one_annotation_and_nobody_notices(
+    fleet: Fleet, place: str, here: str, there: str
+) -> None:
+    before = await in_clusters(fleet, place, {here})
+    began = time.monotonic()
+    async with traffic(fleet, place, "web") as asked, history(fleet, place, "web") as found:
+        await say(fleet, place, {TARGETS: there})
+        after = await in_clusters(fleet, place, {there})
+    assert not before & after
+    kept(found, asked, began, surge=SURGE)
+    assert len(found.revisions) == len(found.replica_sets) == 1, "it is the same ReplicaSet and revision"
+    for name in (*CLUSTERS, BALANCER):
+        assert asked.answered_by(name) >= before | after
+
+
+@long
+async def test_a_target_is_emptied_and_a_single_replica_with_a_budget_goes_along(fleet: Fleet, place: str) -> None:
+    one = web("one", 1)
+    await fleet.source.create(DEPLOYMENTS, one, place)
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "one"}}}
+    await fleet.source.create(BUDGETS, {"metadata": {"name": "one"}, "spec": budget}, place)
+    await in_clusters(fleet, place, {"eu"}, 1, app="one")
+    await in_clusters(fleet, place, {"eu"})
+    # To where they are, too: nothing moves for that.
+    await say(fleet, place, {TARGETS: "us,eu"})
+    began = time.monotonic()
+    async with (
+        traffic(fleet, place, "web") as asked,
+        history(fleet, place, "web") as found,
+        history(fleet, place, "one") as single,
+    ):
+        await retire(fleet, place, "eu", "true")
+        await in_clusters(fleet, place, {"us"})
+        await in_clusters(fleet, place, {"us"}, 1, app="one")
+    kept(found, asked, began, surge=SURGE)
+    assert min(single.available) >= 1, "the single replica was always there"
+    await retire(fleet, place, "eu", None)
+    await fleet.source.delete(DEPLOYMENTS, "one", place)
+    await say(fleet, place, {TARGETS: "eu"})
+    await in_clusters(fleet, place, {"eu"})
+
+
+async def retire(fleet: Fleet, namespace: str, target: str, value: str | None) -> None:
+    """Have a target emptied, or used again."""
+    body = {"metadata": {"annotations": {SHORT_PREFIX + RETIRE: value}}}
+    await fleet.source.patch(TARGETS_KIND, target, body, namespace)
+
+
+@long
+async def test_a_rolling_update_with_a_shutdown_delay_loses_no_request(fleet: Fleet, place: str) -> None:
+    delay = {"spec": {"template": {"metadata": {"annotations": {SHORT_PREFIX + SHUTDOWN_DELAY: str(DELAY)}}}}}
+    await fleet.source.patch(DEPLOYMENTS, "web", delay, place)
+    before = await rolled_out(fleet, place)
+    for cluster, pod in (await fleet.delegates(place)).values():
+        assert cluster == "eu"
+        (container,) = pod["spec"]["containers"]
+        assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": DELAY}}}
+        assert pod["spec"]["terminationGracePeriodSeconds"] == 5 + DELAY
+    for pod in await fleet.pods(place, "web"):
+        assert "lifecycle" not in pod["spec"]["containers"][0], "the user's own pod stays as it is"
+    began = time.monotonic()
+    async with traffic(fleet, place, "web") as asked, history(fleet, place, "web") as found:
+        again = {"spec": {"template": {"metadata": {"annotations": {"example.test/again": "1"}}}}}
+        await fleet.source.patch(DEPLOYMENTS, "web", again, place)
+        after = await rolled_out(fleet, place)
+    assert not before & after
+    kept(found, asked, began, surge=SURGE)
+    for name in (*CLUSTERS, BALANCER):
+        assert asked.answered_by(name) >= before | after
+
+
+async def rolled_out(fleet: Fleet, namespace: str) -> set[str]:
+    """Names of the pods, once all are of the newest template."""
+
+    async def probe() -> bool:
+        found = await fleet.source.get(DEPLOYMENTS, "web", namespace)
+        status = found["status"]
+        counts = [status.get(field, 0) for field in ("updatedReplicas", "replicas", "availableReplicas")]
+        return status.get("observedGeneration") == found["metadata"]["generation"] and counts == [REPLICAS] * 3
+
+    await fleet.until("the Deployment is rolled out", probe, about=namespace, seconds=PATIENCE_SECONDS)
+    return await in_clusters(fleet, namespace, {"eu"})

@@ -1,0 +1,171 @@
+"""Requests from every cluster all the while, and a history of what a Deployment was in the meantime."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from agent.api.kinds import ENDPOINT_SLICES, PODS, SERVICES
+from agent.api.names import LABEL_SERVICE_NAME
+from agent.kube.informer import Informer
+from agent.kube.store import Object
+from agent.model import endpoints
+from tests.e2e import requester
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS, REPLICASETS
+from tests.e2e.shared import CLUSTERS
+
+Raw = dict[str, Any]
+RATE = 12.5
+"""Requests a second of each of four clients."""
+BALANCER = "balancer"
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+class Traffic:
+    """So many requests a second to a Service's address in each cluster, and to the endpoints that cd's slices name.
+
+    The latter is what ingress controllers do: they look at the slices themselves, and have no kube-proxy between.
+    """
+
+    def __init__(self) -> None:
+        self._processes: dict[str, Process] = {}
+        self.results: dict[str, Raw] = {}
+
+    async def begin(self, fleet: Fleet, name: str, cluster: str) -> None:
+        """Start a client in the network of a cluster."""
+        where = fleet.sandbox[cluster].runner.cluster.namespace
+        program = (sys.executable, str(Path(requester.__file__)), str(RATE))
+        self._processes[name] = await asyncio.create_subprocess_exec(
+            "nsenter", f"--net=/var/run/netns/{where}", "--", *program, stdin=PIPE, stdout=PIPE
+        )
+
+    def ask(self, name: str, backends: list[str]) -> None:
+        """What a client asks from now on."""
+        process = self._processes.get(name)
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.write((" ".join(backends) + "\n").encode())
+
+    async def end(self) -> None:
+        """Wait for the last answers."""
+        for name, process in self._processes.items():
+            output, _ = await process.communicate()
+            self.results[name] = json.loads(output)
+
+    def kill(self) -> None:
+        """End clients that are still there."""
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.kill()
+
+    def none_failed(self, seconds: float) -> None:
+        """Every request of every client was answered, and there were enough of them to mean something."""
+        assert {name: each["failed"] for name, each in self.results.items()} == {name: [] for name in self.results}
+        asked = {name: each["asked"] for name, each in self.results.items()}
+        assert min(asked.values()) >= seconds * RATE / 4, f"too few were asked: {asked}"
+
+    def answered_by(self, name: str) -> set[str]:
+        """Who has answered a client."""
+        return set(self.results[name]["answers"])
+
+
+@contextlib.asynccontextmanager
+async def traffic(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[Traffic]:
+    """Clients ask until the end of the block; then all answers are there."""
+    found = Traffic()
+    labels = f"{LABEL_SERVICE_NAME}={service}"
+    slices = Informer(fleet.source, ENDPOINT_SLICES, namespace, labels=labels)
+    try:
+        for cluster in CLUSTERS:
+            await found.begin(fleet, cluster, cluster)
+            there = await fleet.clients[cluster].get(SERVICES, service, namespace)
+            found.ask(cluster, [f"{there['spec']['clusterIP']}:80"])
+        await found.begin(fleet, BALANCER, CLUSTERS[0])
+        slices.subscribe(lambda old, new: found.ask(BALANCER, _backends(slices)))
+        async with _running(slices):
+            yield found
+            await found.end()
+    finally:
+        found.kill()
+
+
+def _backends(slices: Informer) -> list[str]:
+    """The ready endpoints of all slices, as the controllers of Ingresses take them."""
+    found = [slice.decode() for slice in slices.store]
+    return sorted(
+        {
+            f"{address}:{port['port']}"
+            for slice in found
+            for addresses in endpoints.ready(slice).values()
+            for address in addresses
+            for port in slice.get("ports") or ()
+        }
+    )
+
+
+class History:
+    """Every state of one Deployment, its ReplicaSets and pods that a watch has shown."""
+
+    def __init__(self) -> None:
+        self.available: list[int] = []
+        self.pods: list[int] = []
+        """How many there were that were not being deleted."""
+        self.revisions: set[str] = set()
+        self.replica_sets: set[str] = set()
+        self._living: set[str] = set()
+
+    def deployment(self, old: Object | None, new: Object | None) -> None:
+        """Take note of a state of the Deployment."""
+        if new is not None:
+            found = new.decode()
+            self.available.append(found.get("status", {}).get("availableReplicas", 0))
+            self.revisions.add(found["metadata"]["annotations"][_REVISION])
+
+    def replica_set(self, old: Object | None, new: Object | None) -> None:
+        """Take note of a ReplicaSet."""
+        if new is not None:
+            self.replica_sets.add(new.uid)
+
+    def pod(self, old: Object | None, new: Object | None) -> None:
+        """Take note of a pod that comes or goes."""
+        for pod in (old, new):
+            if pod is not None:
+                self._living.discard(pod.uid)
+        if new is not None and not new.deleting:
+            self._living.add(new.uid)
+        self.pods.append(len(self._living))
+
+
+@contextlib.asynccontextmanager
+async def history(fleet: Fleet, namespace: str, app: str) -> AsyncIterator[History]:
+    """Of the Deployment of an app, whose pods and ReplicaSets have its label."""
+    found = History()
+    name, labels = f"metadata.name={app}", f"app={app}"
+    watched: list[tuple[Informer, Callable[[Object | None, Object | None], None]]] = [
+        (Informer(fleet.source, DEPLOYMENTS, namespace, fields=name), found.deployment),
+        (Informer(fleet.source, REPLICASETS, namespace, labels=labels), found.replica_set),
+        (Informer(fleet.source, PODS, namespace, labels=labels), found.pod),
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        for informer, note in watched:
+            await stack.enter_async_context(_running(informer))
+            informer.subscribe(note)
+        # What was there came one by one.
+        found.pods = found.pods[-1:]
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def _running(informer: Informer) -> AsyncIterator[None]:
+    running = asyncio.create_task(informer.run())
+    try:
+        await informer.synced.wait()
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
