@@ -43,12 +43,13 @@ def every() -> list[Block]:
     return [block for page in PAGES for block in blocks(page, "sh")]
 
 
+MOVES = ("moves.md", "blue-green.md")
 PLACEMENTS = ("placement.md", "placement-from-ocm.md")
 
 
 def test_every_block_is_run_somewhere() -> None:
     assert {block.mark for block in every()} <= {"", *ELSEWHERE}
-    run_here = {"README.md", "quickstart.md", "concepts.md", "installation.md", "migration.md", *PLACEMENTS}
+    run_here = {"README.md", "quickstart.md", "concepts.md", "installation.md", "migration.md", *PLACEMENTS, *MOVES}
     assert {block.page for block in every() if not block.mark} == run_here
 
 

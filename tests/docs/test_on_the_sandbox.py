@@ -1,5 +1,7 @@
 """The commands of README and documentation, run as they are written; what one page leaves the others do not mind."""
 
+import re
+
 import pytest
 
 from agent.sandbox import Sandbox
@@ -72,6 +74,24 @@ async def test_placements_of_a_hub(shell: Shell) -> None:
     said = await shell.run(hub)
     assert "Placement default/from-hub of hub.yaml, which is not applied: 0 of 2 clusters, not satisfied" in said
     assert "Placement default/from-hub: 1 of 2 clusters, satisfied" in said
+    await shell.run(end)
+
+
+async def test_moves(shell: Shell) -> None:
+    for block in of("moves.md"):
+        await shell.run(block)
+    await shell.run("kubectl delete ingress web")
+    await shell.run("kubectl annotate namespace default multicluster/targets- multicluster/shutdown-delay-")
+
+
+async def test_blue_and_green(shell: Shell) -> None:
+    blue, green, part, emptied, end = of("blue-green.md")
+    assert (await shell.run(blue)).count(" admiralty-default-us ") == 4
+    seen = await shell.run(green)
+    assert seen.count(" admiralty-default-eu ") == 4
+    assert len([line for line in seen.splitlines() if re.match(r"shop-\w+ +4 +4 +4", line)]) == 1, seen
+    assert len([line for line in (await shell.run(part)).splitlines() if line.startswith("shop-")]) == 6
+    await shell.run(emptied)
     await shell.run(end)
 
 

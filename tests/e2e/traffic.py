@@ -53,6 +53,9 @@ class Traffic:
 
     async def end(self) -> None:
         """Wait for the last answers."""
+        for process in self._processes.values():
+            if process.stdin is not None:
+                process.stdin.close()
         for name, process in self._processes.items():
             output, _ = await process.communicate()
             self.results[name] = json.loads(output)
