@@ -15,8 +15,8 @@ from tests.docs.shell import Shell
 QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
 SOON = "sandbox up --join --agent-flag=--discovery-interval=2s --agent-flag=--moves"
-"""Readers wait for minutes until their agents see that there are Placements, and start them with what a page wants; tests
-do neither."""
+"""Readers wait for minutes until their agents see that there are Placements, and start them as a page wants; tests do
+neither."""
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")

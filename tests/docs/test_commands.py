@@ -43,7 +43,7 @@ def every() -> list[Block]:
     return [block for page in PAGES for block in blocks(page, "sh")]
 
 
-MOVES = ("moves.md", "blue-green.md")
+MOVES = ("moves.md", "blue-green.md", "failover.md")
 PLACEMENTS = ("placement.md", "placement-from-ocm.md")
 
 

@@ -103,3 +103,9 @@ async def test_admiraltys_walkthrough(shell: Shell) -> None:
     assert len(lines) == 20, output
     assert all("admiralty-walkthrough-eu" in line for line in lines if line[0].startswith("eu-"))
     await shell.run("kubectl --context cd delete namespace walkthrough --wait=false")
+
+
+async def test_what_is_said_of_targets(shell: Shell) -> None:
+    for block in of("failover.md"):
+        await shell.run(block)
+        await shell.run("kubectl annotate target eu multicluster/failover-now- multicluster/lost- multicluster/retire-")
