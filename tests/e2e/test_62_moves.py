@@ -22,7 +22,7 @@ from tests.e2e.shared import CLUSTERS
 from tests.e2e.test_12_drain import BUDGETS
 from tests.e2e.traffic import BALANCER, History, Traffic, history, traffic
 
-pytestmark = [pytest.mark.realnodes]
+pytestmark = [pytest.mark.realnodes, pytest.mark.seldom]
 
 Raw = dict[str, Any]
 IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
@@ -35,7 +35,7 @@ trap "kill -9 $!; exit 143" TERM; wait
 DELAY = 8
 TARGETS = SHORT_PREFIX + "targets"
 PATIENCE_SECONDS = 240.0
-long = pytest.mark.timeout(800)
+long = pytest.mark.timeout(600)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
