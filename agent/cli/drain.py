@@ -65,16 +65,20 @@ def drain(
             if not evict and not dry_run and await retirer.is_served():
                 await retirer.run(timeout)
                 _say(f"target {_title(key)} drained, and closed until it is undrained")
-                return
-            drainer = Drainer(found.client, names.virtual_node(*key), options, _say)
-            if dry_run:
-                await drainer.preview(grace)
-                _say(f"target {_title(key)} would be drained; nothing was changed")
-                return
-            count = await drainer.run(timeout, grace)
-            _say(f"target {_title(key)} drained: {count} {'pod' if count == 1 else 'pods'} moved out")
+            else:
+                drainer = Drainer(found.client, names.virtual_node(*key), options, _say)
+                await _evict(drainer, _title(key), timeout, grace, dry_run=dry_run)
 
     finish(run())
+
+
+async def _evict(drainer: Drainer, title: str, seconds: float, grace: int | None, *, dry_run: bool) -> None:
+    if dry_run:
+        await drainer.preview(grace)
+        _say(f"target {title} would be drained; nothing was changed")
+        return
+    count = await drainer.run(seconds, grace)
+    _say(f"target {title} drained: {count} {'pod' if count == 1 else 'pods'} moved out")
 
 
 def undrain(
