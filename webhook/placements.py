@@ -56,7 +56,9 @@ def of_placement(request: Request) -> Answer:
     """Our own annotations of a Placement. Raises Malformed."""
     annotations = _annotations(_object(request, PLACEMENTS.name))
     moves = annotations.get(WHEN_UNPLACED) == MOVE
-    warnings = [f"annotation {WHEN_UNPLACED}: {MOVE} has no effect yet: bound pods stay where they are"] * moves
+    warnings = [
+        f"annotation {WHEN_UNPLACED}: {MOVE} moves pods only where the agent has --moves: else they stay"
+    ] * moves
     return _judged(request, _flaws(annotations), _flaws(_annotations(_old(request))), warnings)
 
 

@@ -10,12 +10,12 @@ Absent target: gets no new pods; a pod claimed by it waits, because its chaperon
 from collections.abc import Iterable
 from typing import Any
 
+from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
 from agent.clusters.targetchoices import POD, said_by
 from agent.kube.store import Key, Object
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
-from agent.scheduler.cache.decisions import placement_of
 from agent.scheduler.cache.scheduler_cache import NEW_SECONDS, SchedulerCache
 from agent.scheduler.chaperon_writer import ChaperonWriter
 from agent.scheduler.groups.controller import GroupScheduling

@@ -359,7 +359,7 @@ def test_a_pod_waits_for_a_placement_that_has_decided_nothing() -> None:
     [
         ("", "; the pod stays, as multicluster/when-unplaced says"),
         ("stay", "; the pod stays, as multicluster/when-unplaced says"),
-        ("move", "; the pod stays, for multicluster/when-unplaced: move has no effect yet"),
+        ("move", "; the pod moves, as multicluster/when-unplaced says, where the agent has --moves"),
         ("leave", "; the pod stays, for multicluster/when-unplaced is 'leave': write stay"),
     ],
 )

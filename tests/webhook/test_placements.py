@@ -65,9 +65,9 @@ def test_annotations_of_placements_that_mean_something_are_taken(made: Raw) -> N
     assert placements.of_placement(request(made)).outcome is Outcome.VALID
 
 
-def test_that_nothing_moves_pods_yet_is_told() -> None:
+def test_that_moves_take_a_setting_is_told() -> None:
     (warning,) = warnings(placements.of_placement(request(placement(when_unplaced="move"))))
-    assert warning.startswith("annotation multicluster/when-unplaced: move has no effect yet")
+    assert warning.startswith("annotation multicluster/when-unplaced: move moves pods only where the agent has --moves")
 
 
 @pytest.mark.parametrize(

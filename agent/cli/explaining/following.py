@@ -8,10 +8,11 @@ from agent.api.kinds import CRDS, PLACEMENT_DECISIONS, PLACEMENTS
 from agent.api.names.ocm import LABEL_PLACEMENT, MOVE, OURS, STAY, WHEN_UNPLACED, decision_label
 from agent.cli.options import Failed
 from agent.cli.placements.facts import read_facts
+from agent.clusters.decided import part_of, placed_by, reference_of
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
-from agent.scheduler.cache.decisions import NOT_USED, part_of, placed_by, reference_of
+from agent.scheduler.cache.decisions import NOT_USED
 from agent.scheduling.placed import Placed, Reference, misplaced
 from agent.scheduling.placing.evaluate import evaluate
 from agent.scheduling.snapshot import TargetInfo
@@ -36,7 +37,7 @@ class Following:
         if self.when_unplaced in ("", STAY):
             return f"{line}; the pod stays, as {WHEN_UNPLACED} says"
         if self.when_unplaced == MOVE:
-            return f"{line}; the pod stays, for {WHEN_UNPLACED}: {MOVE} has no effect yet"
+            return f"{line}; the pod moves, as {WHEN_UNPLACED} says, where the agent has --moves"
         return f"{line}; the pod stays, for {WHEN_UNPLACED} is {self.when_unplaced!r}: write {STAY}"
 
 

@@ -1,13 +1,15 @@
 """Why pods should not be in the target that they are in: the one place where every cause of a move is looked at."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from agent.api import names
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
+from agent.clusters.managed_cluster import managed_cluster
 from agent.clusters.target import Target
+from agent.controllers.mover.placements import PlacementMoves
 from agent.controllers.mover.view import Cause
 from agent.kube.store import Key, Object
 from agent.model.standing import Standing, first_term, standing
@@ -43,8 +45,10 @@ class Home(NamedTuple):
 class Causes:
     """`changed` is called with the virtual node of a target of which something else is to be thought than before."""
 
-    def __init__(self, deps: Deps, changed: Callable[[str], None]) -> None:
+    def __init__(self, deps: Deps, changed: Callable[[str], None], decided: Callable[[Iterable[str]], None]) -> None:
+        """:param decided: called with namespaces in which a Placement has decided anew"""
         self._deps = deps
+        self._placements = PlacementMoves(deps, decided)
         self._changed = changed
         self._standings: dict[str, Standing] = {}
         self._keys: dict[str, Key] = {}
@@ -76,7 +80,13 @@ class Causes:
             return "Retire", ""
         if levels.choice is not None and home.target is not None and (why := levels.choice.misplaced(home.target)):
             return "Targets", f"its target {home.target.title} is {why}"
+        if home.target is not None and (why := self._placements.misplaced(pod, self._cluster(home.target))):
+            return "Placement", why
         return "", ""
+
+    def _cluster(self, target: Target) -> str:
+        obj = self.targets.get(target.key)
+        return managed_cluster(obj) if obj is not None else ""
 
     def due(self, pod: Object, levels: Levels) -> float | None:
         """In how many seconds a pod's own term of failover is over, None where that is not a matter of time."""

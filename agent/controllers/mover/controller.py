@@ -47,7 +47,7 @@ class Mover(Controller[OwnerKey]):
         self._proxies = deps.proxies.informer
         self._proxies.store.index(_OWNER, lambda pod: (owner_of(pod)[3],))
         self._proxies.store.index(_REPLACES, lambda pod: (_REPLACES,) if is_replacement(pod) else ())
-        self._causes = Causes(deps, self._target_changed)
+        self._causes = Causes(deps, self._target_changed, self._placements_decided)
         self._withdrawal = Withdrawal(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
@@ -84,6 +84,11 @@ class Mover(Controller[OwnerKey]):
     def _target_changed(self, node: str) -> None:
         for pod in self._deps.proxies.bound_to(node):
             self.queue.add(owner_of(pod))
+
+    def _placements_decided(self, namespaces: Iterable[str]) -> None:
+        for pod in self._proxies.store:
+            if pod.namespace in namespaces and (self._is_concerned(pod) or _PLACED in pod.raw):
+                self.queue.add(owner_of(pod))
 
     def _service_changed(self, service: Key) -> None:
         for key in self._busy:

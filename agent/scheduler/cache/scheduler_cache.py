@@ -7,6 +7,7 @@ from dataclasses import replace
 from agent.api import names
 from agent.api.kinds import NODES
 from agent.base.clock import parse
+from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
 from agent.clusters.target import Target
@@ -14,7 +15,7 @@ from agent.kube.store import Key, Object
 from agent.model.namespaces import not_enabled
 from agent.model.targetchoice import TargetChoice
 from agent.scheduler.cache.assumed_pods import AssumedPods
-from agent.scheduler.cache.decisions import Decisions, placement_of
+from agent.scheduler.cache.decisions import Decisions
 from agent.scheduler.cache.pod_info import PodInfos
 from agent.scheduler.cache.refusing_targets import RefusingTargets
 from agent.scheduler.cache.target_cache import TargetCache

@@ -22,11 +22,12 @@ from agent.api.kinds import (
 from agent.api.names.ocm import LABEL_GROUP_NAME, LABEL_PLACEMENT
 from agent.base.clock import SystemClock
 from agent.clusters.cluster import Cluster
+from agent.clusters.decided import part_of, placed_by, reference_of
 from agent.clusters.placement_mode import PlacementMode
 from agent.kube.config import Connection
 from agent.kube.store import Key, Object
 from agent.scheduler.cache import undecided
-from agent.scheduler.cache.decisions import NOT_USED, SETTLE_SECONDS, Decisions, part_of, placed_by, reference_of
+from agent.scheduler.cache.decisions import NOT_USED, SETTLE_SECONDS, Decisions
 from agent.scheduling.placed import Decided, Placed, Reference
 from agent.settings import PlacementSetting
 from tests.clusters.test_placement_mode import GROUP, Server

@@ -1,0 +1,95 @@
+"""Decided: what PlacementDecisions say for the pods that follow a Placement, read from the objects. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agent.api.conditions import find_condition
+from agent.api.names.ocm import LABEL_GROUP_NAME
+from agent.kube.errors import UNDECODABLE
+from agent.kube.store import Object
+from agent.scheduling.placed import Decided, Placed, Reference, shares
+
+
+class _Cluster(msgspec.Struct, rename="camel"):
+    cluster_name: str = ""
+    score: Any = None
+
+
+class _Status(msgspec.Struct):
+    decisions: list[_Cluster] | None = None
+
+
+class _Decision(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decoder = msgspec.json.Decoder(_Decision)
+
+
+class Part(NamedTuple):
+    """One PlacementDecision."""
+
+    group: str
+    decided: tuple[Decided, ...]
+
+
+def placement_of(obj: Object | None) -> tuple[str | None, str]:
+    """What a pod or a namespace says itself: a Placement, None where it says nothing of one, and a decision group."""
+    if obj is None:
+        return None, ""
+    known = obj.hot_annotations
+    name = known.placement if known.placement is not None else known.placement_short
+    return name, known.placement_group or known.placement_group_short
+
+
+def reference_of(pod: Object, namespace: Object | None) -> Reference | None:
+    """What a pod follows: what it says itself, else what its namespace says; an empty name frees it."""
+    name, group = placement_of(pod)
+    if name is None:
+        name, given = placement_of(namespace)
+        group = group or given
+    return Reference(name, group) if name else None
+
+
+def placed_by(
+    reference: Reference, namespace: str, parts: Sequence[Part], placement: Object | None, *, is_missing: bool
+) -> Placed:
+    """What a Placement of a namespace has decided by these PlacementDecisions.
+
+    :param is_missing: whether it is known that there is no such Placement
+    """
+    chosen = [part for part in parts if reference.group in ("", part.group)]
+    if chosen:
+        scores = shares(each for part in chosen for each in part.decided)
+        return Placed(reference, scores, "" if scores else f"it has decided for no cluster{_unsatisfied(placement)}")
+    if parts:
+        why = f"it has no decision group {reference.group}"
+    elif is_missing:
+        why = f"there is no such Placement in namespace {namespace}"
+    else:
+        why = f"it has no decisions yet{_unsatisfied(placement)}"
+    return Placed(reference, {}, why, known=False)
+
+
+def part_of(obj: Object) -> Part | None:
+    """A PlacementDecision, None as long as nobody has written anything into it that can be read."""
+    try:
+        found = _decoder.decode(obj.raw).status.decisions
+    except UNDECODABLE:
+        return None
+    if found is None:
+        return None
+    told = ((each.cluster_name, each.score) for each in found if each.cluster_name)
+    decided = tuple(Decided(name, score if type(score) is int else None) for name, score in told)
+    return Part(obj.labels.get(LABEL_GROUP_NAME, ""), decided)
+
+
+def _unsatisfied(placement: Object | None) -> str:
+    """What a Placement says of having decided for none."""
+    if placement is None:
+        return ""
+    condition = find_condition((placement.decode().get("status") or {}).get("conditions"), "PlacementSatisfied") or {}
+    message = condition.get("message") if condition.get("status") == "False" else ""
+    return f": {message}" if message else ""

@@ -1,0 +1,89 @@
+"""Pods whose Placement has decided for other clusters than theirs, and asks for a move (`when-unplaced`)."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS
+from agent.api.names.ocm import LABEL_PLACEMENT, MOVE, WHEN_UNPLACED, decision_label
+from agent.clusters.decided import part_of, placed_by, reference_of
+from agent.clusters.deps import Deps
+from agent.kube.store import Object
+from agent.scheduling.placed import Placed, Reference
+
+SETTLE_SECONDS = 2.0
+"""The decisions of a Placement are several objects, and may change again at once: no move begins before that."""
+
+_Of = tuple[str, Reference]
+
+
+class PlacementMoves:
+    """`changed` is called with namespaces in which a Placement has decided anew, some time after."""
+
+    def __init__(self, deps: Deps, changed: Callable[[Iterable[str]], None]) -> None:
+        self._deps = deps
+        self._changed = changed
+        self._decisions = deps.placement.watch(PLACEMENT_DECISIONS)
+        self._placements = deps.placement.watch(PLACEMENTS)
+        self._parts: dict[tuple[str, str], dict[str, Object]] = {}
+        self._placed: dict[_Of, Placed | None] = {}
+        self._touched: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._decisions.subscribe(self._decision_changed, self._turned)
+        self._placements.subscribe(self._placement_changed, self._turned)
+
+    def misplaced(self, pod: Object, cluster: str) -> str:
+        """Why a pod is not to stay in a ManagedCluster, in words; empty where it is, and where that is not known."""
+        if self._placements.store is None or self._decisions.store is None or not cluster:
+            return ""
+        reference = reference_of(pod, self._deps.namespaces.get(pod.namespace))
+        if reference is None:
+            return ""
+        key = (pod.namespace, reference)
+        if key not in self._placed:
+            self._placed[key] = self._make(*key)
+        placed = self._placed[key]
+        if placed is None or not placed.known or cluster in placed.scores:
+            return ""
+        return f"its cluster {cluster} is no longer in {placed.title}"
+
+    def _make(self, namespace: str, reference: Reference) -> Placed | None:
+        """What has been decided, None where nothing moves for it."""
+        store = self._placements.store
+        placement = store.get((namespace, reference.name)) if store is not None else None
+        if placement is None or placement.deleting or placement.annotations.get(WHEN_UNPLACED) != MOVE:
+            return None
+        found = map(part_of, self._parts.get((namespace, decision_label(reference.name)), {}).values())
+        return placed_by(reference, namespace, [part for part in found if part], placement, is_missing=False)
+
+    def _decision_changed(self, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            label = obj.labels.get(LABEL_PLACEMENT) if obj is not None else None
+            if obj is not None and label:
+                parts = self._parts.setdefault((obj.namespace, label), {})
+                parts.pop(obj.name, None)
+                if obj is new:
+                    parts[obj.name] = obj
+                self._touch(obj.namespace)
+
+    def _placement_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        assert obj is not None
+        self._touch(obj.namespace)
+
+    def _turned(self) -> None:
+        if self._decisions.store is None:
+            self._parts.clear()
+        for namespace, _ in tuple(self._placed):
+            self._touch(namespace)
+
+    def _touch(self, namespace: str) -> None:
+        self._touched.add(namespace)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settle)
+
+    def _settle(self) -> None:
+        self._timer = None
+        touched, self._touched = self._touched, set()
+        for key in [key for key in self._placed if key[0] in touched]:
+            del self._placed[key]
+        self._changed(touched)
