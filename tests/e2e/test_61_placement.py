@@ -19,7 +19,9 @@ from agent.api.names.ocm import (
     LABEL_GROUP_INDEX,
     LABEL_PLACEMENT,
     LOCAL_CLUSTER,
+    MOVE,
     PLACEMENT,
+    WHEN_UNPLACED,
     decision_name,
 )
 from agent.sandbox.objects import apply
@@ -144,3 +146,22 @@ async def test_decisions_are_split_joined_and_put_right(fleet: Fleet, placing: s
     wrong = {"metadata": {"labels": {LABEL_GROUP_INDEX: "7"}}}
     await fleet.source.patch(PLACEMENT_DECISIONS, decision_name("web", 1), wrong, placing)
     await are("0")
+
+
+async def test_what_runs_moves_where_its_placement_says_so(fleet: Fleet, placing: str) -> None:
+    await create(fleet, placing, PLACEMENTS, "api", numberOfClusters=1)
+    moving = {"metadata": {"annotations": {WHEN_UNPLACED: MOVE}}}
+    await fleet.source.patch(PLACEMENTS, "api", moving, placing)
+    await deploy(fleet, placing, "api", 2)
+    await fleet.running(placing, "api", 2)
+    (away,) = await decided(fleet, placing, "api")
+    await fleet.source.patch(MANAGED_CLUSTERS, away, {"spec": {"taints": [MAINTENANCE]}})
+    try:
+
+        async def elsewhere() -> bool:
+            found, pods = set((await where(fleet, placing)).values()), await fleet.pods(placing, "api")
+            return bool(found) and away not in found and len(pods) == 2
+
+        await fleet.until("the pods have left", elsewhere, about=placing, seconds=120)
+    finally:
+        await fleet.source.patch(MANAGED_CLUSTERS, away, {"spec": {"taints": []}})

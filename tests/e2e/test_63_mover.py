@@ -9,17 +9,22 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.api.kinds import NAMESPACES, NODES, PODS, SERVICES, TARGETS
+from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
 from agent.api.names import SHORT_PREFIX, moves, virtual_node
+from agent.kube.errors import Invalid
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
-from tests.e2e.manifests import DEPLOYMENTS, REPLICASETS, STATEFULSETS
+from tests.e2e.manifests import DEPLOYMENTS, JOBS, REPLICASETS, STATEFULSETS
 from tests.e2e.test_12_drain import BUDGETS
 
 Raw = dict[str, Any]
 
+POLICIES = Kind(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+BINDINGS = Kind(POLICIES.group, "v1", f"{POLICIES.plural[:-3]}ybindings", f"{POLICIES.name}Binding", namespaced=False)
 REPLICAS = 4
 SURGE = 1
 LEFT_OVER = (moves.ANNOTATION_REPLACES, *moves.MARKS)
@@ -219,6 +224,95 @@ async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namesp
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace)
     probe = functools.partial(fleet.is_empty, namespace)
     await fleet.until("no pod is left", probe, about=namespace)
+
+
+async def test_where_a_quota_allows_no_pod_more_the_pods_stay_until_it_does(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 1)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
+    await fleet.source.create(RESOURCE_QUOTAS, quota, namespace)
+
+    async def counted() -> bool:
+        status = (await fleet.source.get(RESOURCE_QUOTAS, "few", namespace)).get("status") or {}
+        return bool((status.get("used") or {}).get("pods") == "1")
+
+    await fleet.until("the quota has counted the pod", counted, about=namespace)
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        (pod,) = await told(fleet, namespace, "NoRoom")
+        assert "exceeded quota" in condition(pod, moves.CONDITION)["message"]
+        await fleet.source.delete(RESOURCE_QUOTAS, "few", namespace)
+        await in_target(fleet, namespace, "us", 1)
+    assert history.fewest_ready >= 1
+
+
+async def test_where_a_policy_refuses_replacements_pods_are_evicted(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 1)
+    async with refused_by_policy(fleet, namespace):
+        await send(fleet, namespace, "us")
+        await in_target(fleet, namespace, "us", 1)
+
+    async def event() -> bool:
+        return bool(await fleet.source.list(EVENTS, namespace, fields="reason=MoveWaiting"))
+
+    await fleet.until("an event says why", event, about=namespace)
+
+
+@contextlib.asynccontextmanager
+async def refused_by_policy(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
+    """No replacement is admitted in a namespace."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    key = moves.ANNOTATION_REPLACES
+    refusal = f"!has(object.metadata.annotations) || !('{key}' in object.metadata.annotations)"
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    head = {"apiVersion": POLICIES.api_version, "metadata": {"name": namespace}}
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
+        "validations": [{"expression": refusal, "message": "no replacements here"}],
+    }
+    await fleet.source.create(POLICIES, {**head, "kind": POLICIES.name, "spec": policy})
+    binding = {"policyName": namespace, "validationActions": ["Deny"]}
+    await fleet.source.create(BINDINGS, {**head, "kind": BINDINGS.name, "spec": binding})
+    probe = manifests.pod("probe", elect=None, annotations={key: "x"})
+
+    async def refuses() -> bool:
+        try:
+            await fleet.source.create_raw(
+                PODS, {**probe, "metadata": {**probe["metadata"], "namespace": namespace}}, dry_run=True
+            )
+        except Invalid:
+            return True
+        return False
+
+    try:
+        await fleet.until("the policy is at work", refuses, about=namespace)
+        yield
+    finally:
+        await fleet.source.delete(BINDINGS, namespace)
+        await fleet.source.delete(POLICIES, namespace)
+
+
+async def test_a_rollout_in_the_middle_of_a_move_wins(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 2)
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        await told(fleet, namespace, "Moving")
+        template = {"metadata": {"annotations": {"round": "2"}}}
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"template": template}}, namespace)
+        pods = await in_target(fleet, namespace, "us", 2)
+    assert {pod["metadata"]["annotations"]["round"] for pod in pods} == {"2"}
+    assert history.most <= 2 + 2 * SURGE
+
+
+async def test_a_job_finishes_where_it_is_unless_it_asks_to_be_evicted(fleet: Fleet, namespace: str) -> None:
+    await send(fleet, namespace, "eu")
+    await fleet.source.create(JOBS, manifests.job("web", 1), namespace)
+    await in_target(fleet, namespace, "eu", 1)
+    await send(fleet, namespace, "us")
+    await told(fleet, namespace, "Held")
+    marks = {"metadata": {"annotations": {SHORT_PREFIX + moves.MOVE: moves.EVICT}}}
+    await fleet.source.patch(NAMESPACES, namespace, marks)
+    await in_target(fleet, namespace, "us", 1)
 
 
 async def test_a_paused_deployment_keeps_its_pods_where_they_are(fleet: Fleet, namespace: str) -> None:
