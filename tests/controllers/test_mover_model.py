@@ -136,7 +136,7 @@ class World:
 
     def seen(self, each: Version) -> Pod:
         settled = each.since_mark >= LONG_ENOUGH
-        cause = "Targets" if each.target != self.wanted and each.pod.placed and each.pod.owned else ""
+        cause = "Targets" if each.target != self.wanted and each.pod.placed else ""
         outdated = bool(each.pod.replaces) and not each.pod.owned and each.pod.why != f"template {self.template}"
         return replace(each.pod, settled=settled, cause=cause, outdated=outdated)
 

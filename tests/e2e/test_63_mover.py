@@ -134,7 +134,8 @@ async def told(fleet: Fleet, namespace: str, reason: str, count: int = 1) -> lis
 async def test_a_deployment_moves_with_no_pod_less_and_its_replica_set_stays(fleet: Fleet, namespace: str) -> None:
     before = await deploy(fleet, namespace)
     async with watched(fleet, namespace) as history:
-        await send(fleet, namespace, "us")
+        marks = {"metadata": {"annotations": {SHORT_PREFIX + moves.TARGETS: "us"}}}
+        await fleet.source.patch(DEPLOYMENTS, "web", marks, namespace)
         await in_target(fleet, namespace, "us", REPLICAS)
     assert history.fewest_ready >= REPLICAS
     assert min(history.available) >= REPLICAS
@@ -306,7 +307,9 @@ async def test_a_rollout_in_the_middle_of_a_move_wins(fleet: Fleet, namespace: s
 
 async def test_a_job_finishes_where_it_is_unless_it_asks_to_be_evicted(fleet: Fleet, namespace: str) -> None:
     await send(fleet, namespace, "eu")
-    await fleet.source.create(JOBS, manifests.job("web", 1), namespace)
+    job = manifests.job("web", 1)
+    job["spec"]["template"]["metadata"]["annotations"]["sandbox.flotilla/runs-for"] = "1h"
+    await fleet.source.create(JOBS, job, namespace)
     await in_target(fleet, namespace, "eu", 1)
     await send(fleet, namespace, "us")
     await told(fleet, namespace, "Held")

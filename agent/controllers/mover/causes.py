@@ -9,6 +9,7 @@ from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
 from agent.clusters.target import Target
+from agent.controllers.mover.failback import FailBack
 from agent.controllers.mover.placements import PlacementMoves
 from agent.controllers.mover.view import Cause
 from agent.kube.store import Key, Object
@@ -45,10 +46,20 @@ class Home(NamedTuple):
 class Causes:
     """`changed` is called with the virtual node of a target of which something else is to be thought than before."""
 
-    def __init__(self, deps: Deps, changed: Callable[[str], None], decided: Callable[[Iterable[str]], None]) -> None:
-        """:param decided: called with namespaces in which a Placement has decided anew"""
+    def __init__(
+        self,
+        deps: Deps,
+        changed: Callable[[str], None],
+        decided: Callable[[Iterable[str]], None],
+        preferred: Callable[[str], None],
+    ) -> None:
+        """:param decided: called with namespaces in which a Placement has decided anew
+
+        :param preferred: called with the virtual node of a target that pods may go back to from now on
+        """
         self._deps = deps
         self._placements = PlacementMoves(deps, decided)
+        self._fail_back = FailBack(deps, preferred)
         self._changed = changed
         self._standings: dict[str, Standing] = {}
         self._keys: dict[str, Key] = {}
@@ -82,7 +93,18 @@ class Causes:
             return "Targets", f"its target {home.target.title} is {why}"
         if home.target is not None and (why := self._placements.misplaced(pod, self._cluster(home.target))):
             return "Placement", why
+        if levels.choice is not None and home.target is not None and home.standing == UNKNOWN:
+            return self._back(pod, home.target, levels.choice, levels)
         return "", ""
+
+    def _back(self, pod: Object, home: Target, choice: TargetChoice, levels: Levels) -> tuple[Cause, str]:
+        closed = lambda target: self._standings.get(target.node_name, UNKNOWN) != UNKNOWN  # noqa: E731
+        why = self._fail_back.misplaced(pod, home, choice, closed, levels.annotations)
+        return ("FailBack", why) if why else ("", "")
+
+    def put_off(self) -> None:
+        """A replacement of a pod that was to go back got no better target: try again later."""
+        self._fail_back.put_off()
 
     def _cluster(self, target: Target) -> str:
         obj = self.targets.get(target.key)
@@ -118,4 +140,5 @@ class Causes:
         ready = self._deps.targets.by_node(target.node_name) is target and target.ready
         if ready != (target.node_name in self._ready):
             (self._ready.add if ready else self._ready.discard)(target.node_name)
+            self._fail_back.note(target, ready=ready)
             self._changed(target.node_name)

@@ -47,7 +47,7 @@ class Mover(Controller[OwnerKey]):
         self._proxies = deps.proxies.informer
         self._proxies.store.index(_OWNER, lambda pod: (owner_of(pod)[3],))
         self._proxies.store.index(_REPLACES, lambda pod: (_REPLACES,) if is_replacement(pod) else ())
-        self._causes = Causes(deps, self._target_changed, self._placements_decided)
+        self._causes = Causes(deps, self._target_changed, self._placements_decided, lambda node: self._look_at_all())
         self._withdrawal = Withdrawal(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
@@ -86,8 +86,12 @@ class Mover(Controller[OwnerKey]):
             self.queue.add(owner_of(pod))
 
     def _placements_decided(self, namespaces: Iterable[str]) -> None:
+        self._look_at_all(frozenset(namespaces))
+
+    def _look_at_all(self, namespaces: frozenset[str] | None = None) -> None:
+        """Look at all pods, or at those of some namespaces."""
         for pod in self._proxies.store:
-            if pod.namespace in namespaces and (self._is_concerned(pod) or _PLACED in pod.raw):
+            if (namespaces is None or pod.namespace in namespaces) and (self._is_concerned(pod) or _PLACED in pod.raw):
                 self.queue.add(owner_of(pod))
 
     def _service_changed(self, service: Key) -> None:
@@ -215,6 +219,8 @@ class Mover(Controller[OwnerKey]):
             case Restore():
                 await self._writer.restore(namespace, action)
             case Discard():
+                if action.astray and action.new.cause == "FailBack":
+                    self._causes.put_off()
                 await self._writer.discard(namespace, action, owner)
             case Evict():
                 raise AssertionError("evictions say why they are refused")

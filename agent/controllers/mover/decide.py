@@ -141,7 +141,10 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan
         plan.actions.append(Discard(new, why))
         plan.tell(Tell(old, "Held", why))
         plan.waits = True
-    elif new.placed and new.available and new.announced:
+    elif new.cause:
+        plan.actions.append(Discard(new, "it is where it should not be, either", astray=True))
+        plan.waits = True
+    elif new.placed and new.answers and new.available and new.announced:
         begun = sum(isinstance(action, Mark) for action in plan.actions)
         plan.actions.append(Mark(old, new, max(marked, default=-1) + 1 + begun))
         plan.waits = True
@@ -162,11 +165,11 @@ def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
     Its owner deletes whichever is marked with the lowest rank, so that this one's replacement has to be the first.
     """
     plan.waits = True
-    if not old.cause or not new.available:
+    if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
     elif old.frozen:
         plan.tell(Tell(old, "Held", _UNKNOWN))
-    elif old.rank == min(marked) and (old.settled or not old.answers):
+    elif new.answers and old.rank == min(marked) and (old.settled or not old.answers):
         plan.actions.append(Adopt(new, old))
 
 

@@ -130,6 +130,8 @@ class Discard:
 
     new: Pod
     why: str
+    astray: bool = False
+    """Whether it got a target that is no better than that of the pod that it was to replace."""
 
 
 @dataclass(frozen=True)
