@@ -93,7 +93,9 @@ SPECS = {
     # Source cd and target us, whose agent makes a lost delegate again after seconds rather than a minute.
     "pair": Spec(("cd", "us"), "kwok:2", (f"--pod-missing={MISSING_SECONDS}", "--agent-interval=1")),
     # Source cd, which finds out soon that Placements are served; targets us and eu.
-    "placing": Spec(("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2", "--moves"), values=("agent.placement.crds=true",)),
+    "placing": Spec(
+        ("cd", "us", "eu"), "kwok:2", ("--discovery-interval=2", "--moves"), values=("agent.placement.crds=true",)
+    ),
     # A real node in each.
     "real": Spec(("cd", "us", "eu"), "real:1", (f"--pod-missing={MISSING_SECONDS}", "--moves"), missing=_real_nodes),
     # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.

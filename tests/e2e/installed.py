@@ -50,7 +50,8 @@ def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool) -> 
     if candidate_scheduler:
         found["candidateScheduler"] = {"enabled": True, "image": {"repository": SCHEDULER, "tag": TAG}}
     for flag in flags:
-        name, _, value = flag.removeprefix("--").partition("=")
+        name, equals, value = flag.removeprefix("--").partition("=")
+        value = value if equals else "true"
         *path, last = OWN_VALUES.get(name, ("agent", "settings", name))
         functools.reduce(lambda inner, key: inner[key], path, found)[last] = value
     return found
