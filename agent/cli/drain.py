@@ -61,8 +61,7 @@ def drain(
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
             key = await resolve(found, target)
-            retirer = Retirer(found.client, key, _say)
-            if not evict and not dry_run and await retirer.is_served():
+            if not (evict or dry_run) and await (retirer := Retirer(found.client, key, _say)).is_served():
                 await retirer.run(timeout)
                 _say(f"target {_title(key)} drained, and closed until it is undrained")
             else:
