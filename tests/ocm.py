@@ -28,7 +28,7 @@ from agent.base.clock import stamp
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.sandbox.objects import apply
-from tests.waiting import gone, until
+from tests.waiting import unserved, until
 
 Raw = dict[str, Any]
 
@@ -58,10 +58,7 @@ async def install(client: Client) -> None:
 
 async def uninstall(client: Client) -> None:
     """Delete the kinds with all objects of them."""
-    for kind in KINDS:
-        await client.delete(CRDS, str(kind))
-    for kind in KINDS:
-        await gone(functools.partial(client.get, CRDS, str(kind)))
+    await asyncio.gather(*(unserved(client, kind) for kind in KINDS))
 
 
 async def _served(client: Client, kind: Kind) -> bool:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
+from agent.api.kinds import CRDS
+from agent.kube.client import Client
 from agent.kube.errors import KubeError, NotFound
 
 T = TypeVar("T")
@@ -65,3 +67,9 @@ async def gone(
 async def empty(found: Awaitable[Collection[object]]) -> bool:
     """Whether a list that is being read has nothing in it."""
     return not await found
+
+
+async def unserved(client: Client, kind: object) -> None:
+    """Delete a CRD with all objects of it; the next test may create one of the same name."""
+    await client.delete(CRDS, str(kind))
+    await gone(lambda: client.get(CRDS, str(kind)))

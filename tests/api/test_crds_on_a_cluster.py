@@ -12,7 +12,7 @@ from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, CLUSTER_TARGETS, CRDS,
 from agent.kube.client import Client
 from agent.kube.errors import Invalid, KubeError, NotFound
 from agent.sandbox.objects import apply
-from tests.waiting import until
+from tests.waiting import unserved, until
 
 pytestmark = pytest.mark.cluster
 
@@ -168,7 +168,7 @@ async def test_a_target_with_a_limit_from_before_the_check_keeps_its_status_and_
         )
         assert mended["spec"]["limits"] == {"cpu": 4, "pods": 3}
     finally:
-        await client.delete(CRDS, str(old))
+        await unserved(client, old)
 
 
 async def test_the_api_server_accepts_every_schema_as_structural(client: Client) -> None:

@@ -13,7 +13,7 @@ from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
-from tests.waiting import until
+from tests.waiting import unserved, until
 
 
 def node(name: str, cpu: str, **labels: str) -> dict[str, Any]:
@@ -176,7 +176,7 @@ async def test_cluster_properties_of_every_version_and_claims_are_told_while_the
         assert (told["platform.open-cluster-management.io"], told["tier"]) == ("AWS", "gold")
         assert "internal" not in told
         for kind in (CLUSTER_PROPERTIES, CLUSTER_CLAIMS):
-            await client.delete(CRDS, str(kind))
+            await unserved(client, kind)
         await until(lambda: without(client, "platform.open-cluster-management.io"))
 
 

@@ -16,7 +16,7 @@ from agent.model.quantity import Quantity
 from agent.sandbox import Cluster
 from tests.controllers.rooms import running
 from tests.controllers.test_summary import node, writes
-from tests.waiting import gone, until
+from tests.waiting import unserved, until
 
 Raw = dict[str, Any]
 SOON = {"summary_used": True, "summary_used_interval": 0.1, "discovery_interval": 0.2}
@@ -47,8 +47,7 @@ async def metrics_served(client: Client) -> AsyncIterator[None]:
         await until(lambda: listable(client))
         yield
     finally:
-        await client.delete(CRDS, "nodes.metrics.k8s.io")
-        await gone(lambda: client.get(CRDS, "nodes.metrics.k8s.io"))
+        await unserved(client, "nodes.metrics.k8s.io")
 
 
 async def listable(client: Client) -> bool:

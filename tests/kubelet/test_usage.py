@@ -11,7 +11,7 @@ from agent.api.kinds import CRDS, POD_METRICS
 from agent.api.names import LABEL_PARENT_CLUSTER_UID
 from agent.kube.client import Client
 from tests.kubelet.scenes import Scene
-from tests.waiting import until
+from tests.waiting import unserved, until
 
 Raw = dict[str, Any]
 
@@ -66,7 +66,7 @@ async def metrics_served(client: Client) -> AsyncIterator[None]:
         await until(lambda: listable(client))
         yield
     finally:
-        await client.delete(CRDS, "pods.metrics.k8s.io")
+        await unserved(client, "pods.metrics.k8s.io")
 
 
 async def listable(client: Client) -> bool:

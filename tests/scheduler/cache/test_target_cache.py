@@ -18,7 +18,7 @@ from agent.scheduling.snapshot import Extra, TargetInfo, amounts
 from tests.controllers.proxies import connected
 from tests.controllers.rooms import running
 from tests.controllers.targets import target
-from tests.waiting import until
+from tests.waiting import unserved, until
 
 pytestmark = pytest.mark.cluster
 
@@ -127,7 +127,7 @@ async def scores(client: Client) -> AsyncIterator[None]:
     }
     await client.create(CRDS, crd)
     yield
-    await client.delete(CRDS, str(SCORES))
+    await unserved(client, SCORES)
 
 
 async def test_a_score_of_others_counts_until_it_expires(
