@@ -59,11 +59,13 @@ async def test_what_cannot_be_read_sends_a_pod_nowhere_and_leaves_a_namespace_it
         await say(stage, targets="us eu")
         await stage.pods("after")
         assert await runs(stage, "after") == "us"
-        await stage.pods("odd", annotations={KEY: "us,,eu"})
+        await stage.pods("odd", annotations={KEY: "nowhere"})
+        assert "not in multicluster/targets of the pod (nowhere)" in await stage.waits("odd", "nowhere")
+        # No webhook is asked here.
+        await stage.client.patch(PODS, "odd", {"metadata": {"annotations": {KEY: "us,,eu"}}}, stage.namespace)
         told = await stage.waits("odd", "mis")
         assert "the pod: metadata.annotations[multicluster/targets]: a name is missing" in told
-        patch = {"metadata": {"annotations": {KEY: "eu"}}}
-        await stage.client.patch(PODS, "odd", patch, stage.namespace)
+        await stage.client.patch(PODS, "odd", {"metadata": {"annotations": {KEY: "eu"}}}, stage.namespace)
         assert await runs(stage, "odd") == "eu"
 
 
