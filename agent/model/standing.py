@@ -141,7 +141,6 @@ def flaws(annotations: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 _SHOWN = 60
 _CHOICES: dict[str, tuple[str, ...]] = {
     lifecycle.FAIL_BACK: lifecycle.FAIL_BACKS,
-    lifecycle.FENCE: lifecycle.FENCES,
     lifecycle.RETIRE: ("true", "false"),
     lifecycle.LOST: ("true", "false"),
     lifecycle.FAILOVER_NOW: ("true", "false"),

@@ -106,6 +106,16 @@ async def test_admiraltys_walkthrough(shell: Shell) -> None:
 
 
 async def test_what_is_said_of_targets(shell: Shell) -> None:
+    signal_api_server = 'pkill -{} -f "kube-apiserver.*$PWD/.sandbox/eu/"'
     for block in of("failover.md"):
-        await shell.run(block)
+        is_cut_off = "--now" in block
+        if is_cut_off:
+            await shell.run(signal_api_server.format("STOP"))
+            await shell.run("kubectl wait target eu --for=condition=Reachable=False --timeout=60s")
+        try:
+            await shell.run(block)
+        finally:
+            if is_cut_off:
+                await shell.run(signal_api_server.format("CONT"))
+                await shell.run("kubectl wait target eu --for=condition=Ready --timeout=60s")
         await shell.run("kubectl annotate target eu multicluster/failover-now- multicluster/lost- multicluster/retire-")

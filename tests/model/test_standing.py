@@ -76,7 +76,7 @@ def test_terms_that_are_none(text: str) -> None:
 def test_annotations_that_say_something() -> None:
     assert flaws(None) == []
     assert flaws({"multicluster/failover-after": "30s", "multicluster/retire": "true"}) == []
-    assert flaws({"multicluster/fail-back": "auto", "multicluster/fence": "lease", "multicluster/lost": "false"}) == []
+    assert flaws({"multicluster/fail-back": "auto", "multicluster/lost": "false"}) == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,6 @@ def test_annotations_that_say_something() -> None:
         ("multicluster/failover-after", "1s", "'1s' must be 10s at least, or never"),
         ("multicluster.admiralty.io/failover-after", "", "'' must be a duration"),
         ("multicluster/fail-back", "yes", "'yes' must be one of never, auto"),
-        ("multicluster/fence", "stonith", "'stonith' must be one of lease"),
         ("multicluster/retire", "yes", "'yes' must be one of true, false"),
     ],
 )

@@ -14,10 +14,6 @@ FAIL_BACK = "fail-back"
 """Annotation of a pod, owner or namespace (suffix): whether pods go back to a target that they prefer."""
 NEVER, AUTO = "never", "auto"
 FAIL_BACKS = (NEVER, AUTO)
-FENCE = "fence"
-"""Annotation of a pod, owner or namespace (suffix): what ends delegates in a cluster that is cut off."""
-FENCE_LEASE = "lease"
-FENCES = (FENCE_LEASE,)
 ANNOTATION_OUTAGES = SHORT_PREFIX + "outages"
 """On Targets: JSON list of when they were cut off in the last hour."""
 

@@ -9,7 +9,7 @@ Absent target: its pods stay until it answers again, or is lost; then they are r
 
 from collections.abc import Iterable
 
-from agent.api.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
+from agent.api.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
@@ -62,6 +62,8 @@ class Mover(Controller[OwnerKey]):
             self.watch(informer, lambda obj: ())
         self._proxies.subscribe(self._pod_changed)
         deps.choices.on_change(self._choice_changed)
+        for informer in (deps.namespaces.informer, *(deps.owners.informers.values() if deps.owners else ())):
+            informer.subscribe(self._level_changed)
         reach.subscribe(self._service_changed)
         IN_PROGRESS.set_function(self._under_way)
 
@@ -76,10 +78,17 @@ class Mover(Controller[OwnerKey]):
             self.queue.add(key)
 
     def _choice_changed(self, pods: Iterable[Key]) -> None:
-        for key in pods:
-            pod = self._proxies.store.get(key)
-            if pod is not None and (self._is_concerned(pod) or _PLACED in pod.raw):
-                self.queue.add(owner_of(pod))
+        self._look_at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
+
+    def _level_changed(self, old: Object | None, new: Object | None) -> None:
+        """A namespace or an owner says something else, for one how its pods move."""
+        if old is None or new is None or old.annotations == new.annotations:
+            return
+        if new.kind is NAMESPACES:
+            self._look_at_all(frozenset((new.name,)))
+        elif self._deps.owners is not None:
+            for uid in self._deps.owners.below(new):
+                self._look_at(self._proxies.store.by_index(_OWNER, uid))
 
     def _target_changed(self, node: str) -> None:
         for pod in self._deps.proxies.bound_to(node):
@@ -90,8 +99,11 @@ class Mover(Controller[OwnerKey]):
 
     def _look_at_all(self, namespaces: frozenset[str] | None = None) -> None:
         """Look at all pods, or at those of some namespaces."""
-        for pod in self._proxies.store:
-            if (namespaces is None or pod.namespace in namespaces) and (self._is_concerned(pod) or _PLACED in pod.raw):
+        self._look_at(pod for pod in self._proxies.store if namespaces is None or pod.namespace in namespaces)
+
+    def _look_at(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
+            if self._is_concerned(pod) or _PLACED in pod.raw:
                 self.queue.add(owner_of(pod))
 
     def _service_changed(self, service: Key) -> None:
