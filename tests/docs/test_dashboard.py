@@ -26,6 +26,9 @@ NOTHING_TO_SHOW = {
     "Watches that ended": "none has",
     "Objects that cannot be read": "all can",
     "Warnings of targets left out": "none is",
+    "Moves": "no pod moves",
+    "Duration of moves, 99th percentile": "no pod moves",
+    "Targets lost, held and flapping": "every target is there",
 }
 """Panels of what there is only when something has gone wrong, or where it is asked for."""
 
