@@ -1,16 +1,41 @@
 """The command `flotilla`: one file per verb."""
 
+import importlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import typer
 
 _BEFORE_VERBS = ("--kubeconfig", "--context", "-n", "--namespace")
-
+_VERBS = {
+    "demo": "demo",
+    "join": "join",
+    "leave": "leave",
+    "export": "export",
+    "targets": "listing",
+    "pods": "listing",
+    "top": "top",
+    "clusters": "clusters",
+    "clustersets": "clusters",
+    "bind": "clusters",
+    "doctor": "doctor",
+    "drain": "drain",
+    "undrain": "drain",
+    "failover": "failover",
+    "orphans": "orphans",
+    "version": "version",
+    "uninstall": "uninstall",
+    "upgrade": "upgrade",
+    "explain": "explain",
+    "sandbox": "sandbox",
+}
+"""The verbs with their modules, in the order in which the help lists them."""
+_GROUPS = ("explain", "sandbox")
+"""Verbs that are followed by another one."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -32,58 +57,19 @@ def _run() -> None:
         sys.exit("flotilla: the command line needs more packages: pip install 'flotilla[cli]'")
     app = typer.Typer(help="Many Kubernetes clusters that work as one.", no_args_is_help=True)
     app.callback()(lambda: None)
-    _add_verbs(app)
-    app(behind_the_verb(sys.argv[1:]))
+    words = behind_the_verb(sys.argv[1:])
+    _add_verbs(app, words[:1])
+    app(words)
 
 
-def _add_verbs(app: "typer.Typer") -> None:
-    """In the order in which the help lists them."""
-    from agent.cli import explain, sandbox
-
-    for verb in _verbs():
-        app.command()(verb)
-    app.add_typer(explain.app, name="explain")
-    app.add_typer(sandbox.app, name="sandbox")
-
-
-def _verbs() -> tuple[Callable[..., None], ...]:
-    from agent.cli import (
-        clusters,
-        demo,
-        doctor,
-        drain,
-        export,
-        failover,
-        join,
-        leave,
-        listing,
-        orphans,
-        top,
-        uninstall,
-        upgrade,
-        version,
-    )
-
-    return (
-        demo.demo,
-        join.join,
-        leave.leave,
-        export.export,
-        listing.targets,
-        listing.pods,
-        top.top,
-        clusters.clusters,
-        clusters.clustersets,
-        clusters.bind,
-        doctor.doctor,
-        drain.drain,
-        drain.undrain,
-        failover.failover,
-        orphans.orphans,
-        version.version,
-        uninstall.uninstall,
-        upgrade.upgrade,
-    )
+def _add_verbs(app: "typer.Typer", typed: Sequence[str]) -> None:
+    """The verb that is typed, whose module alone is loaded; all of them for help, completion and what is misspelt."""
+    for verb in typed if typed and typed[0] in _VERBS else _VERBS:
+        module = importlib.import_module(f"agent.cli.{_VERBS[verb]}")
+        if verb in _GROUPS:
+            app.add_typer(module.app, name=verb)
+        else:
+            app.command()(getattr(module, verb))
 
 
 def behind_the_verb(words: Sequence[str]) -> list[str]:

@@ -12,12 +12,14 @@ import pytest
 import typer
 import yaml
 
+from agent import cli
 from agent.cli import INTERRUPTED, behind_the_verb
 from agent.cli.options import Failed, connection, finish, run_interruptible, told
 from agent.cli.output import as_table
 from agent.kube import config, kubeconfig
 from agent.kube.errors import Forbidden, InvalidConfig, Unauthorized, Unreachable
 from agent.sandbox.certificates import Authority
+from tests.cli.command import flotilla, typed
 
 
 async def fail(error: Exception) -> None:
@@ -159,3 +161,22 @@ def test_names_of_contexts_are_completed(words: str, tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "flotilla")]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["uk", "us"]
+
+
+async def test_help_knows_every_verb_and_a_command_loads_no_other() -> None:
+    everything = (await flotilla("--help"))[1]
+    files = {each.stem for each in Path(cli.__file__).parent.glob("*.py")}
+    for verb, module in cli._VERBS.items():
+        code, output, _ = await flotilla(verb, "--help")
+        assert code == 0
+        assert f"Usage: flotilla {verb} " in output
+        assert f" {verb} " in everything
+        assert module in files
+    program = (
+        "import atexit, sys; from agent.cli import main; sys.argv[1:] = ['version', '--client'];"
+        "atexit.register(lambda: print(*sys.modules)); main()"
+    )
+    code, output, _ = await typed(sys.executable, "-c", program)
+    assert code == 0
+    loaded = {each.removeprefix("agent.cli.") for each in output.split()}
+    assert loaded & set(cli._VERBS.values()) == {"version"}

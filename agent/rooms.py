@@ -1,0 +1,119 @@
+"""All rooms of the agent, in one list."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agent.base.clock import Clock
+from agent.clusters.cluster import Cluster
+from agent.clusters.deps import Deps
+from agent.controllers.addresses import AddressesRoom
+from agent.controllers.adoption.controller import AdoptionRoom
+from agent.controllers.chaperon.controller import Chaperon
+from agent.controllers.delegateevents.controller import DelegateEvents
+from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
+from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
+from agent.controllers.feedback.controller import Feedback
+from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
+from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
+from agent.controllers.globalsvc.controller import GlobalServices
+from agent.controllers.ingress.controller import IngressRoom
+from agent.controllers.ingress.secrets import IngressSecretRoom
+from agent.controllers.inventory.controller import InventoryRoom
+from agent.controllers.livechanges.controller import LiveChanges
+from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
+from agent.controllers.mover.controller import Mover
+from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
+from agent.controllers.orphans import OrphansRoom
+from agent.controllers.placement.controller import PlacementRoom
+from agent.controllers.promscores import PrometheusScoresRoom
+from agent.controllers.signs import SignsPlaceRoom, SignsRoom
+from agent.controllers.source.controller import SourceRoom
+from agent.controllers.sourceapi import NoSourceApi, SourceApiRoom
+from agent.controllers.standins import StandInRoom
+from agent.controllers.summary.controller import SummaryRoom
+from agent.controllers.svcreroute.controller import ServiceRerouteRoom
+from agent.controllers.target.controller import TargetRoom
+from agent.controllers.target.secrets import TargetSecretRoom
+from agent.controllers.target.tokens import TargetTokenRoom
+from agent.controllers.targetchoice.controller import TargetChoiceRoom
+from agent.controllers.targetlife.controller import TargetLifeRoom
+from agent.controllers.targetlife.retired import RetiredRoom
+from agent.controllers.usagescores import UsageScoresRoom
+from agent.controllers.virtualnode.controller import VirtualNodeRoom
+from agent.controllers.virtualnode.foreign_pods import ForeignPodRoom
+from agent.controllers.virtualnode.lease import NodeLeaseRoom
+from agent.controllers.virtualnode.unplaced import UnplacedPodRoom
+from agent.runtime.controller import Controller
+from agent.settings import Settings
+
+ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
+    # Where others' pods run: what a target offers and makes.
+    SummaryRoom,
+    Chaperon,
+    SignsPlaceRoom,
+    # Where pods come from: which of them, the clusters they may go to, and what comes home.
+    ElectByDefaultRoom,
+    TargetRoom,
+    TargetSecretRoom,
+    TargetTokenRoom,
+    InventoryRoom,
+    ManagedClusterRoom,
+    ClusterSetRoom,
+    TargetClusterRoom,
+    VirtualNodeRoom,
+    ForeignPodRoom,
+    Feedback,
+    OrphansRoom,
+    AdoptionRoom,
+    SignsRoom,
+    LiveChanges,
+    DelegateEvents,
+    FollowRoom,
+    ReleaseRoom,
+    StandInRoom,
+    PermittedRoom,
+    RoleRoom,
+    RoleBindingRoom,
+    NetworkPolicyRoom,
+    OrphanFinalizersRoom,
+    # Where pods may go, where Placements of Open Cluster Management are evaluated here.
+    PlacementRoom,
+    UsageScoresRoom,
+    # What leads to pods, in every cluster that they may run in.
+    NetworkDriverRoom,
+    ServiceRerouteRoom,
+    GlobalServices,
+    EndpointsRoom,
+    IngressRoom,
+    IngressSecretRoom,
+    AddressesRoom,
+)
+"""Those of the leader, whatever its settings."""
+
+
+def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) -> list[Controller[Any]]:
+    """Rooms that also replicas run that do not lead."""
+    return [NodeLeaseRoom(local, clock, settings)]
+
+
+def build(deps: Deps) -> list[Controller[Any]]:
+    """Every room of the leader that these settings ask for."""
+    rooms = [room(deps) for room in ROOMS]
+    if deps.settings.answer_daemon_sets:
+        rooms.append(UnplacedPodRoom(deps))
+    if deps.settings.source_api:
+        rooms.append(SourceApiRoom(deps))
+    else:
+        NoSourceApi(deps)
+    if deps.settings.moves:
+        rooms.append(Mover(deps))
+    if deps.owners is not None:
+        rooms.append(TargetChoiceRoom(deps, deps.owners))
+    if deps.settings.prometheus_scores:
+        rooms.append(PrometheusScoresRoom(deps))
+    if deps.settings.moves:
+        rooms += [TargetLifeRoom(deps), RetiredRoom(deps)]
+    if deps.settings.source_controller:
+        rooms.append(SourceRoom(deps))
+    return rooms
