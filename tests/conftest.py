@@ -18,7 +18,14 @@ from tests.examples import EXAMPLES
 from tests.ocm import install, uninstall
 from tests.waiting import until
 
-pytest_plugins = ["tests.e2e.fleets", "tests.e2e.verdict", "tests.workers", "tests.costs", "tests.second_look"]
+pytest_plugins = [
+    "tests.bytecode",
+    "tests.e2e.fleets",
+    "tests.e2e.verdict",
+    "tests.workers",
+    "tests.costs",
+    "tests.second_look",
+]
 
 _AS_SLOW_AS_THE_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("some", _AS_SLOW_AS_THE_MACHINE, derandomize=True, max_examples=EXAMPLES // 5)
