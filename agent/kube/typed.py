@@ -28,8 +28,8 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def group(self) -> str:
-        """The API group of its kind."""
-        return self.api_version.partition("/")[0]
+        """The API group of its kind, empty for the core group."""
+        return self.api_version.rpartition("/")[0]
 
 
 class HotAnnotations(msgspec.Struct, gc=False):

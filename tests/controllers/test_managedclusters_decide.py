@@ -130,6 +130,8 @@ def test_nothing_is_written_twice() -> None:
             [(UNREACHABLE, "NoSelect"), ("node.kubernetes.io/unschedulable", "NoSelectIfNew")],
             id="both",
         ),
+        pytest.param([lead(leaving=True)], "True", [("multicluster/retiring", "NoSelect")], id="it is to be emptied"),
+        pytest.param([lead(leaving=True), lead(READY, "shop")], "True", [], id="one of its Targets is"),
     ],
 )
 def test_its_state_is_a_condition_and_a_taint(leads: list[Lead], status: str, want: list[tuple[str, str]]) -> None:

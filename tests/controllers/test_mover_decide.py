@@ -82,6 +82,7 @@ def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]
         ((A, MARKED), [Restore]),
         ((A, N), [Discard]),
         ((A, replace(O, deleting=True), N), [Discard]),
+        ((A, replace(O, ended=True), N), [Discard]),
         ((A, O, replace(N, outdated=True)), [Discard]),
         ((A, MARKED, replace(N, outdated=True)), [Adopt]),
         ((A, O, N, replace(N, name="web-m", uid="m")), [Mark, Discard]),
@@ -101,6 +102,7 @@ def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]
         "the replacement is gone",
         "the old one is gone",
         "the old one ends",
+        "the old one has failed",
         "another template",
         "another template, when it is nearly over",
         "two of them",
@@ -158,6 +160,7 @@ def test_of_two_that_are_marked_the_first_goes_first() -> None:
         (replace(EVICT, room="us is full"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, certified=True), Pod("db-1", "y")), ["x"]),
+        (replace(EVICT, kind="StatefulSet.apps.kruise.io"), (Pod("a-0", "x", cause="Lost", answers=False), A), []),
         (replace(EVICT, way="stay", why="it finishes"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
     ],
     ids=[
@@ -168,6 +171,7 @@ def test_of_two_that_are_marked_the_first_goes_first() -> None:
         "no room",
         "it may run still",
         "a person says that it does not",
+        "it may run still, of a kind that others have made",
         "not at all",
     ],
 )
@@ -239,6 +243,9 @@ def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: Asked, wa
         ("DaemonSet", Asked(), "stay"),
         ("Job", Asked(), "stay"),
         ("Job", Asked("evict"), "evict"),
+        ("Job.batch.volcano.sh", Asked(), "stay"),
+        ("DaemonSet.apps.kruise.io", Asked(), "stay"),
+        ("StatefulSet.apps.kruise.io", Asked(), "evict"),
         ("Widget", Asked(), "evict"),
         ("Widget", Asked("never"), "stay"),
     ],
@@ -259,6 +266,36 @@ def test_how_other_pods_move(kind: str, asked: Asked, way: str) -> None:
 )
 def test_a_deployment_that_is_busy_holds_moves(parent: Raw | None, word: str) -> None:
     held = owner("ReplicaSet", replica_set(), parent, Asked()).held
+    assert word in held
+    assert bool(word) == bool(held)
+
+
+def stateful_set(updated: int, **strategy: Any) -> Raw:
+    return {
+        "metadata": {"name": "db", "generation": 1},
+        "spec": {"replicas": 3, "updateStrategy": strategy},
+        "status": {
+            "observedGeneration": 1,
+            "currentRevision": "db-1",
+            "updateRevision": "db-2",
+            "updatedReplicas": updated,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("obj", "word"),
+    [
+        (stateful_set(1), "rolls out"),
+        (stateful_set(0, type="OnDelete"), ""),
+        (stateful_set(0, type="RollingUpdate", rollingUpdate={"partition": 1}), "rolls out"),
+        (stateful_set(2, type="RollingUpdate", rollingUpdate={"partition": 1}), ""),
+        (stateful_set(0, type="RollingUpdate", rollingUpdate={"partition": 5}), ""),
+    ],
+    ids=["under way", "nothing happens by itself", "up to a partition", "done up to that", "nothing is below it"],
+)
+def test_a_stateful_set_that_is_updated_holds_moves_while_its_controller_is_at_it(obj: Raw, word: str) -> None:
+    held = owner("StatefulSet", obj, None, Asked()).held
     assert word in held
     assert bool(word) == bool(held)
 

@@ -225,14 +225,19 @@ class Fleet:
     async def agree(self, namespace: str, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until the status of every proxy pod is what its delegate's is, and no delegate is left over."""
 
+        differ: list[str] = []
+
         async def compare() -> bool:
             proxies = {pod["metadata"]["uid"]: pod for pod in await self.proxies(namespace)}
             delegates = await self.delegates(namespace)
-            return proxies.keys() == delegates.keys() and all(
-                told(proxies[uid]) == told(delegate) for uid, (_, delegate) in delegates.items()
-            )
+            pairs = [(told(proxies[uid]), told(pod)) for uid, (_, pod) in delegates.items() if uid in proxies]
+            differ[:] = [f"{proxy}\n  is not\n{delegate}" for proxy, delegate in pairs if proxy != delegate]
+            return proxies.keys() == delegates.keys() and not differ
 
-        await self.until("proxy pods say what delegates say", compare, about=namespace, seconds=seconds)
+        try:
+            await self.until("proxy pods say what delegates say", compare, about=namespace, seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *differ])) from error
 
     async def proxies(self, namespace: str) -> list[Raw]:
         """All proxy pods of a namespace in all clusters."""

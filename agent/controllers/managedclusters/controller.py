@@ -23,6 +23,7 @@ from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
 from agent.controllers.managedclusters.naming import candidates
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
+from agent.model.standing import standing
 from agent.runtime.controller import Controller
 
 if TYPE_CHECKING:
@@ -152,11 +153,14 @@ class ManagedClusterRoom(Controller[str]):
             return None
         node = self._nodes.store.get(("", names.virtual_node(*key)))
         found = node.decode() if node is not None else {}
+        told = target.decode()
+        said = standing(told)
         return Lead(
             namespace=key[0],
             labels=target.labels,
-            conditions=(target.decode().get("status") or {}).get("conditions") or (),
+            conditions=(told.get("status") or {}).get("conditions") or (),
             cordoned=target.deleting or bool((found.get("spec") or {}).get("unschedulable")),
+            leaving=said.retiring or said.declared,
             version=((found.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""),
         )
 

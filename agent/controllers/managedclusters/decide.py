@@ -11,7 +11,7 @@ from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition, timestamp
 from agent.api.kinds import MANAGED_CLUSTERS
 from agent.api.labels import is_among
-from agent.api.names import ocm
+from agent.api.names import lifecycle, ocm
 from agent.base.clock import parse
 from agent.clusters.target import State
 from agent.model import clusterclaims
@@ -46,6 +46,8 @@ class Lead:
     conditions: Sequence[Mapping[str, Any]]
     cordoned: bool
     """Its virtual node is, or it is being removed."""
+    leaving: bool = False
+    """It is to be emptied, or a person has certified that nothing of it runs any more."""
     version: str = ""
     """Of the cluster's API server, as its virtual node says."""
 
@@ -196,6 +198,7 @@ def _taints(view: View, current: Sequence[Raw], found: Available) -> list[Raw]:
         (ocm.TAINT_UNAVAILABLE, "NoSelect", found.status == "False"),
         (ocm.TAINT_UNREACHABLE, "NoSelect", found.status == "Unknown"),
         (UNSCHEDULABLE, "NoSelectIfNew", cordoned),
+        (lifecycle.TAINT_RETIRING, "NoSelect", bool(view.leads) and all(lead.leaving for lead in view.leads)),
     )
     now = timestamp(view.now)
     taints = [taint if taint.get("timeAdded") else {**taint, "timeAdded": now} for taint in current]

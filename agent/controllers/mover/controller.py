@@ -15,8 +15,9 @@ from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.decide import Plan, decide, is_of_interest
-from agent.controllers.mover.gather import Gather, OwnerKey, Read, is_replacement, left_out, owner_of
-from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
+from agent.controllers.mover.facts import is_replacement
+from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of
+from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
 from agent.controllers.mover.metrics import IN_PROGRESS
 from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Restore, Tell
 from agent.controllers.mover.withdrawal import Withdrawal
@@ -51,7 +52,7 @@ class Mover(Controller[OwnerKey]):
         self._withdrawal = Withdrawal(deps, deps.settings.withdraw)
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
-        self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._under_way)
+        self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
         self._busy: dict[OwnerKey, None] = {}
         """Owners that were looked at because there was something to do."""
         self._sure: set[str] = set()
@@ -122,6 +123,11 @@ class Mover(Controller[OwnerKey]):
 
     def _under_way(self) -> int:
         return self._proxies.store.count(_REPLACES, _REPLACES)
+
+    def _starting(self) -> int:
+        """Replacements that count for all owners: what does not get on holds up no owner but its own."""
+        now = self._deps.clock.now()
+        return sum(is_starting(pod, now) for pod in self._proxies.store.by_index(_REPLACES, _REPLACES))
 
     # What becomes of it ----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from agent.controllers.mover.owners import plain
 from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore, Tell
 from agent.model import replacement
 
@@ -83,7 +84,7 @@ def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
     begun: dict[str, Pod] = {}
     for new in sorted(_replacements(pods), key=lambda pod: (not _is_meant(pod, by_uid), pod.created, pod.name)):
         old = by_uid.get(new.replaces)
-        if old is None or old.deleting or old.uid in begun or new.ended:
+        if old is None or not old.lives or old.uid in begun or new.ended:
             if old is not None and old.replaced_by == new.uid and old.lives:
                 plan.actions.append(Restore(old))
             plan.actions.append(Discard(new, "what it was to replace is gone, or replaced already"))
@@ -246,7 +247,7 @@ def _stays(owner: Owner, old: Pod) -> Tell | None:
         return Tell(old, "Held", _UNKNOWN)
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if owner.kind in _ONE_OF_A_KIND and not old.answers and not old.certified:
+    if plain(owner.kind) in _ONE_OF_A_KIND and not old.answers and not old.certified:
         message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
         return Tell(old, "IdentityMayRun", f"{cause}; {message}")
     reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")

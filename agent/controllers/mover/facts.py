@@ -86,6 +86,11 @@ def facts_of(pod: Object) -> Facts:
     return _decoder.decode(pod.raw)
 
 
+def is_replacement(pod: Object) -> bool:
+    """Whether a pod is to take the place of another one, and has not done so yet."""
+    return bool(pod.hot_annotations.replaces) and pod.controller is None
+
+
 def is_labelled(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether labels match the selector of an owner."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -114,7 +119,7 @@ def viewed(pod: Object, facts: Facts, *, owner_uid: str, cause: tuple[Cause, str
         name=pod.name,
         uid=pod.uid,
         created=facts.metadata.creation_timestamp,
-        owned=owned or pod.uid == owner_uid,
+        owned=owned or (pod.uid == owner_uid and not is_replacement(pod)),
         placed=bool(pod.node_name),
         deleting=pod.deleting,
         ended=pod.phase in ("Succeeded", "Failed"),

@@ -10,7 +10,7 @@ from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes, Levels
-from agent.controllers.mover.facts import Facts, facts_of, is_labelled, viewed
+from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
@@ -22,7 +22,11 @@ from agent.model import replacement
 Raw = dict[str, Any]
 
 OwnerKey = tuple[str, str, str, str]
-"""Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind."""
+"""Kind, namespace, name and UID of what makes pods; of a pod that nothing makes, its own, with no kind.
+
+A kind that is not of Kubernetes itself is followed by its group, as in `StatefulSet.apps.kruise.io`.
+"""
+_GROUPS = ("", "apps", "batch")
 
 _NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
 
@@ -45,16 +49,12 @@ class Read(NamedTuple):
 
 
 def owner_of(pod: Object) -> OwnerKey:
-    """What makes a pod: its controller, or of a replacement what is to be that."""
+    """What makes a pod: its controller, or of a replacement, also one that waits to be adopted, what is to be that."""
     owner = pod.controller or next(iter(pod.head.metadata.owner_references or ()), None)
     if owner is None:
         return "", pod.namespace, pod.name, pod.uid
-    return owner.kind, pod.namespace, owner.name, owner.uid
-
-
-def is_replacement(pod: Object) -> bool:
-    """Whether a pod is to take the place of another one, and has not done so yet."""
-    return bool(pod.hot_annotations.replaces) and pod.controller is None
+    kind = owner.kind if owner.group in _GROUPS else f"{owner.kind}.{owner.group}"
+    return kind, pod.namespace, owner.name, owner.uid
 
 
 class Gather:

@@ -2,13 +2,27 @@
 
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from agent.base.clock import parse
+from agent.kube.store import Object
 
 AGAIN_SECONDS = 1.0
 """Pause of an owner whose move may not begin yet."""
 
 
+_WAITS, _STARTS = timedelta(seconds=60), timedelta(seconds=600)
+"""For so long a replacement without a node counts, and one that has one: as long as a rollout may get nowhere."""
+
+
+def is_starting(new: Object, now: datetime) -> bool:
+    """Whether a replacement counts as one that is about to start."""
+    created = parse(new.head.metadata.creation_timestamp or "")
+    return now - created < (_STARTS if new.node_name else _WAITS)
+
+
 class Limits:
-    """`under_way` says how many replacements there are, of all owners, as stores show them."""
+    """`under_way` says how many replacements are about to start, of all owners, as stores show them."""
 
     def __init__(self, parallel: int, rate: float, under_way: Callable[[], int]) -> None:
         self._parallel = parallel

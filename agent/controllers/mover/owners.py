@@ -44,11 +44,11 @@ def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: Asked) -> Owner
     name = str(obj["metadata"]["name"]) if obj is not None else ""
     if not kind:
         return _stays("Pod", name, "nothing makes it again")
-    if kind == _DAEMON_SET:
+    if plain(kind) == _DAEMON_SET:
         return _stays(kind, name, "the pods of a DaemonSet belong to their nodes")
     if asked.move == moves.NEVER:
         return _stays(kind, name, _NEVER)
-    if kind == JOB:
+    if plain(kind) == JOB:
         if asked.move != moves.EVICT:
             return _stays(kind, name, _FINISHES)
         return Owner(kind, name, "evict", _ASKED, replicas=0)
@@ -56,9 +56,14 @@ def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: Asked) -> Owner
         return Owner(kind, name, "evict", f"a {kind} may not have two pods in place of one", replicas=0)
     replicas = _number(obj["spec"].get("replicas"), 1)
     if kind == STATEFUL_SET:
-        return Owner(kind, name, "evict", "a StatefulSet has one pod of a name", _held(obj), replicas)
+        return Owner(kind, name, "evict", "a StatefulSet has one pod of a name", _updating(obj, replicas), replicas)
     way, why, surge = _manner(replicas, parent, asked)
     return Owner(kind, name, way, why, _rolling_out(parent) if parent else "", replicas, surge)
+
+
+def plain(kind: str) -> str:
+    """A kind without the group that tells it from one of Kubernetes itself."""
+    return kind.partition(".")[0]
 
 
 def _stays(kind: str, name: str, why: str) -> Owner:
@@ -97,10 +102,20 @@ def _held(obj: Raw) -> str:
     status = obj.get("status") or {}
     if _number(status.get("observedGeneration"), 0) < _number(obj["metadata"].get("generation"), 0):
         return "its owner has changed, and its controller has not seen that yet"
-    updated = status.get("updateRevision")
-    if updated and status.get("currentRevision") != updated:
-        return "its owner rolls out"
     return ""
+
+
+def _updating(stateful_set: Raw, replicas: int) -> str:
+    """Why no pod of a StatefulSet is evicted while it is updated: one that is not updated by itself waits for none."""
+    if held := _held(stateful_set):
+        return held
+    strategy, status = stateful_set["spec"].get("updateStrategy") or {}, stateful_set.get("status") or {}
+    updated = status.get("updateRevision")
+    if not updated or status.get("currentRevision") == updated or strategy.get("type") == "OnDelete":
+        return ""
+    partition = _number((strategy.get("rollingUpdate") or {}).get("partition"), 0)
+    rolls_out = _number(status.get("updatedReplicas"), 0) < replicas - partition
+    return "its StatefulSet rolls out" if rolls_out else ""
 
 
 def _rolling_out(deployment: Raw) -> str:

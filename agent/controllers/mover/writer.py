@@ -1,5 +1,6 @@
 """The writes of a move: each is guarded by the pod as it was read, and each is one that may be the last."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Mapping
@@ -129,7 +130,15 @@ class Writer:
         MOVES.labels(moved.cause if moved is not None else "", owner.kind, "undone").inc()
 
     async def evict(self, namespace: str, action: Evict, owner: Owner) -> str:
-        """Evict a pod; what a disruption budget says against it, empty if nothing."""
+        """Evict a pod; what a disruption budget says against it, empty if nothing.
+
+        One that is not available in a lost target is deleted: a budget would keep what serves nobody for ever.
+        """
+        if action.old.cause == "Lost" and not action.old.available:
+            with contextlib.suppress(NotFound, Conflict):
+                await self._client.delete(PODS, action.old.name, namespace, uid=action.old.uid)
+            MOVES.labels(action.old.cause, owner.kind, "deleted").inc()
+            return ""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -1,0 +1,68 @@
+"""What pods belong to, and what of their replacements counts for others."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.api.kinds import PODS
+from agent.base.clock import parse
+from agent.controllers.mover.decide import decide
+from agent.controllers.mover.facts import facts_of, viewed
+from agent.controllers.mover.gather import owner_of
+from agent.controllers.mover.limits import is_starting
+from agent.controllers.mover.owners import Asked, owner
+from agent.controllers.mover.view import Discard
+from agent.kube.store import Object
+
+CREATED = "2026-11-24T12:00:00Z"
+
+
+def pod(*references: dict[str, Any], node: str = "", **annotations: str) -> Object:
+    metadata = {
+        "name": "web-n",
+        "namespace": "default",
+        "uid": "n",
+        "creationTimestamp": CREATED,
+        "annotations": {f"multicluster/{key}": value for key, value in annotations.items()},
+        "ownerReferences": list(references),
+    }
+    return Object(PODS, msgspec.json.encode({"metadata": metadata, "spec": {"nodeName": node}}))
+
+
+def reference(version: str, kind: str, controller: bool = True) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "name": "web", "uid": "w", "controller": controller}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "wanted"),
+    [
+        ("apps/v1", "StatefulSet", "StatefulSet"),
+        ("batch/v1", "Job", "Job"),
+        ("v1", "ReplicationController", "ReplicationController"),
+        ("apps.kruise.io/v1beta1", "StatefulSet", "StatefulSet.apps.kruise.io"),
+        ("batch.volcano.sh/v1alpha1", "Job", "Job.batch.volcano.sh"),
+    ],
+)
+def test_a_kind_of_another_group_is_not_taken_for_that_of_kubernetes(version: str, kind: str, wanted: str) -> None:
+    assert owner_of(pod(reference(version, kind))) == (wanted, "default", "web", "w")
+
+
+def test_a_replacement_that_waits_to_be_adopted_belongs_to_what_is_to_adopt_it() -> None:
+    assert owner_of(pod(reference("apps/v1", "ReplicaSet", controller=False))) == ("ReplicaSet", "default", "web", "w")
+
+
+def test_a_replacement_whose_owner_was_deleted_without_its_pods_is_deleted() -> None:
+    new = pod(replaces="o")
+    view = viewed(new, facts_of(new), owner_uid=new.uid, cause=("", ""))
+    (action,) = decide(owner("", None, None, Asked()), [view]).actions
+    assert isinstance(action, Discard)
+    alone = pod()
+    assert viewed(alone, facts_of(alone), owner_uid=alone.uid, cause=("", "")).owned
+
+
+@pytest.mark.parametrize(("node", "seconds", "counts"), [("", 59, True), ("", 60, False), ("eu", 599, True)])
+def test_a_replacement_that_does_not_get_on_holds_up_no_other_owner(node: str, seconds: int, counts: bool) -> None:
+    assert is_starting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=seconds)) is counts
+    assert not is_starting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=600))
