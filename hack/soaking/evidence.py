@@ -9,6 +9,7 @@ LEADER_SECONDS = 15.0
 _BLIND_SECONDS = 5.0
 """Requests that were under way when an API server ended may be carried out, or noted, so much later."""
 _SERVED_BY = ("kube-apiserver", "etcd")
+AGENTS = ("agent", "agent-2")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,23 @@ class Evidence:
             if each.ended - each.began >= least
         )
 
+    def might_lead(self, cluster: str, began: float, ended: float) -> float:
+        """For how long, in one go, there was an agent between that nothing was done to: one that could have led."""
+        return max(_longest_gap(began, ended, self._outages_of(cluster, agent)) for agent in AGENTS)
+
+    def _outages_of(self, cluster: str, process: str) -> list[Outage]:
+        found = [each for each in self.outages if each.cluster == cluster and each.process == process]
+        return sorted(found, key=lambda each: each.began)
+
     def _unserved(self, cluster: str) -> list[Outage]:
         found = [each for each in self.outages if each.cluster == cluster and each.unserved]
         return sorted(found, key=lambda each: each.began)
+
+
+def _longest_gap(began: float, ended: float, outages: Sequence[Outage]) -> float:
+    """The longest time between two moments in which none of these outages was."""
+    longest, free = 0.0, began
+    for each in outages:
+        longest = max(longest, min(each.began, ended) - free)
+        free = max(free, each.ended)
+    return max(longest, ended - free)

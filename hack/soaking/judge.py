@@ -190,10 +190,11 @@ def nodes_not_ready(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nobody_led(evidence: Evidence) -> Iterator[Violation]:
-    """Nobody held the agents' lease of a cluster for too long, although its API was served."""
+    """Nobody held the agents' lease of a cluster for too long, although it was served and an agent was there."""
     for cluster, moments in leading(evidence.history).items():
         for (began, first), (ended, second) in pairwise(moments):
-            if ended - began > evidence.leaderless and not evidence.excused(cluster, began, ended):
+            late = evidence.might_lead(cluster, began, ended) > evidence.leaderless
+            if late and not evidence.excused(cluster, began, ended):
                 what = f"{cluster}: {ended - began:.1f} s without a leader"
                 yield Violation("another led too late", what, (first, second))
 

@@ -12,11 +12,10 @@ import aiohttp
 from agent.sandbox import Cluster, Sandbox, SandboxError, blackhole
 from agent.sandbox.components import components
 from agent.sandbox.process import last_lines
-from hack.soaking.evidence import Outage
+from hack.soaking.evidence import AGENTS, Outage
 from hack.soaking.plan import SOURCE, Fault, Plan
 from hack.soaking.workload import Note
 
-AGENTS = ("agent", "agent-2")
 OURS = (*AGENTS, "webhook")
 _LOOK_SECONDS = 1.0
 _ASK = aiohttp.ClientTimeout(total=1.0)

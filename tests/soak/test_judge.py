@@ -271,8 +271,20 @@ def renewed(seconds: float, holder: str) -> bytes:
         ([renewed(1, "a"), renewed(17, "b")], [outage("us", "etcd", 5, 6)], 0),
         ([renewed(1, "a"), renewed(17, "b")], [outage("us", "agent", 1, 16)], 1),
         ([renewed(1, "a"), renewed(17, "b")], [outage("us", "etcd", 30, 40)], 1),
+        ([renewed(1, "a"), renewed(20, "b")], [outage("us", "agent", 2, 8), outage("us", "agent-2", 11, 21)], 0),
+        ([renewed(1, "a"), renewed(24, "b")], [outage("us", "agent", 2, 8), outage("us", "agent-2", 11, 25)], 1),
     ],
-    ids=["in time", "late", "the same", "given up", "an outage", "the leader's end", "an outage afterwards"],
+    ids=[
+        "in time",
+        "late",
+        "the same",
+        "given up",
+        "an outage",
+        "the leader's end",
+        "an outage afterwards",
+        "one killed, then the other stopped",
+        "the same, and the first was back for long enough",
+    ],
 )
 def test_nobody_leads_for_too_long(lines: list[Pod | bytes], outages: Sequence[Outage], want: int) -> None:
     assert rules(history(us=lines), *outages) == ["another led too late"] * want
