@@ -3,20 +3,28 @@
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.e2e.fleets import fleet_of
+from tests.e2e.fleets import USUAL, fleet_of
 
 _TEARDOWN_SECONDS = 90.0
 _workers: list[WorkerController] = []
 
 
+_PARTS = {
+    "faults": ("tests/e2e/faults/",),
+    "pods": ("tests/e2e/test_0",),
+    "targets": ("tests/e2e/test_1", "tests/e2e/test_2"),
+}
+"""Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too."""
 _DEAREST = (
-    "usual",
+    *(f"{USUAL}: {part}" for part in _PARTS),
+    f"{USUAL}: the rest",
     "reserving",
     "same name",
     "tests/chart/test_on_a_real_node.py",
@@ -24,13 +32,13 @@ _DEAREST = (
     "real",
     "pair",
     "tests/soak",
-    "tests/e2e",
+    "tests/controllers: two clusters",
+    "tests/controllers",
     "tests/scheduler",
     "tests/extender",
     "tests/cli",
     "tests/docs",
     "tests/sandbox",
-    "tests/controllers",
 )
 """What is dealt out first, because nobody should wait for it at the end."""
 _ALONE = (
@@ -40,6 +48,12 @@ _ALONE = (
     "tests/sandbox/test_sandbox.py",
 )
 """Files that share no cluster with others of their folder."""
+_PAIRED = frozenset(
+    f"tests/controllers/{file.name}"
+    for file in Path(__file__).with_name("controllers").glob("test_*.py")
+    if "pair: Pair" in file.read_text()
+)
+"""Files whose tests need a source and a target of their own, which the others of that folder do not."""
 
 
 class _ByClusters(LoadScopeScheduling):
@@ -50,9 +64,14 @@ class _ByClusters(LoadScopeScheduling):
 
 
 def scope_of(nodeid: str) -> str:
-    """What stays with one worker: a fleet, a file, or a folder. Pure."""
+    """What stays with one worker: a fleet or a part of its tests, a file, or a folder or a part of it."""
     file = nodeid.partition("::")[0]
-    return fleet_of(nodeid) or (file if file in _ALONE else "/".join(file.split("/")[:2]))
+    fleet = fleet_of(nodeid)
+    if fleet == USUAL:
+        return f"{USUAL}: {next((part for part, names in _PARTS.items() if file.startswith(names)), 'the rest')}"
+    if file in _PAIRED:
+        return "tests/controllers: two clusters"
+    return fleet or (file if file in _ALONE else "/".join(file.split("/")[:2]))
 
 
 @pytest.hookimpl(trylast=True)

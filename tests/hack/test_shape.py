@@ -1,6 +1,7 @@
 """The shape of the code: how long files and functions are, and how many modules have no life of their own."""
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 
@@ -16,10 +17,15 @@ SMALL_MODULES = 10
 STARTED = ("__init__", "__main__")
 
 FILES = [file for root in ("agent", "webhook") for file in sorted((REPOSITORY / root).rglob("*.py"))]
-TREES = {file: ast.parse(file.read_text()) for file in FILES}
 MODULES = {
     ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES
 }
+
+
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """Each file, parsed; not when tests are collected, which every worker does."""
+    return {file: ast.parse(file.read_text()) for file in FILES}
 
 
 def name(file: Path) -> str:
@@ -47,7 +53,7 @@ def importers() -> dict[str, set[str]]:
     """Who imports each module; tests and programs of hack count, too."""
     others = [file for root in ("tests", "hack") for file in (REPOSITORY / root).rglob("*.py")]
     found = defaultdict(set)
-    for file, tree in [*TREES.items(), *((file, ast.parse(file.read_text())) for file in others)]:
+    for file, tree in [*trees().items(), *((file, ast.parse(file.read_text())) for file in others)]:
         for module in imported(tree):
             if MODULES[module] != file:
                 found[module].add(name(file))
@@ -61,7 +67,7 @@ def test_no_file_is_long() -> None:
 def test_no_function_is_long() -> None:
     functions = (
         (file, node)
-        for file, tree in TREES.items()
+        for file, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
