@@ -75,13 +75,11 @@ class Handlers:
 
     async def workload(self, request: Request) -> Answer:
         """What makes pods that may ask for election."""
-        of_itself = target_choices.of_workload(request, self._targets)
-        return workloads.told(request, await self.elected(workloads.first_pod(request)), of_itself)
+        return await self._workload(request, by_default=False)
 
     async def workload_by_default(self, request: Request) -> Answer:
         """What makes pods in a namespace that elects them."""
-        of_itself = target_choices.of_workload(request, self._targets)
-        return workloads.told(request, await self.by_default(workloads.first_pod(request)), of_itself)
+        return await self._workload(request, by_default=True)
 
     async def namespace(self, request: Request) -> Answer:
         """A namespace that names targets."""
@@ -90,6 +88,15 @@ class Handlers:
     async def validated(self, request: Request) -> Answer:
         """A Target, ClusterTarget, Source or ClusterSource."""
         return await self._validator.answer(request)
+
+    async def _workload(self, request: Request, *, by_default: bool) -> Answer:
+        made = workloads.first_pod(request)
+        of_pods = await self._pod(made, by_default=by_default)
+        of_itself = target_choices.of_workload(request, self._targets)
+        if of_pods.outcome is not Outcome.UNTOUCHED:
+            # Asked here, and not for each of its pods.
+            of_itself += await self._validator.about_placement(made["object"], made["object"]["metadata"]["namespace"])
+        return workloads.told(request, of_pods, of_itself)
 
     async def _pod(self, request: Request, *, by_default: bool) -> Answer:
         if not self._targets.synced:

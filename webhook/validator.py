@@ -11,14 +11,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from agent.api.kinds import SECRETS
+from agent.api import names
+from agent.api.kinds import PLACEMENTS, SECRETS
+from agent.api.names.ocm import PLACEMENT
 from agent.kube import config
 from agent.kube.client import Client
 from agent.kube.errors import InvalidConfig, KubeError, NotFound
 from agent.kube.reviews import is_allowed
+from agent.model import placementref
 from webhook.review import Answer, Outcome, Request, allowed, refused, user_of
 from webhook.validation import SecretReference, is_going, judge, secret_of
 
+PLACEMENT_SECONDS = 1.0
+"""The same for a Placement that pods are to follow."""
 SECRET_SECONDS = 2.0
 """How long a Secret may take to read before there is simply no warning."""
 
@@ -43,6 +48,25 @@ class Validator:
             if reference is not None and not is_going(obj):
                 warnings += await self._about_secret(reference, user_of(request))
         return allowed(request, Outcome.VALID, warnings)
+
+    async def about_placement(self, pod: Mapping[str, Any], namespace: str) -> list[str]:
+        """A warning where a pod names a Placement that is not there; nothing where that cannot be found out."""
+        annotations = (pod.get("metadata") or {}).get("annotations") or {}
+        name = names.annotation(annotations, PLACEMENT)
+        if not name or not namespace or any(placementref.flaws(annotations)):
+            return []
+        try:
+            async with asyncio.timeout(PLACEMENT_SECONDS):
+                await self._client.get_raw(PLACEMENTS, name, namespace)
+        except NotFound:
+            told = (
+                f"annotation {names.SHORT_PREFIX}{PLACEMENT}: there is no Placement {name} in namespace {namespace}, so"
+                f" pods wait for one: create it, or see how it is spelt (kubectl get placements -n {namespace})"
+            )
+            return [told]
+        except (KubeError, TimeoutError) as error:
+            _log.info("Placement %s/%s is not checked: %s", namespace, name, error)
+        return []
 
     async def _about_secret(self, reference: SecretReference, user: Mapping[str, Any]) -> list[str]:
         where = f"spec.kubeconfigSecret: Secret {reference.namespace}/{reference.name}"

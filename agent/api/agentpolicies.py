@@ -18,8 +18,9 @@ VOLUMES = "multicluster-scheduler-agent-volumes"
 
 _IDENTITY = (names.LABEL_TARGET_NAME, names.LABEL_CLUSTER_TARGET_NAME)
 """What is left of a virtual node whose provider somebody has taken away: the agent puts it back."""
-_NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
-"""Label that API servers give every namespace."""
+_OURS = (names.PREFIX, names.SHORT_PREFIX, names.LABEL_ENABLED)
+"""How keys begin by which pods of a namespace are elected."""
+_ENFORCE = "pod-security.kubernetes.io/enforce"
 _OTHERS_TYPES = ("kubernetes.io/", "bootstrap.kubernetes.io/", "helm.sh/")
 """How types of Secrets begin that hold no kubeconfig of a Target: tokens, certificates, passwords, releases."""
 _IN_A_KUBECONFIG = "clusters"
@@ -68,9 +69,12 @@ def _namespaces(agent: str) -> Raw:
     remedy = " an administrator change the rest'"
     kept = ("metadata.annotations", "metadata.finalizers", "metadata.ownerReferences", "spec")
     after = "variables.labelsAfter"
-    alone = f"{after}.all(k, k in {cel.texts(cluster, _NAME_OF_NAMESPACE)})"
+    # What other webhooks add is in a new object already; nothing that elects pods there, or lets them do anything.
+    ours = f"{cel.texts(*_OURS)}.exists(p, k.startsWith(p))"
+    alone = f"{after}.all(k, k == '{cluster}' || !{ours} && !({_privileged(after)}))"
     named = f"'{cluster}' in {after} && {after}['{cluster}'] == object.metadata.name"
-    bare = " && ".join(f"!has(object.{field})" for field in kept if field != "spec")
+    noted = f"(!has(object.metadata.annotations) || object.metadata.annotations.all(k, !{ours}))"
+    bare = f"{noted} && !has(object.metadata.finalizers) && !has(object.metadata.ownerReferences)"
     return {
         **_about(agent, ["CREATE", "UPDATE"], ["namespaces"]),
         "variables": [*_both("labels", "{}"), _changed("labels", label)],
@@ -78,7 +82,8 @@ def _namespaces(agent: str) -> Raw:
             _refuse(
                 f"oldObject != null || {alone} && {named} && {bare}",
                 "'metadata of namespace ' + object.metadata.name + ': the agent of Flotilla makes namespaces of"
-                f" ManagedClusters only: have it labelled {cluster} with its own name, and nothing else there'",
+                f" ManagedClusters only: have it labelled {cluster} with its own name, nothing else of ours there, and"
+                " no privileged pods'",
             ),
             _refuse(
                 "oldObject == null || variables.changedLabels.size() == 0",
@@ -87,6 +92,11 @@ def _namespaces(agent: str) -> Raw:
             *(_refuse(f"oldObject == null || ({_same(field)})", f"'{field}{whose}{remedy}") for field in kept),
         ],
     }
+
+
+def _privileged(labels: str) -> str:
+    """CEL: the label `k` lets pods of a namespace do what they like (Pod Security Admission)."""
+    return f"k == '{_ENFORCE}' && {labels}[k] == 'privileged'"
 
 
 def _secrets(agent: str) -> Raw:

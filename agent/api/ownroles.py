@@ -31,6 +31,7 @@ from agent.api.kinds import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    PLACEMENTS,
     POD_METRICS,
     PODS,
     REPLICA_SETS,
@@ -60,6 +61,7 @@ from agent.api.names import (
     SUMMARY_NAME,
 )
 from agent.api.placementroles import AGENT_GRANTS as PLACEMENT_GRANTS
+from agent.api.placementroles import FOLLOW_PLACEMENTS
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, FEATURES, SOURCE_ROLE, feature_role
 
 FEATURE_ROLES = tuple(feature_role(SOURCE_ROLE, name) for name in FEATURES)
@@ -205,6 +207,8 @@ WEBHOOK = Account(
             *grants(TARGETS, "list watch", WARN),
             *grants(CLUSTER_TARGETS, "list watch", WARN),
             *grants(SECRETS, "get", SECRETS_OF_TARGETS),
+            # Whoever applies what makes pods is told that there is none of that name.
+            *grants(PLACEMENTS, "get", FOLLOW_PLACEMENTS),
             *grants(SUBJECT_ACCESS_REVIEWS, "create", ASK_FOR_USERS),
             *grants(MUTATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),
             *grants(VALIDATING_WEBHOOKS, "get list watch", CALLED, names=(CONFIGURATION,)),

@@ -1,5 +1,6 @@
 """Decided: what PlacementDecisions say for the pods that follow a Placement, read from the objects. Pure."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -81,7 +82,8 @@ def part_of(obj: Object) -> Part | None:
         return None
     if found is None:
         return None
-    told = ((each.cluster_name, each.score) for each in found if each.cluster_name)
+    # Others name the same clusters.
+    told = ((sys.intern(each.cluster_name), each.score) for each in found if each.cluster_name)
     decided = tuple(Decided(name, score if type(score) is int else None) for name, score in told)
     return Part(obj.labels.get(LABEL_GROUP_NAME, ""), decided)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from agent.kube.errors import (
@@ -17,6 +17,9 @@ from agent.kube.errors import (
     Unreadable,
 )
 from agent.kube.informer import Informer
+
+BACK_SECONDS = 10.0
+"""What Placements decided while a target was away is not held against pods there for so long once it is back."""
 
 
 class State(StrEnum):
@@ -44,6 +47,15 @@ class Record:
     """Probes that failed in a row."""
     silent: bool = False
     """Whether nothing of the target answers; if so, what else it may be doing is not known."""
+
+
+def grace(record: Record, now: datetime) -> float:
+    """For how many seconds yet a target counts as just back: Placements are to decide for its cluster again first.
+
+    0 where it has been there for longer, and where the clock was set meanwhile.
+    """
+    left = record.since + timedelta(seconds=BACK_SECONDS) - now
+    return left.total_seconds() if record.state is State.READY and 0 < left.total_seconds() <= BACK_SECONDS else 0.0
 
 
 def classify(error: KubeError, namespace: str) -> tuple[State, str]:

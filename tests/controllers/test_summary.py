@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, NODES, Kind
+from agent.api.kinds import CLUSTER_CLAIMS, CLUSTER_PROPERTIES, CLUSTER_SUMMARIES, CRDS, EVENTS, NODES, Kind
 from agent.base.metrics import REGISTRY
 from agent.controllers.summary import SummaryRoom
 from agent.kube.client import Client
@@ -188,6 +188,22 @@ async def claims(client: Client, name: str) -> dict[str, str] | None:
 
 async def labelled_with(client: Client, key: str, value: str) -> bool:
     return await property_label(client, key) == value
+
+
+async def test_claims_beyond_the_twentieth_are_left_out_and_an_event_says_so(cluster: Cluster, client: Client) -> None:
+    many = tuple(f"claim-{number:02}=x" for number in range(22))
+    async with running(cluster, SummaryRoom, cluster_property=many):
+        event = await until(lambda: told_of(client, "CustomClusterClaimsTruncated"))
+        assert event["message"] == (
+            "22 cluster claims are found. It exceeds the max number of custom cluster claims (20)."
+            " 2 cluster claims are discarded."
+        )
+        assert len(await until(lambda: claims(client, "claim-19"))) == 20
+
+
+async def told_of(client: Client, reason: str) -> dict[str, Any]:
+    found = await client.list(EVENTS, "default")
+    return next((each for each in found if each["reason"] == reason), {})
 
 
 async def test_an_administrator_may_tell_less(cluster: Cluster, client: Client, namespace: str) -> None:

@@ -170,12 +170,13 @@ async def test_no_namespaces_but_those_of_managed_clusters(fleet: Fleet, agent: 
         {"labels": {LABEL_CLUSTER_NAME: "another"}},
         {"labels": {**own, names.LABEL_ENABLED: names.ENABLED_VALUE}},
         {"labels": {**own, LEVEL: "privileged"}},
-        {"labels": own, "annotations": {"a": "b"}},
+        {"labels": own, "annotations": {names.SHORT_PREFIX + "elect-by-default": "true"}},
         {"labels": own, "finalizers": [FOREIGN]},
     ):
         made: Raw = {"metadata": {"name": "e2e-made", **metadata}}
         await refused(only, agent.try_to("POST", NAMESPACES, (None, None, ""), made))
-    await agent.try_to("POST", NAMESPACES, (None, None, ""), {"metadata": {"name": "e2e-made", "labels": own}})
+    added = {"labels": {**own, "istio-injection": "disabled", LEVEL: "restricted"}, "annotations": {"owner": "team a"}}
+    await agent.try_to("POST", NAMESPACES, (None, None, ""), {"metadata": {"name": "e2e-made", **added}})
 
 
 @pytest.mark.parametrize("kind", ["kubernetes.io/tls", "kubernetes.io/service-account-token", "helm.sh/release.v1"])

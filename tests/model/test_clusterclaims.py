@@ -11,20 +11,24 @@ PRODUCT = "product.open-cluster-management.io"
 
 
 def test_the_last_source_of_a_name_wins() -> None:
-    assert json.loads(clusterclaims.write([{"a": "claim", "b": "1"}, {"a": "property"}])) == {"a": "property", "b": "1"}
-    assert clusterclaims.write([{}, {}]) == ""
+    told = clusterclaims.write([{"a": "claim", "b": "1"}, {"a": "property"}])
+    assert json.loads(told.text) == {"a": "property", "b": "1"}
+    assert clusterclaims.write([{}, {}]) == ("", 0)
 
 
 def test_twenty_by_name_are_told_and_the_reserved_ones_beside_them() -> None:
     many = {f"claim{number:02}": "x" for number in range(30)} | {PRODUCT: "OpenShift"}
-    told = clusterclaims.read(clusterclaims.write([many]))
+    text, found = clusterclaims.write([many])
+    assert found == 30, "reserved ones are not too many"
+    told = clusterclaims.read(text)
     assert set(told) == {f"claim{number:02}" for number in range(20)} | {PRODUCT}
     assert len(clusterclaims.read(json.dumps(many))) == 21, "whoever tells more is not believed"
 
 
 def test_values_may_be_longer_than_those_of_labels_up_to_1024() -> None:
     claims = {"long": "x" * 1024, "longer": "x" * 1025, "none": "", "n" * 254: "x"}
-    assert clusterclaims.read(clusterclaims.write([claims])) == {"long": "x" * 1024}
+    text, found = clusterclaims.write([claims])
+    assert (clusterclaims.read(text), found) == ({"long": "x" * 1024}, 1)
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{", '{"a": 1}', "null"])

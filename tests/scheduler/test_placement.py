@@ -25,6 +25,7 @@ from agent.api.names.ocm import (
     PLACEMENT_GROUP,
     decision_name,
 )
+from agent.clusters import record
 from agent.kube.client import Client
 from agent.kube.errors import Conflict
 from agent.scheduler.failed_targets import failed_targets_of
@@ -177,6 +178,37 @@ async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_dec
         await decide(stage.client, stage.namespace, "us")
         assert await runs(stage, "web") == "us"
         await until(lambda: _none_in(stage, "eu"))
+
+
+@pytest.mark.usefixtures("placement_kinds")
+async def test_a_pod_keeps_a_target_that_comes_back_until_its_placement_may_have_decided_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(**RANKED) as stage:
+        await stand(stage)
+        await place(stage.client, stage.namespace)
+        await decide(stage.client, stage.namespace, "eu")
+        await stage.pods("web", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
+        await stage.waits("web", "nodes are available")
+        ((_, before),) = await stage.chaperons()
+        monkeypatch.setattr(record, "BACK_SECONDS", 600.0)
+        stage.relays["eu"].cut()
+        await stage.waits("web", "the pod is claimed by this target")
+        await decide(stage.client, stage.namespace, "us")
+        stage.relays["eu"].mend()
+        await stage.waits("web", "nodes are available")
+        await decide(stage.client, stage.namespace, "eu")
+        ((_, kept),) = await stage.chaperons()
+        assert kept["metadata"]["uid"] == before["metadata"]["uid"]
+        assert not failed_targets_of(await stage.client.get(PODS, "web", stage.namespace))
+
+        monkeypatch.setattr(record, "BACK_SECONDS", 2.0)
+        stage.relays["eu"].cut()
+        await stage.waits("web", "the pod is claimed by this target")
+        await decide(stage.client, stage.namespace, "us")
+        stage.relays["eu"].mend()
+        await until(lambda: stage.chaperons("us"), 60.0)
+        await until(lambda: _none_in(stage, "eu"), 60.0)
 
 
 async def _none_in(stage: Stage, target: str) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, TARGETS, Kind
+from agent.api.kinds import NAMESPACES, PLACEMENTS, SERVICE_ACCOUNTS, TARGETS, Kind
+from tests.ocm import object_of
 from tests.waiting import until
 from tests.webhook.replica import Place
 from tests.webhook.test_app import target
@@ -72,6 +73,23 @@ async def test_whoever_applies_a_workload_is_warned_once_with_the_remedy(place: 
         (warning,) = await place.warnings(DEPLOYMENTS, wrong)
         assert warning.startswith("its pods will be refused: ")
     assert (await place.client.create(DEPLOYMENTS, workload(DEPLOYMENTS, **{ELECT: ""}), place.namespace))["spec"]
+
+
+@pytest.mark.usefixtures("placement_kinds")
+async def test_whose_pods_are_to_follow_a_placement_that_is_not_there_is_warned(place: Place) -> None:
+    await place.client.create(TARGETS, target(TARGETS, "eu", place.namespace))
+    placed = workload(DEPLOYMENTS, **{ELECT: "", "multicluster/placement": "web"})
+    told = f"annotation multicluster/placement: there is no Placement web in namespace {place.namespace}"
+    async with place.replica():
+
+        async def warned() -> bool:
+            return any(told in each for each in await place.warnings(DEPLOYMENTS, placed))
+
+        await until(warned, what="a Placement that is not there is told")
+        stays = workload(DEPLOYMENTS, **{"multicluster/placement": "web"})
+        assert await place.warnings(DEPLOYMENTS, stays) == [], "its pods stay here"
+        await place.client.create(PLACEMENTS, object_of(PLACEMENTS, "web", place.namespace, spec={}))
+        assert not await warned()
 
 
 async def test_so_is_one_whose_pods_are_elected_by_default(place: Place) -> None:

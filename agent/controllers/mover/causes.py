@@ -1,5 +1,6 @@
 """Why pods should not be in the target that they are in: the one place where every cause of a move is looked at."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from agent.api import names
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
+from agent.clusters.record import BACK_SECONDS, grace
 from agent.clusters.target import Target
 from agent.controllers.mover.failback import FailBack
 from agent.controllers.mover.placements import PlacementMoves
@@ -91,7 +93,7 @@ class Causes:
             return "Retire", ""
         if levels.choice is not None and home.target is not None and (why := levels.choice.misplaced(home.target)):
             return "Targets", f"its target {home.target.title} is {why}"
-        if home.target is not None and (why := self._placements.misplaced(pod, self._cluster(home.target))):
+        if home.target is not None and (why := self._unplaced(pod, home.target)):
             return "Placement", why
         if levels.choice is not None and home.target is not None and home.standing == UNKNOWN:
             return self._back(pod, home.target, levels.choice, levels)
@@ -105,6 +107,11 @@ class Causes:
     def put_off(self) -> None:
         """A replacement of a pod that was to go back got no better target: try again later."""
         self._fail_back.put_off()
+
+    def _unplaced(self, pod: Object, home: Target) -> str:
+        """Why its Placement does not want a pod where it is; a target that has just come back may be decided again."""
+        why = self._placements.misplaced(pod, self._cluster(home))
+        return "" if why and grace(home.record, self._deps.clock.now()) else why
 
     def _cluster(self, target: Target) -> str:
         obj = self.targets.get(target.key)
@@ -142,3 +149,5 @@ class Causes:
             (self._ready.add if ready else self._ready.discard)(target.node_name)
             self._fail_back.note(target, ready=ready)
             self._changed(target.node_name)
+            if ready:
+                asyncio.get_running_loop().call_later(BACK_SECONDS, self._changed, target.node_name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from agent.scheduling.placing.evaluate import ANY_SCORE, cel_expressions, scores_used
@@ -30,12 +31,20 @@ class Interest:
 def interest(placement: Mapping[str, Any]) -> Interest:
     """What a Placement looks at."""
     spec = parse(placement)
-    return Interest(
-        sets=frozenset(spec.sets),
-        scores=scores_used(placement),
-        balances=any(each.built_in == BALANCE for each in spec.policy.prioritizers),
-        expressions=cel_expressions(placement),
+    return _shared(
+        Interest(
+            sets=frozenset(spec.sets),
+            scores=scores_used(placement),
+            balances=any(each.built_in == BALANCE for each in spec.policy.prioritizers),
+            expressions=cel_expressions(placement),
+        )
     )
+
+
+@lru_cache(maxsize=1024)
+def _shared(interest: Interest) -> Interest:
+    """One object for all Placements that look at the same."""
+    return interest
 
 
 class Interests:

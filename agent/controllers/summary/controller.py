@@ -4,7 +4,8 @@ elsewhere.
 Watches  nodes that are not virtual, pods on them (at level of detail `full`, and where the agent may), the
          ClusterSummary `singleton`, ClusterProperties and ClusterClaims where served; where it is wanted, it also asks
          metrics.k8s.io now and then what nodes use.
-Writes   the ClusterSummary, at most once a second and only when something matters: see `steady` for what does not.
+Writes   the ClusterSummary, at most once a second and only when something matters: see `steady` for what does not; an
+         Event where there are more claims than are told.
 """
 
 import time
@@ -19,6 +20,7 @@ from agent.controllers.summary.measured import Measured
 from agent.controllers.summary.properties import Properties
 from agent.controllers.summary.usage import Usage
 from agent.kube.store import Object
+from agent.model.clusterclaims import LIMIT
 from agent.model.summary import Survey, summary, survey
 from agent.runtime.controller import Controller
 
@@ -46,6 +48,8 @@ class SummaryRoom(Controller[str]):
         self._started = time.monotonic()
         self._next_look = self._started
         self._discovered = False
+        self._recorder = deps.recorder
+        self._claims = 0
         self._amounts = Amounts()
         self._survey: Survey | None = None
         self._usage = Usage(deps.local, self._pods_changed)
@@ -90,13 +94,14 @@ class SummaryRoom(Controller[str]):
         started = time.monotonic()
         if self._survey is None:
             self._survey = survey(self._amounts.settle(node.decode() for node in self._nodes.store), self._detail)
-        usage = self._usage.read()
+        usage, claims = self._usage.read(), self._properties.claims()
+        self._warn(claims.found)
         wanted = summary(
             self._survey,
             version=__version__,
             cluster_uid=self._cluster_uid,
             properties=self._properties.read(),
-            claims=self._properties.claims(),
+            claims=claims.text,
             taken=usage.taken if usage is not None else None,
             delegates=usage.delegates if usage is not None else None,
             used=self._measured.read(),
@@ -104,6 +109,19 @@ class SummaryRoom(Controller[str]):
         now = time.monotonic()
         self._next_look = now + max(PAUSE_SECONDS, _PAUSE_FACTOR * (now - started))
         return wanted
+
+    def _warn(self, claims: int) -> None:
+        """Once for each number of claims that are too many, in the words of Open Cluster Management."""
+        if claims > LIMIT and claims != self._claims:
+            message = (
+                f"{claims} cluster claims are found. It exceeds the max number of custom cluster claims ({LIMIT})."
+                f" {claims - LIMIT} cluster claims are discarded."
+            )
+            obj = self._summaries.store.get(("", SUMMARY_NAME))
+            head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
+            about = obj.decode() if obj is not None else {**head, "metadata": {"name": SUMMARY_NAME}}
+            self._recorder.event(about, "Warning", "CustomClusterClaimsTruncated", message)
+        self._claims = claims
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or substance(old.raw) != substance(new.raw):

@@ -52,8 +52,8 @@ class Properties:
         """All properties that can be labels."""
         return properties([*self._told(), self._settings])
 
-    def claims(self) -> str:
-        """All that sources may know, whatever the value, as ManagedClusters list them; JSON."""
+    def claims(self) -> clusterclaims.Told:
+        """All that sources may know, whatever the value, as ManagedClusters list them."""
         return clusterclaims.write([*self._told(hidden=LABEL_SPOKE_ONLY), self._settings])
 
     def _told(self, hidden: str = "") -> list[dict[str, str]]:

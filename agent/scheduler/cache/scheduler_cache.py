@@ -1,5 +1,6 @@
 """Scheduler cache: what every decision starts from: a pod's demands, all targets, and our pods in them."""
 
+import asyncio
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from agent.base.clock import parse
 from agent.clusters.decided import placement_of
 from agent.clusters.deps import Deps
 from agent.clusters.namespaces import turns
+from agent.clusters.record import grace
 from agent.clusters.target import Target
 from agent.kube.store import Key, Object
 from agent.model.namespaces import not_enabled
@@ -62,6 +64,8 @@ class SchedulerCache:
         self._prerequisites = deps.prerequisites
         self._weights = deps.settings.weights
         self._turn = 0
+        self._soon: set[Key] = set()
+        """Pods that are looked at again by time."""
         self.namespaces.subscribe(self._relabelled)
         deps.namespaces.on_turn(lambda namespace: self._change())
 
@@ -95,12 +99,34 @@ class SchedulerCache:
         return replace(ranking, rejected=reasoned(ranking.rejected, placed, reasons))
 
     def misplaced(self, pod: Object, target: Target) -> str:
-        """Why a pod would not get its target today, by annotation or by its Placement; empty where it would."""
+        """Why a pod would not get its target today, by annotation or by its Placement; empty where it would, and while
+        it is `spared`.
+        """
         choice = self._choices.of(pod)
         if choice is not None and (why := choice.misplaced(target)):
             return why
+        return "" if self.spared(pod, target) else self._unplaced(pod, target)
+
+    def _unplaced(self, pod: Object, target: Target) -> str:
         placed = self.decisions.of(pod)
         return misplaced(placed, self._targets.info_of(target)) if placed is not None else ""
+
+    def spared(self, pod: Object, target: Target) -> bool:
+        """Whether a pod keeps its target for now though its Placement does not decide for that: it has just come back.
+
+        The pod is looked at again when that is over.
+        """
+        left = grace(target.record, self._clock.now())
+        if not left or not self._unplaced(pod, target):
+            return False
+        if pod.key not in self._soon:
+            self._soon.add(pod.key)
+            asyncio.get_running_loop().call_later(left, self._due, pod.key)
+        return True
+
+    def _due(self, pod: Key) -> None:
+        self._soon.discard(pod)
+        self._decided((pod,))
 
     def end_trials(self, pod: Object, but: Container[str] = ()) -> None:
         """A pod does not try targets that refuse pods, but for those of these virtual nodes."""

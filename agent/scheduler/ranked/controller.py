@@ -146,6 +146,7 @@ class RankedScheduling:
             closed=self._cache.closed(pod.namespace),
             neglected=self._neglect(target, chaperon) if self._neglected.is_neglected(pod.uid) else "",
             misplaced=self._cache.misplaced(pod, target) if target is not None else "",
+            spared=target is not None and self._cache.spared(pod, target),
         )
         step = steps.decide(view)
         if not isinstance(step, steps.GiveUp):

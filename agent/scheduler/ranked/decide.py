@@ -41,6 +41,8 @@ class RankedPod:
     """Why the chaperon counts as refused although nobody has said so, empty when it does not."""
     misplaced: str = ""
     """Why the pod is to leave the claim's target although that has not refused it, empty when it need not."""
+    spared: bool = False
+    """Whether the pod stays with the claim's target whatever that says: its Placement may decide for it again."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def _next(view: RankedPod) -> Step:
     if settled is not None:
         return settled
     _, reason = delegate_outcome(view.chaperon.get("status") or {})
-    return _refused(view, reason)
+    return Wait(reason) if view.spared else _refused(view, reason)
 
 
 def _claim(view: RankedPod) -> Step:

@@ -3,6 +3,7 @@
 A broken one raises nothing: what cannot be read of it is not there.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -47,7 +48,7 @@ def managed_cluster(raw: Raw) -> ManagedCluster:
     metadata, status = mapping_if_any(raw, "metadata"), mapping_if_any(raw, "status")
     capacity = _amounts(status, "capacity")
     return ManagedCluster(
-        name=_text(metadata, "name"),
+        name=sys.intern(_text(metadata, "name")),
         labels=_pairs(mapping_if_any(metadata, "labels")),
         claims={_text(each, "name"): _text(each, "value") for each in _items(status, "clusterClaims")},
         taints=tuple(_taint(each) for each in _items(mapping_if_any(raw, "spec"), "taints")),
@@ -83,9 +84,9 @@ def scores(raw: Raw) -> dict[str, Score]:
 
 
 def decided(raw: Raw) -> tuple[str, ...]:
-    """The clusters that a PlacementDecision names."""
+    """The clusters that a PlacementDecision names, which others name, too."""
     found = (_text(each, "clusterName") for each in _items(mapping_if_any(raw, "status"), "decisions"))
-    return tuple(name for name in found if name)
+    return tuple(sys.intern(name) for name in found if name)
 
 
 def _taint(raw: Raw) -> ClusterTaint:

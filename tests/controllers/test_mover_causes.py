@@ -1,0 +1,75 @@
+"""Why pods should not be where they are, by what real API servers say of their target and their Placement."""
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import PLACEMENTS, PODS, TARGETS
+from agent.api.names.ocm import MOVE, PLACEMENT, WHEN_UNPLACED
+from agent.clusters import record
+from agent.controllers.mover import causes
+from agent.kube.client import Client, encode
+from agent.kube.config import load
+from agent.kube.store import Object
+from agent.sandbox import Cluster
+from tests.controllers.proxies import connected
+from tests.controllers.rooms import running
+from tests.controllers.targets import target as of_itself
+from tests.kube.relay import Relay
+from tests.scheduler.test_placement import decide, place
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+def follower(namespace: str, node: str) -> Object:
+    """A pod that runs and follows the Placement web."""
+    metadata = {"name": "web-0", "namespace": namespace, "uid": "web-0"}
+    metadata |= {"annotations": {names.SHORT_PREFIX + PLACEMENT: "web"}}
+    return Object(PODS, encode({"metadata": metadata, "spec": {"nodeName": node}}))
+
+
+@pytest.mark.usefixtures("placement_kinds")
+async def test_pods_of_a_target_that_is_back_stay_until_their_placement_may_have_decided_again(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(record, "BACK_SECONDS", 0.0)
+    monkeypatch.setattr(causes, "BACK_SECONDS", 0.1)
+    async with (
+        Relay.started(load(str(cluster.kubeconfig))) as relay,
+        running(cluster, placement="consume") as deps,
+        connected(deps, client, namespace, eu=relay.connection) as targets,
+    ):
+        eu = targets["eu"]
+        await client.create(TARGETS, of_itself("eu", namespace))
+        await client.patch(TARGETS, "eu", {"status": {"managedCluster": "eu"}}, namespace, sub="status")
+        await place(client, namespace)
+        await client.patch(PLACEMENTS, "web", {"metadata": {"annotations": {WHEN_UNPLACED: MOVE}}}, namespace)
+        await decide(client, namespace, "us")
+        found = causes.Causes(deps, looked.append, lambda namespaces: None, lambda node: None)
+        pod = follower(namespace, eu.node_name)
+
+        async def is_to_leave() -> bool:
+            return found.of(pod, causes.Levels())[0] == "Placement"
+
+        async def is_back() -> bool:
+            return eu.ready
+
+        async def is_away() -> bool:
+            return not eu.ready
+
+        await until(is_to_leave)
+        relay.cut()
+        await until(is_away)
+        monkeypatch.setattr(record, "BACK_SECONDS", 600.0)
+        looked.clear()
+        relay.mend()
+        await until(is_back)
+        assert found.of(pod, causes.Levels()) == ("", "")
+        monkeypatch.setattr(record, "BACK_SECONDS", 0.0)
+        assert await is_to_leave()
+
+        async def looked_again() -> bool:
+            return looked.count(eu.node_name) > 1
+
+        await until(looked_again)
