@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.names import moves
+from agent.api.names.lifecycle import POD_LOST
 from agent.model import baseline
 from agent.model.diff import merge_patch
 from agent.model.errors import InvalidPod
@@ -213,7 +216,7 @@ def status_of_let_go(proxy: dict[str, Any], chaperon_status: Mapping[str, Any], 
     held = bool(other_finalizers(proxy["metadata"].get("finalizers")))
     if not proxy["spec"].get("nodeName") or (restarts_always(proxy) and not held):
         return {}
-    if has_ended(proxy) and not has_ended({"status": chaperon_status}):
+    if is_given_up(proxy) or (has_ended(proxy) and not has_ended({"status": chaperon_status})):
         return {}
     return merge_patch(proxy.get("status") or {}, proxy_status(proxy, chaperon_status, ranges))
 
@@ -228,3 +231,26 @@ def status_of_lost(proxy: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     message = "the pod was deleted, and its delegate has ended"
     return {"phase": "Failed", "reason": "DelegateGone", "message": message}
+
+
+def status_of_given_up(message: str, now: str) -> dict[str, Any]:
+    """Strategic merge patch of the status of a proxy pod whose delegate is certain to run no more.
+
+    One write, by which whoever made the pod makes another; failure policies of Jobs read the condition.
+    """
+    over = {"status": "False", "reason": "PodFailed", "lastTransitionTime": now}
+    disrupted = {"status": "True", "reason": POD_LOST, "message": message, "lastTransitionTime": now}
+    conditions = [
+        {"type": _DISRUPTED, **disrupted},
+        {"type": "Ready", **over},
+        {"type": "ContainersReady", **over},
+        {"type": moves.CONDITION, "$patch": "delete"},
+    ]
+    return {"phase": "Failed", "reason": POD_LOST, "message": message, "conditions": conditions}
+
+
+def is_given_up(proxy: Mapping[str, Any]) -> bool:
+    """Whether that has been written: nothing that its delegate tells counts any more, since there is another pod."""
+    status = proxy.get("status") or {}
+    condition = find_condition(status.get("conditions"), _DISRUPTED) or {}
+    return has_ended(proxy) and status.get("reason") == POD_LOST == condition.get("reason")

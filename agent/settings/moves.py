@@ -42,3 +42,9 @@ class Moves:
         "with moves: how long a target that was lost has to answer before it has new pods; twice as long with each"
         " further outage within the hour, 15m at most",
     )
+    fail_back_after: float = flag(
+        DURATION,
+        "10m",
+        "with moves: how long a target has to have answered before pods that prefer it, and that say"
+        " multicluster/fail-back: auto, go back to it",
+    )

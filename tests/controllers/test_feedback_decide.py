@@ -406,6 +406,29 @@ def test_a_pod_that_is_let_go_and_has_ended_never_runs_again() -> None:
     assert outcome(failed, delegate(**DELETED)) == []
 
 
+class TestOfAPodThatHasFailedWithItsTarget:
+    """Its Job has made another: nothing that the target tells when it is back counts, and nothing there goes on."""
+
+    given_up = once("Never", proxy(status={"conditions": [{"type": "DisruptionTarget", "reason": "TargetLost"}]}))
+    given_up["status"] |= {"phase": "Failed", "reason": "TargetLost"}
+
+    @pytest.mark.parametrize("theirs", [delegate(), ended(), ended("Failed")], ids=["runs", "succeeded", "failed"])
+    def test_the_delegate_is_deleted_and_the_pod_stays_failed(self, theirs: TargetChaperon) -> None:
+        assert outcome(self.given_up, theirs) == [DeleteChaperon(theirs)]
+        gone = replace(theirs, chaperon={**theirs.chaperon, "metadata": theirs.chaperon["metadata"] | DELETED})
+        assert outcome(self.given_up, gone) == []
+
+    def test_nothing_is_done_while_the_target_is_away_or_when_its_delegate_is_gone(self) -> None:
+        assert outcome(self.given_up, settled=frozenset()) == []
+        assert outcome(self.given_up, last=ended()) == []
+
+    def test_it_goes_when_it_is_deleted_as_any_other_does(self) -> None:
+        deleted = {**self.given_up, "metadata": self.given_up["metadata"] | DELETED}
+        assert outcome(deleted, ended()) == [DeleteChaperon(ended())]
+        assert finalizers_after(outcome(deleted, last=ended())) == []
+        assert finalizers_after(outcome(deleted, settled=frozenset(), lost=frozenset({EU}))) == []
+
+
 def lost_for_ever(*annotations: str, **spec: Any) -> TargetChaperon:
     """A delegate that was made, must not run twice, and is missing."""
     told = dict.fromkeys((names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_MADE, *annotations), "true")

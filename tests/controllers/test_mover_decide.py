@@ -199,6 +199,48 @@ def test_nothing_is_said_twice_and_a_pod_without_a_reason_only_that_it_has_none_
     assert told(SURGE, replace(A, told="Held: paused")) == [("a", "")]
 
 
+JOB = owner("Job", {"metadata": {"name": "work"}, "spec": {}}, None, Asked())
+DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
+
+
+@pytest.mark.parametrize(
+    ("owner", "pod", "wanted"),
+    [
+        (JOB, DEAD, ["Fail"]),
+        (replace(JOB, way="evict"), DEAD, ["Fail"]),
+        (JOB, replace(DEAD, certified=False), "IdentityMayRun"),
+        (JOB, replace(DEAD, answers=True), "Held"),
+        (JOB, replace(DEAD, cause="Retire"), "Held"),
+        (JOB, replace(DEAD, stays="the volume of its claim data is there", data=True), "DataElsewhere"),
+        (JOB, replace(DEAD, stays="the pods of a group are not moved one by one"), "Held"),
+        (JOB, replace(DEAD, ended=True), []),
+        (JOB, replace(DEAD, deleting=True), []),
+        (owner("Job", None, None, Asked("never")), DEAD, "Held"),
+        (EVICT, DEAD, "Held"),
+    ],
+    ids=[
+        "a person says that it does not run",
+        "of a Job that lets it be evicted, too",
+        "it may run still",
+        "its target answers, whatever a person says",
+        "its target is to be emptied",
+        "its data is there",
+        "it is of a group",
+        "it has ended already",
+        "it is deleted already",
+        "it is never to be moved",
+        "its owner makes none for one that has failed",
+    ],
+)
+def test_a_pod_of_a_job_has_failed_where_nothing_of_it_runs(owner: Owner, pod: Pod, wanted: list[str] | str) -> None:
+    done = steps(owner, pod)
+    assert (done, told(owner, pod)) == ((wanted, []) if isinstance(wanted, list) else ([], [("o", wanted)]))
+
+
+def test_all_pods_of_a_job_have_failed_at_once() -> None:
+    assert steps(JOB, DEAD, replace(DEAD, name="work-b", uid="p"), Pod("work-c", "q")) == ["Fail", "Fail"]
+
+
 # How owners move ----------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.model.podstate import has_ended
-from agent.model.status import annotations_home, is_done, proxy_status, status_of_let_go, status_of_lost
+from agent.model.status import annotations_home, is_done, is_given_up, proxy_status, status_of_let_go, status_of_lost
 
 CONDITION = "multicluster/AnnotationsHome"
 """Of a proxy pod: which annotations of its delegate do not come home; there while there are any."""
@@ -236,6 +236,8 @@ def _is_our_work(annotations: Mapping[str, str]) -> bool:
 def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
     if view.home not in view.settled:
         return []
+    if is_given_up(proxy):
+        return _delete(view, (here,) if here is not None else (), certain=True)
     if here is None:
         return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy()])
     if here.deleting:

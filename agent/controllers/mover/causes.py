@@ -3,9 +3,10 @@
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.api import names
+from agent.api.conditions import find_condition
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
@@ -67,6 +68,8 @@ class Causes:
         self._keys: dict[str, Key] = {}
         """Of the Targets, by virtual node."""
         self._ready: set[str] = set()
+        self._told_ready: set[str] = set()
+        """Virtual nodes of targets of which the Target says that they are ready."""
         self.targets = deps.local.either(TARGET_KINDS)
         for informer in self.targets.informers:
             informer.subscribe(self._object_changed)
@@ -78,6 +81,14 @@ class Causes:
         key = self._keys.get(node)
         silent = self._deps.lives.silent_for(key) if key is not None else 0.0
         return Home(self._deps.targets.by_node(node), self._standings.get(node, UNKNOWN), silent)
+
+    def is_dead(self, node: str) -> bool:
+        """Whether a person has certified that nothing runs there any more, and the target does not show otherwise.
+
+        What the leader before this one has seen of it counts until this one has seen it, too.
+        """
+        home = self.home(node)
+        return home.standing.declared and not home.answers and node not in self._told_ready
 
     def of(self, pod: Object, levels: Levels) -> tuple[Cause, str]:
         """Why a pod that is bound to a virtual node should not be there, with more words where there are any."""
@@ -135,11 +146,13 @@ class Causes:
             self._keys[node] = obj.key
         else:
             self._keys.pop(node, None)
-        before = self._standings.pop(node, UNKNOWN)
-        after = standing(obj.decode()) if new is not None else UNKNOWN
+        manifest = new.decode() if new is not None else {}
+        before, was_ready = self._standings.pop(node, UNKNOWN), node in self._told_ready
+        after, is_ready = standing(manifest), _is_ready(manifest)
         if after != UNKNOWN:
             self._standings[node] = after
-        if before != after:
+        (self._told_ready.add if is_ready else self._told_ready.discard)(node)
+        if before != after or was_ready != is_ready:
             self._changed(node)
 
     def _target_changed(self, target: Target) -> None:
@@ -151,3 +164,9 @@ class Causes:
             self._changed(target.node_name)
             if ready:
                 asyncio.get_running_loop().call_later(BACK_SECONDS, self._changed, target.node_name)
+
+
+def _is_ready(target: Mapping[str, Any]) -> bool:
+    """Whether a Target says that it is ready."""
+    conditions = (target.get("status") or {}).get("conditions")
+    return (find_condition(conditions, "Ready") or {}).get("status") == "True"

@@ -2,7 +2,8 @@
 
 Watches  proxy pods, Targets, namespaces, Services and their EndpointSlices in all clusters, virtual nodes.
 Reads    the owner of pods that are to move, from the API server itself.
-Writes   replacements (created, labelled, deleted); on pods that move, annotations and the condition Placed; evictions.
+Writes   replacements (created, labelled, deleted); on pods that move, annotations and the condition Placed; evictions;
+         of pods of Jobs, that they have failed with their target.
          An event where a replacement is refused, and on one that has taken its place.
 Absent target: its pods stay until it answers again, or is lost; then they are replaced.
 """
@@ -19,7 +20,7 @@ from agent.controllers.mover.facts import is_replacement
 from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
 from agent.controllers.mover.metrics import IN_PROGRESS
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Restore, Tell
+from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
 from agent.kube.errors import NotFound, Unreachable
@@ -240,6 +241,8 @@ class Mover(Controller[OwnerKey]):
                 if action.astray and action.new.cause == "FailBack":
                     self._causes.put_off()
                 await self._writer.discard(namespace, action, owner)
+            case Fail():
+                await self._writer.fail(namespace, action, owner)
             case Evict():
                 raise AssertionError("evictions say why they are refused")
             case Tell():

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from agent.controllers.mover.owners import plain
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore, Tell
+from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell
 from agent.model import replacement
 
 CAUSES = {
@@ -55,6 +55,9 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
             plan.tell(Tell(pod, ""))
     begun = _go_on(owner, pods, plan)
     waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
+    failed = [pod for pod in waiting if _is_dead(owner, pod)]
+    plan.actions.extend(map(Fail, failed))
+    waiting = [pod for pod in waiting if pod not in failed]
     if owner.way == "surge":
         _replace(owner, pods, waiting, plan)
     else:
@@ -73,6 +76,11 @@ def _cause(pod: Pod) -> str:
 
 def _is_to_go(pod: Pod) -> bool:
     return pod.owned and pod.lives and bool(pod.cause)
+
+
+def _is_dead(owner: Owner, pod: Pod) -> bool:
+    """Whether a pod is to end as failed: nothing of it runs any more, and its owner makes another for it."""
+    return owner.remakes and pod.cause == "Lost" and pod.certified and not (pod.answers or pod.stays)
 
 
 # Moves that have begun ----------------------------------------------------------------------------------------------

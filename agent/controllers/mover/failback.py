@@ -11,19 +11,16 @@ from agent.clusters.target import Target
 from agent.kube.store import Object
 from agent.model.targetchoice import TargetChoice
 
-AFTER_SECONDS = 600.0
-"""A target that pods go back to has answered for so long, as this process has seen it."""
-
 
 class FailBack:
     """`due` is called with the virtual node of a target that has been there for long enough."""
 
-    def __init__(self, deps: Deps, due: Callable[[str], None], after: float = AFTER_SECONDS) -> None:
+    def __init__(self, deps: Deps, due: Callable[[str], None]) -> None:
         self._deps = deps
         self._due = due
-        self._after = after
+        self._after = deps.settings.fail_back_after
         self._since: dict[str, float] = {}
-        """Virtual nodes of the targets that are ready."""
+        """When targets became ready, as this process has seen it, by virtual node of those that are."""
 
     def note(self, target: Target, *, ready: bool) -> None:
         """A target has become ready, or is so no more."""

@@ -96,7 +96,7 @@ class Gather:
             owner_uid=key[3],
             cause=self._causes.of(pod, self.levels(pod, read.annotations)),
             answers=home.answers or not pod.node_name,
-            certified=home.standing.declared,
+            certified=self._causes.is_dead(pod.node_name),
             available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
             **self._what_keeps(pod, facts),

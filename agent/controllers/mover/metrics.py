@@ -6,8 +6,9 @@ from agent.base.metrics import REGISTRY
 
 MOVES = Counter(
     "flotilla_moves_total",
-    "Pods that were to leave their target, by cause, kind of owner and outcome: replaced, evicted, or undone where the"
-    " replacement was not needed, or of no use.",
+    "Pods that were to leave their target, by cause, kind of owner and outcome: replaced, evicted, failed where nothing"
+    " of them runs any more, deleted where they were not available there, or undone where the replacement was not"
+    " needed, or of no use.",
     ("cause", "kind", "outcome"),
     registry=REGISTRY,
 )

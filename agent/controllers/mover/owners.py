@@ -1,7 +1,7 @@
 """How the pods of an owner move, as that says itself: replacement first, eviction, or not at all. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -50,8 +50,8 @@ def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: Asked) -> Owner
         return _stays(kind, name, _NEVER)
     if plain(kind) == JOB:
         if asked.move != moves.EVICT:
-            return _stays(kind, name, _FINISHES)
-        return Owner(kind, name, "evict", _ASKED, replicas=0)
+            return replace(_stays(kind, name, _FINISHES), remakes=True)
+        return Owner(kind, name, "evict", _ASKED, replicas=0, remakes=True)
     if obj is None:
         return Owner(kind, name, "evict", f"a {kind} may not have two pods in place of one", replicas=0)
     replicas = _number(obj["spec"].get("replicas"), 1)

@@ -31,7 +31,7 @@ class Pod:
     answers: bool = True
     """Whether the target that it is in answers."""
     certified: bool = False
-    """Whether a person has certified that nothing of its target runs any more."""
+    """Whether a person has certified that nothing of its target runs any more, and nothing shows otherwise."""
     stays: str = ""
     """Why it cannot be moved whatever its owner is, in words; empty if it can."""
     data: bool = False
@@ -86,6 +86,8 @@ class Owner:
     """How many more pods than that there may be while they move."""
     room: str = ""
     """Why no target has room for one more of its pods, in words; empty if one has. Asked before an eviction."""
+    remakes: bool = False
+    """Whether it makes another pod for one that has failed, so that one which cannot run any more may end so."""
     refused: str = ""
     """Why its last replacement was not created, in words, where that may change by itself."""
 
@@ -142,6 +144,16 @@ class Evict:
 
 
 @dataclass(frozen=True)
+class Fail:
+    """End a pod as failed, of which nothing runs any more where it was: its owner makes another.
+
+    This is a single write. What of it is found in its target when that is back is deleted there.
+    """
+
+    old: Pod
+
+
+@dataclass(frozen=True)
 class Tell:
     """Say on a pod why it is not where it should be, or (no reason) that it is."""
 
@@ -157,4 +169,4 @@ class Tell:
         return self.pod.told != f"{self.reason}: {self.message}"
 
 
-Action = Create | Mark | Adopt | Restore | Discard | Evict | Tell
+Action = Create | Mark | Adopt | Restore | Discard | Evict | Fail | Tell

@@ -9,20 +9,22 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import PODS
-from agent.api.names import moves
+from agent.api.names import lifecycle, moves
 from agent.base.clock import parse, stamp
 from agent.clusters.deps import Deps
 from agent.controllers.mover.metrics import MOVES, SECONDS
-from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Mark, Owner, Restore, Tell
+from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from agent.kube.store import Key, Object
 from agent.model import replacement
 from agent.model.replacement import Moved
+from agent.model.status import status_of_given_up
 
 log = logging.getLogger(__name__)
 
 Raw = dict[str, Any]
 
+_DEAD = "its target is declared lost: nothing of it runs any more, and its owner makes another pod"
 _QUOTA = "exceeded quota"
 QUOTA_SECONDS, REFUSED_SECONDS = 30.0, 600.0
 """For how long what refuses replacements is believed to refuse them still."""
@@ -153,6 +155,21 @@ class Writer:
             return ""
         MOVES.labels(action.old.cause, owner.kind, "evicted").inc()
         return ""
+
+    async def fail(self, namespace: str, action: Fail, owner: Owner) -> None:
+        """End a pod as failed, as it was read: not one of which the end has come home meanwhile."""
+        old = self._pods.store.get((namespace, action.old.name))
+        if old is None or old.uid != action.old.uid:
+            return
+        status = status_of_given_up(_DEAD, stamp(self._deps.clock.now()))
+        body = {"metadata": {"uid": old.uid, "resourceVersion": old.version}, "status": status}
+        try:
+            answer = await self._client.patch_raw(PODS, old.name, body, namespace, sub="status", style="strategic")
+        except NotFound:
+            return
+        self._pods.absorb(answer)
+        MOVES.labels(action.old.cause, owner.kind, "failed").inc()
+        self._deps.recorder.event(old.decode(), "Warning", lifecycle.POD_LOST, _DEAD)
 
     async def tell(self, namespace: str, action: Tell) -> None:
         """Write the condition Placed of a pod."""
