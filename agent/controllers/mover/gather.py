@@ -85,6 +85,8 @@ class Gather:
         ]
         asked = self._asked(key, read, pods, facts)
         owner = owners.owner(key[0], read.obj, read.parent, asked)
+        if owner.way == "evict":
+            views = [self._served(pod, view) for pod, view in zip(pods, views, strict=True)]
         return self._with_room(owner, pods, views, key), views
 
     def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts, *, is_replaced: bool) -> Pod:
@@ -106,7 +108,7 @@ class Gather:
             template = replacement.digest(read.spec.get("template") or {})
             announced = view.available and self._withdrawal.is_announced(pod)
             return replace(view, outdated=moved is None or moved.template != template, announced=announced)
-        if view.replaced_by or is_replaced:
+        if view.replaced_by or view.withdrawn or is_replaced:
             return replace(view, settled=self._withdrawal.is_settled(pod, facts.annotations))
         return view
 
@@ -143,6 +145,11 @@ class Gather:
             return owner
         going = next((pod for pod, view in zip(pods, views, strict=True) if view.cause and view.lives), None)
         return replace(owner, room=self._room(going)) if going is not None else owner
+
+    def _served(self, pod: Object, view: Pod) -> Pod:
+        """The same with what only those are asked that may be evicted."""
+        asks = view.cause and view.lives and view.available and not view.withdrawn
+        return replace(view, serves=bool(self._withdrawal.to_withdraw(pod))) if asks else view
 
     def _room(self, pod: Object) -> str:
         """Why no other target has room for a pod."""

@@ -40,6 +40,10 @@ class Pod:
     """UID of the pod that it replaces, until it is adopted."""
     replaced_by: str = ""
     """UID of the replacement for which it is about to go."""
+    withdrawn: bool = False
+    """Whether no Service is to lead to it any more, because it is about to be evicted."""
+    serves: bool = False
+    """Whether a Service leads to it, and to others, too: then it is withdrawn before it is evicted."""
     rank: int = 0
     """Of a pod that is replaced: of several, its owner deletes that of the lowest first."""
     selected: bool = True
@@ -49,7 +53,7 @@ class Pod:
     announced: bool = True
     """Of a replacement: whether every cluster that shares a Service that selects it has its address."""
     settled: bool = True
-    """Whether its labels in its target have been as `replaced_by` has them for as long as Services need to follow."""
+    """Whether its labels in its target have been as its marks have them for as long as Services need to follow."""
     told: str = ""
     """What its condition Placed says already: REASON: MESSAGE; empty for one that has no such condition, or a true."""
 
@@ -135,8 +139,17 @@ class Discard:
 
 
 @dataclass(frozen=True)
+class Withdraw:
+    """Have no Service lead to a pod that is about to be evicted, if disruption budgets would let us evict it now."""
+
+    old: Pod
+
+
+@dataclass(frozen=True)
 class Evict:
-    """Evict a pod, as far as disruption budgets let us: its owner makes another."""
+    """Evict a pod, as far as disruption budgets let us: its owner makes another. One that is withdrawn and may not be
+    evicted is not withdrawn any more.
+    """
 
     old: Pod
 
@@ -157,4 +170,4 @@ class Tell:
         return self.pod.told != f"{self.reason}: {self.message}"
 
 
-Action = Create | Mark | Adopt | Restore | Discard | Evict | Tell
+Action = Create | Mark | Adopt | Restore | Discard | Withdraw | Evict | Tell
