@@ -47,7 +47,7 @@ class Withdrawal:
         return _keys(self._services.of(pod.namespace, pod.labels))
 
     def to_withdraw(self, pod: Object) -> frozenset[str]:
-        """Those by which Services do that lead to others, too: else nobody would answer for as long as it is withdrawn."""
+        """Those by which Services do that lead to others, too: by others nobody would be answered in the meantime."""
         return _keys(self.reach.with_others(pod.decode()))
 
     def is_announced(self, pod: Object) -> bool:
