@@ -5,7 +5,7 @@ Both are behind a Service, and have the Deployment's usual strategy: a quarter m
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class Change:
     name: str
     namespace: str
     elected: bool
-    patch: Mapping[str, Any]
+    patch: dict[str, Any]
 
 
 _TEMPLATE = {"metadata": {"annotations": {_RESTARTED: "2026-01-01T00:00:00Z"}}}
