@@ -40,8 +40,8 @@ trap "kill -9 $!; exit 143" TERM; wait
 NO_HURRY = {"timeoutSeconds": 30, "failureThreshold": 10}
 DELAY = 8
 TARGETS = SHORT_PREFIX + "targets"
-PATIENCE_SECONDS = 420.0
-long = pytest.mark.timeout(900)
+PATIENCE_SECONDS = 600.0
+long = pytest.mark.timeout(1500)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
