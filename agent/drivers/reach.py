@@ -47,12 +47,15 @@ class EndpointReach:
         self.services = self._selecting.informer
         self.here = self._sharing.here()
         self._listeners: list[Callable[[Key], None]] = []
+        self._ready: dict[str, tuple[str, frozenset[str]]] = {}
+        """By UID of an EndpointSlice: its version, and the addresses of its ready endpoints."""
         self._silent: dict[str, float] = {}
         """Since when targets do not answer, as far as anybody has noticed."""
         self.here.subscribe(self._changed)
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._noticed)
         deps.targets.on_detach(self._sharing.detach)
+        deps.targets.on_detach(lambda target: self._ready.clear())
 
     def subscribe(self, listener: Callable[[Key], None]) -> None:
         """Call with namespace and name of a Service whose endpoints change in any cluster."""
@@ -85,7 +88,7 @@ class EndpointReach:
         if not is_shared(annotations) or is_shared_by_namespace(annotations):
             return True
         slices = self._sharing.slices(HERE, service.key)
-        return any(not set(each).issubset(addresses) for slice in slices for each in ready(slice.decode()).values())
+        return any(not self._addresses(slice).issubset(addresses) for slice in slices)
 
     def is_known_at_home(self, proxy: Mapping[str, Any], reach: Reach) -> bool:
         """Whether the cluster that a pod is in leads to it itself."""
@@ -114,11 +117,19 @@ class EndpointReach:
         if not self._sharing.is_synced(node):
             return Reach(unseen=True)
         slices = self._sharing.slices(node, service)
-        if any(has_ready(each.decode(), addresses) for each in slices):
+        if any(not self._addresses(each).isdisjoint(addresses) for each in slices):
             return Reach(known=frozenset((node,)))
         if node != home and self._sharing.driver(home, node) != EndpointSlices.reason:
             return Reach(unseen=True)
         return Reach(missing=frozenset((node,)))
+
+    def _addresses(self, slice: Object) -> frozenset[str]:
+        """Of the ready endpoints of a slice: asked for every pod that moves, at every step of any."""
+        version, found = self._ready.get(slice.uid, ("", frozenset[str]()))
+        if version != slice.version:
+            found = frozenset(address for each in ready(slice.decode()).values() for address in each)
+            self._ready[slice.uid] = (slice.version, found)
+        return found
 
     def _noticed(self, target: Target) -> None:
         if target.ready and self._deps.targets.by_node(target.node_name) is target:
@@ -134,6 +145,8 @@ class EndpointReach:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         changed = new or old
         assert changed is not None
+        if new is None:
+            self._ready.pop(changed.uid, None)
         service = key_of(changed) or changed.key
         for listener in self._listeners:
             listener(service)
@@ -141,11 +154,6 @@ class EndpointReach:
 
 def _addresses(proxy: Mapping[str, Any]) -> set[str]:
     return {each["ip"] for each in (proxy.get("status") or {}).get("podIPs") or () if each.get("ip")}
-
-
-def has_ready(slice: Mapping[str, Any], addresses: Collection[str]) -> bool:
-    """Whether an EndpointSlice has one of these addresses as a ready endpoint."""
-    return any(not found.isdisjoint(addresses) for found in map(set, ready(slice).values()))
 
 
 def united(found: Collection[Reach]) -> Reach:

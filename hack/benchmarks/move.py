@@ -17,7 +17,7 @@ from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.progress import Progress
-from hack.benchmarks import report, stats
+from hack.benchmarks import counters, report, stats
 from hack.benchmarks.budgets import Budget, per_pod, python_cpu, total_cpu
 from hack.benchmarks.burst import CLUSTERS, NODES_EACH, PLAIN, pods_per_node, prepare
 from hack.benchmarks.errors import BenchError
@@ -139,6 +139,7 @@ async def move(pods: int, progress: Progress) -> tuple[list[str], dict[str, Any]
     ]
     lines = [
         *compared(restarted, moved),
+        *writes(moved),
         *report.budget_lines(budgets),
         *report.disturbance((restarted.phase, moved.phase)),
     ]
@@ -210,6 +211,13 @@ async def _delegates(lab: Lab, cluster: str) -> int:
     found = await lab.clients[cluster].list(PODS, NAMESPACE)
     mine = [pod["metadata"] for pod in found if pod["metadata"]["name"].startswith(f"{_APP}-")]
     return sum("deletionTimestamp" not in metadata for metadata in mine)
+
+
+def writes(moved: Renewed) -> list[str]:
+    """API writes of ours for each pod that has moved."""
+    found = sorted(counters.by_resource(moved.phase.writes).items())
+    rows = [[f"  {key}", f"{count / moved.pods:.2f}"] for key, count in found]
+    return ["", *report.table([["API writes per moved pod", ""], *rows])]
 
 
 _FIGURES: tuple[tuple[str, str, Callable[[Renewed], float]], ...] = (

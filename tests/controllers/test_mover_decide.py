@@ -142,7 +142,8 @@ def test_one_that_has_no_node_holds_up_the_others_and_none_is_more_than_its_owne
     assert steps(wide, O, second, replace(STARTING, placed=False)) == []
     assert steps(wide, O, second, STARTING) == ["Create"]
     assert steps(SURGE, O, second, STARTING) == []
-    assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False))
+    assert ("o", "Moving") in told(wide, O, second, replace(STARTING, placed=False))
+    assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False, waits=True))
 
 
 def test_names_stand_for_the_pod_that_is_replaced_and_none_is_taken_twice() -> None:
@@ -210,6 +211,7 @@ OTHER = Pod("db-0", "x")
         (EVICT, (OTHER, replace(WITHDRAWN, cause="")), [Restore]),
         (EVICT, (replace(OTHER, available=False), WITHDRAWN), [Restore]),
         (EVICT, (WITHDRAWN,), [Restore]),
+        (EVICT, (replace(OTHER, announced=False), SERVES), []),
         (replace(EVICT, room="us is full"), (OTHER, WITHDRAWN), [Restore]),
         (replace(EVICT, held="it rolls out"), (OTHER, WITHDRAWN), [Restore]),
         (replace(EVICT, way="stay"), (OTHER, WITHDRAWN), [Restore]),
@@ -230,6 +232,7 @@ OTHER = Pod("db-0", "x")
         "it is well placed again",
         "another one has failed",
         "another one is gone",
+        "another one is not known everywhere",
         "the room is gone",
         "its owner rolls out",
         "its owner says that it stays",

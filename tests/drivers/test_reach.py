@@ -1,5 +1,6 @@
 """Where the endpoint of a pod is known."""
 
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,9 +23,13 @@ POD: Any = {
 }
 
 
+COUNT = count()
+
+
 def slice_of(*addresses: str, ready: bool = True) -> Object:
     endpoints = [{"addresses": [each], "conditions": {"ready": ready}} for each in addresses]
-    metadata = {"namespace": "shop", "name": "web-x", "labels": {names.LABEL_SERVICE_NAME: "web"}}
+    labels = {names.LABEL_SERVICE_NAME: "web"}
+    metadata = {"namespace": "shop", "name": "web-x", "uid": f"{next(COUNT)}", "resourceVersion": "1", "labels": labels}
     return Object(ENDPOINT_SLICES, encode({"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints}))
 
 
@@ -69,7 +74,7 @@ def asked(
     found = EndpointReach.__new__(EndpointReach)
     found._sharing = clusters  # type: ignore[assignment]
     found._deps = SimpleNamespace(targets=clusters.targets)  # type: ignore[assignment]
-    found._silent = {}
+    found._silent, found._ready = {}, {}
     services = [Object(SERVICES, encode(service or rerouted(PLAIN, switch=True)))]
     found._selecting = SimpleNamespace(  # type: ignore[assignment]
         of=lambda namespace, labels: services if labels.get("app") == "web" else []

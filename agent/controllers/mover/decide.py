@@ -176,7 +176,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan
 
 
 def _moving(old: Pod, new: Pod) -> Tell:
-    if not new.placed:
+    if new.waits:
         return Tell(old, "NoRoom", f"{_cause(old)}; its replacement {new.name} has no node yet: see that pod")
     return Tell(old, "Moving", f"{_cause(old)}; its replacement is {new.name}")
 
@@ -275,8 +275,13 @@ def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
     """Which other pods of the owner are to be there before the next one is evicted, empty for none."""
     if sum(pod.owned and pod.lives for pod in pods) < owner.replicas:
         return "the pods of its owner are not all there yet"
-    unready = [pod.name for pod in pods if pod.owned and pod.lives and not pod.available and pod not in movable]
-    return f"pod {unready[0]} of its owner is not available yet" if unready else ""
+    staying = [pod for pod in pods if pod.owned and pod.lives and pod not in movable]
+    for pod in staying:
+        if not pod.available:
+            return f"pod {pod.name} of its owner is not available yet"
+        if not pod.announced:
+            return f"not every cluster leads to pod {pod.name} of its owner yet"
+    return ""
 
 
 def _stays(owner: Owner, old: Pod) -> Tell | None:

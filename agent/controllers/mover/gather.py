@@ -11,6 +11,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
+from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
@@ -98,6 +99,7 @@ class Gather:
             owner_uid=key[3],
             cause=self._causes.of(pod, self.levels(pod, read.annotations)),
             answers=home.answers or not pod.node_name,
+            waits=is_waiting(pod, self._deps.clock.now()),
             certified=home.standing.declared,
             available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
@@ -147,9 +149,12 @@ class Gather:
         return replace(owner, room=self._room(going)) if going is not None else owner
 
     def _served(self, pod: Object, view: Pod) -> Pod:
-        """The same with what only those are asked that may be evicted."""
-        asks = view.cause and view.lives and view.available and not view.withdrawn
-        return replace(view, serves=bool(self._withdrawal.to_withdraw(pod))) if asks else view
+        """The same with what is asked only where pods are evicted: whether Services lead to it."""
+        if not (view.owned and view.lives and view.available) or view.withdrawn:
+            return view
+        if view.cause:
+            return replace(view, serves=bool(self._withdrawal.to_withdraw(pod)))
+        return replace(view, announced=self._withdrawal.is_announced(pod))
 
     def _room(self, pod: Object) -> str:
         """Why no other target has room for a pod."""

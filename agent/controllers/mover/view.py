@@ -21,6 +21,8 @@ class Pod:
     """Whether the owner controls it: a replacement is not before it has been adopted."""
     placed: bool = True
     """Whether it is bound to a virtual node."""
+    waits: bool = False
+    """Whether it has been without a node for longer than it takes where there is room."""
     deleting: bool = False
     ended: bool = False
     available: bool = True
@@ -51,7 +53,9 @@ class Pod:
     outdated: bool = False
     """Of a replacement: whether it was made from another template than its owner has now."""
     announced: bool = True
-    """Of a replacement: whether every cluster that shares a Service that selects it has its address."""
+    """Of a replacement, and of those that stay where pods are evicted: whether every cluster that shares a Service that
+    selects it has its address.
+    """
     settled: bool = True
     """Whether its labels in its target have been as its marks have them for as long as Services need to follow."""
     told: str = ""
