@@ -113,6 +113,7 @@ def down(directory: Directory = Path(".sandbox")) -> None:
 def programs(
     with_helm: Annotated[bool, typer.Option("--helm", help="Helm, too.")] = False,
     with_metrics_server: Annotated[bool, typer.Option("--metrics-server", help="metrics-server, too.")] = False,
+    with_traefik: Annotated[bool, typer.Option("--traefik", help="Traefik, too.")] = False,
     real: Annotated[bool, typer.Option("--real", help="Those of real nodes, too; installs Debian packages.")] = False,
     kubernetes: Annotated[str, typer.Option(help="Those of another version instead, such as 1.30.")] = "",
 ) -> None:
@@ -128,6 +129,8 @@ def programs(
             found["helm"] = await binaries.helm(progress)
         if with_metrics_server:
             found["metrics-server"] = await binaries.metrics_server(progress)
+        if with_traefik:
+            found["traefik"] = await binaries.traefik(progress)
         return found
 
     for name, path in _run(run()).items():

@@ -1,9 +1,10 @@
 """Which clusters know the endpoint of a pod: asked before another one that serves the same may end.
 
 Read from the stores of the driver `endpointslices`. What other drivers tell is not seen here, nor is what a cluster
-that does not answer knows.
+that does not answer knows: one that has just fallen silent may be back in a moment, and is waited for.
 """
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from agent.kube.store import Key, Object
 from agent.model.endpoints import ready
 from agent.model.service import is_shared, is_shared_by_namespace
 
+BRIEF_SECONDS = 30.0
+"""For so long a target that does not answer is waited for: after that others do not stay for its sake."""
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -29,6 +33,8 @@ class Reach:
     """Where one should be, for any Service, and is not."""
     unseen: bool = False
     """Whether there are Services or clusters of which it cannot be seen: they are given some seconds."""
+    silent: bool = False
+    """Whether a cluster that may share one of the Services has not answered for some moments."""
 
 
 class EndpointReach:
@@ -41,21 +47,52 @@ class EndpointReach:
         self.services = self._selecting.informer
         self.here = self._sharing.here()
         self._listeners: list[Callable[[Key], None]] = []
+        self._ready: dict[str, tuple[str, frozenset[str]]] = {}
+        """By UID of an EndpointSlice: its version, and the addresses of its ready endpoints."""
+        self._silent: dict[str, float] = {}
+        """Since when targets do not answer, as far as anybody has noticed."""
         self.here.subscribe(self._changed)
         deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._noticed)
         deps.targets.on_detach(self._sharing.detach)
+        deps.targets.on_detach(lambda target: self._ready.clear())
 
     def subscribe(self, listener: Callable[[Key], None]) -> None:
         """Call with namespace and name of a Service whose endpoints change in any cluster."""
         self._listeners.append(listener)
 
-    def of(self, proxy: Mapping[str, Any]) -> Reach:
-        """Where the endpoint of a proxy pod that is bound to a virtual node is known."""
+    def of(self, proxy: Mapping[str, Any], withdrawn: Collection[str] = ()) -> Reach:
+        """Where the endpoint of a proxy pod that is bound to a virtual node is known.
+
+        :param withdrawn: labels that its delegate lacks: only Services that select it by one of them count
+        """
         metadata = proxy["metadata"]
-        addresses = {each["ip"] for each in (proxy.get("status") or {}).get("podIPs") or () if each.get("ip")}
+        namespace, labels = metadata["namespace"], metadata.get("labels") or {}
+        addresses = _addresses(proxy)
         home = self._home(proxy["spec"].get("nodeName") or HERE)
-        services = self._selecting.of(metadata["namespace"], metadata.get("labels") or {})
+        services = self._selecting.of(namespace, labels)
+        if withdrawn:
+            left = {key: value for key, value in labels.items() if key not in withdrawn}
+            kept = {service.key for service in self._selecting.of(namespace, left)}
+            services = [service for service in services if service.key not in kept]
         return united([self._of_service(service, home, addresses) for service in services])
+
+    def with_others(self, proxy: Mapping[str, Any]) -> list[Object]:
+        """Services that select a proxy pod and lead to others, too, as far as that can be seen."""
+        metadata = proxy["metadata"]
+        services = self._selecting.of(metadata["namespace"], metadata.get("labels") or {})
+        return [service for service in services if self._has_others(service, _addresses(proxy))]
+
+    def _has_others(self, service: Object, addresses: Collection[str]) -> bool:
+        annotations = service.annotations
+        if not is_shared(annotations) or is_shared_by_namespace(annotations):
+            return True
+        slices = self._sharing.slices(HERE, service.key)
+        return any(not self._addresses(slice).issubset(addresses) for slice in slices)
+
+    def is_known_at_home(self, proxy: Mapping[str, Any], reach: Reach) -> bool:
+        """Whether the cluster that a pod is in leads to it itself."""
+        return self._home(proxy["spec"].get("nodeName") or HERE) in reach.known
 
     def _home(self, node: str) -> str:
         target = self._deps.targets.by_node(node)
@@ -65,21 +102,40 @@ class EndpointReach:
         annotations = service.annotations
         if not is_shared(annotations) or is_shared_by_namespace(annotations):
             return Reach(unseen=True)
-        nodes = {home, *self._sharing.nodes_of(service.key)}
+        # After a start of the agent what a target has is not known before it is connected.
+        unconnected = (
+            node for node in self._sharing.serving(service.namespace) if self._deps.targets.by_node(node) is None
+        )
+        nodes = {home, *self._sharing.nodes_of(service.key), *unconnected}
         return united([self._in_cluster(node, service.key, home, addresses) for node in nodes])
 
     def _in_cluster(self, node: str, service: Key, home: str, addresses: Collection[str]) -> Reach:
         target = self._deps.targets.by_node(node)
         if node != HERE and (target is None or not target.ready):
-            return Reach()
+            since = self._silent.setdefault(node, time.monotonic())
+            return Reach(silent=time.monotonic() - since < BRIEF_SECONDS)
         if not self._sharing.is_synced(node):
             return Reach(unseen=True)
         slices = self._sharing.slices(node, service)
-        if any(has_ready(each.decode(), addresses) for each in slices):
+        if any(not self._addresses(each).isdisjoint(addresses) for each in slices):
             return Reach(known=frozenset((node,)))
         if node != home and self._sharing.driver(home, node) != EndpointSlices.reason:
             return Reach(unseen=True)
         return Reach(missing=frozenset((node,)))
+
+    def _addresses(self, slice: Object) -> frozenset[str]:
+        """Of the ready endpoints of a slice: asked for every pod that moves, at every step of any."""
+        version, found = self._ready.get(slice.uid, ("", frozenset[str]()))
+        if version != slice.version:
+            found = frozenset(address for each in ready(slice.decode()).values() for address in each)
+            self._ready[slice.uid] = (slice.version, found)
+        return found
+
+    def _noticed(self, target: Target) -> None:
+        if target.ready and self._deps.targets.by_node(target.node_name) is target:
+            self._silent.pop(target.node_name, None)
+        else:
+            self._silent.setdefault(target.node_name, time.monotonic())
 
     def _attached(self, target: Target) -> None:
         if not target.is_self:
@@ -89,18 +145,19 @@ class EndpointReach:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         changed = new or old
         assert changed is not None
+        if new is None:
+            self._ready.pop(changed.uid, None)
         service = key_of(changed) or changed.key
         for listener in self._listeners:
             listener(service)
 
 
-def has_ready(slice: Mapping[str, Any], addresses: Collection[str]) -> bool:
-    """Whether an EndpointSlice has one of these addresses as a ready endpoint."""
-    return any(not found.isdisjoint(addresses) for found in map(set, ready(slice).values()))
+def _addresses(proxy: Mapping[str, Any]) -> set[str]:
+    return {each["ip"] for each in (proxy.get("status") or {}).get("podIPs") or () if each.get("ip")}
 
 
 def united(found: Collection[Reach]) -> Reach:
     """What is so for all Services of a pod, or all clusters of a Service."""
     known = frozenset[str]().union(*(each.known for each in found))
     missing = frozenset[str]().union(*(each.missing for each in found))
-    return Reach(known, missing, any(each.unseen for each in found))
+    return Reach(known, missing, any(each.unseen for each in found), any(each.silent for each in found))

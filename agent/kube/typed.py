@@ -56,6 +56,7 @@ class HotAnnotations(msgspec.Struct, gc=False):
     parent_namespace: str = msgspec.field(default="", name=names.ANNOTATION_PARENT_NAMESPACE)
     replaces: str = msgspec.field(default="", name=moves.ANNOTATION_REPLACES)
     replaced_by: str = msgspec.field(default="", name=moves.ANNOTATION_REPLACED_BY)
+    withdrawn: str = msgspec.field(default="", name=moves.ANNOTATION_WITHDRAWN)
     pod_missing_since: str = msgspec.field(default="", name=names.ANNOTATION_POD_MISSING_SINCE)
 
 

@@ -107,10 +107,15 @@ def mark(old: Mapping[str, Any], new_uid: str, rank: int, withdrawn: Iterable[st
     cost = was.get(moves.ANNOTATION_COST_WAS, was.get(moves.DELETION_COST, ""))
     return {
         moves.ANNOTATION_REPLACED_BY: new_uid,
-        moves.ANNOTATION_WITHDRAWN: msgspec.json.encode(sorted(withdrawn)).decode(),
+        **withdraw(withdrawn),
         moves.ANNOTATION_COST_WAS: cost,
         moves.DELETION_COST: str(_LOWEST_COST + rank),
     }
+
+
+def withdraw(withdrawn: Iterable[str]) -> Raw:
+    """Annotation of a pod whose delegate is not to have these labels any more: merge patch."""
+    return {moves.ANNOTATION_WITHDRAWN: msgspec.json.encode(sorted(withdrawn)).decode()}
 
 
 def restore(old: Mapping[str, Any]) -> Raw:

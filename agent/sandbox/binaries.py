@@ -30,6 +30,7 @@ from agent.sandbox.realnode import host
 HELM = Module("helm", "v3.19.5", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3/internal/version.version")
 METRICS_SERVER = Module("metrics-server", "v0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server")
 SOURCE = REPOSITORY / "hack" / "controlplane"
+TRAEFIK = Module("traefik", "v3.7.13", "github.com/traefik/traefik/v3/cmd/traefik", source=SOURCE / "ingress")
 
 _KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -148,6 +149,13 @@ async def metrics_server(progress: Progress, *, compile: bool = True) -> str:
     if not compile and _kept(METRICS_SERVER) is None:
         raise SandboxError("metrics-server is not built: `flotilla sandbox programs --metrics-server` does that")
     return await _of_module(METRICS_SERVER, progress)
+
+
+async def traefik(progress: Progress, *, compile: bool = True) -> str:
+    """Path of Traefik, an ingress controller, as of metrics-server."""
+    if not compile and _kept(TRAEFIK) is None:
+        raise SandboxError("Traefik is not built: `flotilla sandbox programs --traefik` does that")
+    return await _of_module(TRAEFIK, progress)
 
 
 def _kept(what: Module) -> str | None:

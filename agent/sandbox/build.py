@@ -126,9 +126,13 @@ def _script(source: Path) -> Path:
 
 async def older(source: Path, out: Path, version: str, progress: Progress) -> None:
     """Build the control plane of another version into the folder `out`, all or nothing. Raises BuildError."""
+    await _by_script(source, out, version, progress, f"compiling the control plane of Kubernetes {version}")
+
+
+async def _by_script(source: Path, out: Path, version: str, progress: Progress, title: str) -> None:
     script = _script(source)
     with progress:
-        task = progress.task(f"compiling the control plane of Kubernetes {version}")
+        task = progress.task(title)
         count = _Count(task)
         await ticking(progress, _run([str(script), str(out), version], cwd=source, env=memory(), line=count.line))
         task.finish()
@@ -143,10 +147,15 @@ class Module:
     package: str
     stamp: str = ""
     """The variable of its code that says which version it is, where it has to be told."""
+    source: Path | None = None
+    """Where what builds it is, where Go alone does not."""
 
 
 async def module(what: Module, out: Path, progress: Progress) -> None:
     """Build a module's program into the folder `out`. Raises BuildError."""
+    if what.source is not None:
+        await _by_script(what.source, out, what.version, progress, f"compiling {what.program}")
+        return
     go = find_go()
     with progress, tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=out.parent, ignore_cleanup_errors=True) as folder:
         task = progress.task(f"compiling {what.program}")

@@ -19,6 +19,7 @@ from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.idle import idle
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
+from hack.benchmarks.move import MOVED, move
 from hack.benchmarks.place import PODS, place
 from hack.benchmarks.placement import placements
 from hack.benchmarks.services import services
@@ -59,6 +60,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = follow(options.pods, progress)
         case "services":
             work = services(options.pods, progress)
+        case "move":
+            work = move(options.pods, progress)
         case "placement":
             work = placements(progress)
         case "logs":
@@ -88,10 +91,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     follows.add_argument(
         "--pods", type=count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"
     )
+    moves = benchmarks.add_parser("move", help="N pods to another target by one annotation, beside a plain rollout")
+    moves.add_argument("--pods", type=count, default=MOVED, metavar="N", help=f"how many pods (default {MOVED})")
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
     streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
     decided = benchmarks.add_parser("placement", help="Placements over 1,000 ManagedClusters: time, writes, memory")
-    for parser_ in (bursts, mixes, idles, places, shared, follows, streams, decided):
+    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

@@ -128,7 +128,13 @@ def phase(before: Sample, after: Sample) -> Phase:
 
 @contextlib.asynccontextmanager
 async def open_lab(
-    clusters: Sequence[str], nodes: int, pods_per_node: int, progress: Progress, *, candidate_scheduler: bool = False
+    clusters: Sequence[str],
+    nodes: int,
+    pods_per_node: int,
+    progress: Progress,
+    *,
+    candidate_scheduler: bool = False,
+    agent_flags: Sequence[str] = (),
 ) -> AsyncIterator[Lab]:
     """A lab with fake nodes, in a directory of its own."""
     sandbox = Sandbox(
@@ -137,6 +143,7 @@ async def open_lab(
         f"kwok:{nodes}",
         pods_per_node=pods_per_node,
         candidate_scheduler=candidate_scheduler,
+        agent_flags=agent_flags,
         progress=progress,
     )
     async with lab_in(sandbox, progress) as lab:

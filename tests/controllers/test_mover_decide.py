@@ -8,7 +8,19 @@ import pytest
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.room import room
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore, Tell
+from agent.controllers.mover.view import (
+    Action,
+    Adopt,
+    Create,
+    Discard,
+    Evict,
+    Mark,
+    Owner,
+    Pod,
+    Restore,
+    Tell,
+    Withdraw,
+)
 from agent.model import replacement
 
 Raw = dict[str, Any]
@@ -130,7 +142,8 @@ def test_one_that_has_no_node_holds_up_the_others_and_none_is_more_than_its_owne
     assert steps(wide, O, second, replace(STARTING, placed=False)) == []
     assert steps(wide, O, second, STARTING) == ["Create"]
     assert steps(SURGE, O, second, STARTING) == []
-    assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False))
+    assert ("o", "Moving") in told(wide, O, second, replace(STARTING, placed=False))
+    assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False, waits=True))
 
 
 def test_names_stand_for_the_pod_that_is_replaced_and_none_is_taken_twice() -> None:
@@ -177,6 +190,62 @@ def test_of_two_that_are_marked_the_first_goes_first() -> None:
 )
 def test_evictions(owner: Owner, pods: tuple[Pod, ...], wanted: list[str]) -> None:
     assert [action.old.uid for action in decide(owner, pods).actions if isinstance(action, Evict)] == wanted
+
+
+SERVES = Pod("db-1", "y", cause="Retire", serves=True)
+WITHDRAWN = replace(SERVES, serves=False, withdrawn=True, settled=False)
+OTHER = Pod("db-0", "x")
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "wanted"),
+    [
+        (EVICT, (OTHER, SERVES), [Withdraw]),
+        (EVICT, (OTHER, WITHDRAWN), []),
+        (EVICT, (OTHER, replace(WITHDRAWN, settled=True)), [Evict]),
+        (EVICT, (OTHER, replace(SERVES, serves=False)), [Evict]),
+        (EVICT, (OTHER, replace(WITHDRAWN, available=False)), [Evict]),
+        (EVICT, (OTHER, replace(WITHDRAWN, cause="Lost", answers=False, certified=True)), [Evict]),
+        (EVICT, (OTHER, replace(WITHDRAWN, deleting=True)), []),
+        (EVICT, (replace(WITHDRAWN, name="db-0"), replace(SERVES, uid="z")), []),
+        (EVICT, (OTHER, replace(WITHDRAWN, cause="")), [Restore]),
+        (EVICT, (replace(OTHER, available=False), WITHDRAWN), [Restore]),
+        (EVICT, (WITHDRAWN,), [Restore]),
+        (EVICT, (replace(OTHER, announced=False), SERVES), []),
+        (replace(EVICT, room="us is full"), (OTHER, WITHDRAWN), [Restore]),
+        (replace(EVICT, held="it rolls out"), (OTHER, WITHDRAWN), [Restore]),
+        (replace(EVICT, way="stay"), (OTHER, WITHDRAWN), [Restore]),
+        (EVICT, (OTHER, replace(WITHDRAWN, cause="FailBack")), [Restore]),
+        (EVICT, (OTHER, replace(WITHDRAWN, answers=False)), []),
+        (replace(SURGE, surge=0), (A, replace(O, withdrawn=True)), [Restore]),
+        (SURGE, (A, replace(O, withdrawn=True), N), [Mark]),
+    ],
+    ids=[
+        "Services lead to it",
+        "they may lead to it still",
+        "none does any more",
+        "none has",
+        "it has failed",
+        "its target is lost",
+        "it ends",
+        "the one that was begun with comes first",
+        "it is well placed again",
+        "another one has failed",
+        "another one is gone",
+        "another one is not known everywhere",
+        "the room is gone",
+        "its owner rolls out",
+        "its owner says that it stays",
+        "it only was to go back",
+        "its target does not answer",
+        "a replacement can be first, after all",
+        "a replacement is there, after all",
+    ],
+)
+def test_what_is_evicted_is_withdrawn_first_and_what_stays_is_not(
+    owner: Owner, pods: tuple[Pod, ...], wanted: list[type[Action]]
+) -> None:
+    assert steps(owner, *pods) == [each.__name__ for each in wanted]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from agent.base.clock import parse
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, viewed
 from agent.controllers.mover.gather import owner_of
-from agent.controllers.mover.limits import is_starting
+from agent.controllers.mover.limits import is_starting, is_waiting
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.view import Discard
 from agent.kube.store import Object
@@ -66,3 +66,8 @@ def test_a_replacement_whose_owner_was_deleted_without_its_pods_is_deleted() -> 
 def test_a_replacement_that_does_not_get_on_holds_up_no_other_owner(node: str, seconds: int, counts: bool) -> None:
     assert is_starting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=seconds)) is counts
     assert not is_starting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=600))
+
+
+@pytest.mark.parametrize(("node", "seconds", "waits"), [("", 9, False), ("", 10, True), ("eu", 99, False)])
+def test_one_that_has_no_node_at_once_may_have_one_in_a_moment(node: str, seconds: int, waits: bool) -> None:
+    assert is_waiting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=seconds)) is waits

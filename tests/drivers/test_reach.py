@@ -1,5 +1,6 @@
 """Where the endpoint of a pod is known."""
 
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
 from agent.drivers.driver import HERE
-from agent.drivers.reach import EndpointReach, Reach
+from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode
 from agent.kube.store import Key, Object
 from agent.model.service import rerouted
@@ -22,22 +23,31 @@ POD: Any = {
 }
 
 
+COUNT = count()
+
+
 def slice_of(*addresses: str, ready: bool = True) -> Object:
     endpoints = [{"addresses": [each], "conditions": {"ready": ready}} for each in addresses]
-    metadata = {"namespace": "shop", "name": "web-x", "labels": {names.LABEL_SERVICE_NAME: "web"}}
+    labels = {names.LABEL_SERVICE_NAME: "web"}
+    metadata = {"namespace": "shop", "name": "web-x", "uid": f"{next(COUNT)}", "resourceVersion": "1", "labels": labels}
     return Object(ENDPOINT_SLICES, encode({"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints}))
 
 
 class Clusters:
     """Stands for what is read of this cluster and its targets."""
 
-    def __init__(self, slices: dict[str, Object], away: tuple[str, ...], unread: tuple[str, ...]) -> None:
-        self._slices, self._unread = slices, unread
+    def __init__(
+        self, slices: dict[str, Object], away: tuple[str, ...], unread: tuple[str, ...], unconnected: tuple[str, ...]
+    ) -> None:
+        self._slices, self._unread, self._unconnected = slices, unread, unconnected
         self.targets: Any = SimpleNamespace(
             by_node=lambda node: (
                 SimpleNamespace(ready=node not in away, is_self=False) if node in ("us", "eu", "de") else None
             )
         )
+
+    def serving(self, namespace: str) -> list[str]:
+        return ["us", "eu", "de", *self._unconnected]
 
     def nodes_of(self, service: Key) -> list[str]:
         return [HERE, "eu", *(("us",) if "us" in self._slices else ()), *(("de",) if "de" in self._slices else ())]
@@ -52,21 +62,28 @@ class Clusters:
         return "MCS" if "de" in (one, other) else "EndpointSlices"
 
 
-def reach(
+def asked(
     slices: dict[str, Object],
     service: Any = None,
     *,
     away: tuple[str, ...] = (),
     unread: tuple[str, ...] = (),
-    pod: Any = POD,
-) -> Reach:
-    clusters = Clusters(slices, away, unread)
-    asked = EndpointReach.__new__(EndpointReach)
-    asked._sharing = clusters  # type: ignore[assignment]
-    asked._deps = SimpleNamespace(targets=clusters.targets)  # type: ignore[assignment]
-    found = Object(SERVICES, encode(service or rerouted(PLAIN, switch=True)))
-    asked._selecting = SimpleNamespace(of=lambda namespace, labels: [found])  # type: ignore[assignment]
-    return asked.of(pod)
+    unconnected: tuple[str, ...] = (),
+) -> EndpointReach:
+    clusters = Clusters(slices, away, unread, unconnected)
+    found = EndpointReach.__new__(EndpointReach)
+    found._sharing = clusters  # type: ignore[assignment]
+    found._deps = SimpleNamespace(targets=clusters.targets)  # type: ignore[assignment]
+    found._silent, found._ready = {}, {}
+    services = [Object(SERVICES, encode(service or rerouted(PLAIN, switch=True)))]
+    found._selecting = SimpleNamespace(  # type: ignore[assignment]
+        of=lambda namespace, labels: services if labels.get("app") == "web" else []
+    )
+    return found
+
+
+def reach(slices: dict[str, Object], service: Any = None, *, pod: Any = POD, **more: tuple[str, ...]) -> Reach:
+    return asked(slices, service, **more).of(pod)
 
 
 HAS = slice_of("10.9.9.9", "10.1.0.7")
@@ -74,18 +91,19 @@ NOT = slice_of("10.9.9.9")
 
 
 @pytest.mark.parametrize(
-    ("found", "known", "missing", "unseen"),
+    ("found", "known", "missing", "unseen", "silent"),
     [
-        (reach({"us": HAS, "eu": HAS, HERE: HAS}), {"us", "eu", HERE}, set(), False),
-        (reach({"us": HAS, "eu": NOT, HERE: HAS}), {"us", HERE}, {"eu"}, False),
-        (reach({"us": HAS, HERE: HAS}), {"us", HERE}, {"eu"}, False),
-        (reach({"us": slice_of("10.1.0.7", ready=False), "eu": HAS, HERE: HAS}), {"eu", HERE}, {"us"}, False),
-        (reach({"eu": NOT, HERE: NOT}), set(), {"us", "eu", HERE}, False),
-        (reach({"us": HAS, "eu": NOT, HERE: HAS}, away=("eu",)), {"us", HERE}, set(), False),
-        (reach({"us": HAS, "eu": NOT, HERE: HAS}, unread=("eu",)), {"us", HERE}, set(), True),
-        (reach({"us": HAS, "eu": HAS, HERE: HAS, "de": NOT}), {"us", "eu", HERE}, set(), True),
-        (reach({}, service=ALONE), set(), set(), True),
-        (reach({"us": HAS, "eu": HAS, HERE: HAS}, pod={**POD, "status": {}}), set(), {"us", "eu", HERE}, False),
+        (reach({"us": HAS, "eu": HAS, HERE: HAS}), {"us", "eu", HERE}, set(), False, False),
+        (reach({"us": HAS, "eu": NOT, HERE: HAS}), {"us", HERE}, {"eu"}, False, False),
+        (reach({"us": HAS, HERE: HAS}), {"us", HERE}, {"eu"}, False, False),
+        (reach({"us": slice_of("10.1.0.7", ready=False), "eu": HAS, HERE: HAS}), {"eu", HERE}, {"us"}, False, False),
+        (reach({"eu": NOT, HERE: NOT}), set(), {"us", "eu", HERE}, False, False),
+        (reach({"us": HAS, "eu": NOT, HERE: HAS}, away=("eu",)), {"us", HERE}, set(), False, True),
+        (reach({"us": HAS, "eu": HAS, HERE: HAS}, unconnected=("fr",)), {"us", "eu", HERE}, set(), False, True),
+        (reach({"us": HAS, "eu": NOT, HERE: HAS}, unread=("eu",)), {"us", HERE}, set(), True, False),
+        (reach({"us": HAS, "eu": HAS, HERE: HAS, "de": NOT}), {"us", "eu", HERE}, set(), True, False),
+        (reach({}, service=ALONE), set(), set(), True, False),
+        (reach({"us": HAS, "eu": HAS, HERE: HAS}, pod={**POD, "status": {}}), set(), {"us", "eu", HERE}, False, False),
     ],
     ids=[
         "everywhere",
@@ -94,6 +112,7 @@ NOT = slice_of("10.9.9.9")
         "not-ready",
         "no-copy",
         "away",
+        "not-connected-yet",
         "unread",
         "driver",
         "alone",
@@ -101,6 +120,38 @@ NOT = slice_of("10.9.9.9")
     ],
 )
 def test_an_endpoint_is_looked_for_in_every_cluster_that_answers_and_shares_the_service(
-    found: Reach, known: set[str], missing: set[str], unseen: bool
+    found: Reach, known: set[str], missing: set[str], unseen: bool, silent: bool
 ) -> None:
-    assert found == Reach(frozenset(known), frozenset(missing), unseen)
+    assert found == Reach(frozenset(known), frozenset(missing), unseen, silent)
+
+
+def test_a_target_that_has_just_fallen_silent_is_waited_for_and_one_that_stays_so_is_not() -> None:
+    found = asked({"us": HAS, "eu": NOT, HERE: HAS}, away=("eu",))
+    assert found.of(POD).silent
+    found._silent["eu"] -= BRIEF_SECONDS
+    assert not found.of(POD).silent
+    us, eu, de = (SimpleNamespace(node_name=node, ready=node != "eu", is_self=False) for node in ("us", "eu", "de"))
+    found._deps.targets.by_node = {"us": us, "eu": eu, "de": de}.get  # type: ignore[method-assign, assignment]
+    found._noticed(eu)  # type: ignore[arg-type]
+    assert not found.of(POD).silent, "it has not answered in the meantime"
+    eu.ready = True
+    found._noticed(eu)  # type: ignore[arg-type]
+    eu.ready = False
+    assert found.of(POD).silent, "it is another time"
+
+
+def test_of_a_pod_that_is_withdrawn_only_services_count_that_selected_it_by_what_it_lacks() -> None:
+    found = asked({"us": HAS, "eu": HAS, HERE: HAS})
+    assert found.of(POD, {"track"}) == Reach()
+    assert found.of(POD, {"app"}).known == {"us", "eu", HERE}
+    assert found.is_known_at_home(POD, found.of(POD, {"app"}))
+    assert not found.is_known_at_home(POD, Reach(known=frozenset(("eu",))))
+
+
+@pytest.mark.parametrize(
+    ("here", "service", "others"),
+    [(HAS, None, True), (slice_of("10.1.0.7"), None, False), (slice_of(), None, False), (slice_of(), ALONE, True)],
+    ids=["others", "it alone", "nobody", "not seen"],
+)
+def test_services_that_lead_to_others_too(here: Object, service: Any, others: bool) -> None:
+    assert bool(asked({"us": HAS, HERE: here}, service).with_others(POD)) == others

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
-from agent.api.names import SHORT_PREFIX, moves, virtual_node
+from agent.api.names import PREFIX, SHORT_PREFIX, moves, virtual_node
 from agent.kube.errors import Invalid
 from agent.kube.informer import Informer
 from agent.kube.store import Object
-from tests.e2e import manifests
+from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS, JOBS, REPLICASETS, STATEFULSETS
 from tests.e2e.test_12_drain import BUDGETS
@@ -90,14 +90,38 @@ async def send(fleet: Fleet, namespace: str, targets: str | None) -> None:
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": marks}})
 
 
+@contextlib.asynccontextmanager
+async def withdrawn_first(fleet: Fleet, namespace: str, target: str) -> AsyncIterator[set[str]]:
+    """Names of the delegates of a target that have ended, each after its labels were taken off."""
+    ended: set[str] = set()
+    serving: set[str] = set()
+
+    def note(old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        if pod is not None and (new is None or new.deleting):
+            ended.add(pod.name)
+            if PREFIX + "app" in pod.labels:
+                serving.add(pod.name)
+
+    delegates = Informer(fleet.clients[target], PODS, namespace)
+    running = asyncio.ensure_future(delegates.run())
+    try:
+        await delegates.synced.wait()
+        delegates.subscribe(note)
+        yield ended
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert not serving, f"Services led to them until they ended: {serving}"
+
+
 async def deploy(fleet: Fleet, namespace: str, replicas: int = REPLICAS, **more: Any) -> Raw:
     """A Deployment behind a Service, all in eu."""
     await send(fleet, namespace, "eu")
     made = manifests.deployment("web", replicas)
     made["spec"] |= more
     await fleet.source.create(DEPLOYMENTS, made, namespace)
-    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
-    await fleet.source.create(SERVICES, {"apiVersion": "v1", "kind": "Service", **service}, namespace)
+    await fleet.source.create(SERVICES, shared.service("web"), namespace)
     await in_target(fleet, namespace, "eu", replicas)
     (found,) = await fleet.source.list(REPLICASETS, namespace)
     return found
@@ -120,11 +144,11 @@ async def in_target(fleet: Fleet, namespace: str, target: str, count: int, app: 
     return await fleet.until(f"{count} pods of {app} run in {target}", there, about=namespace, seconds=150)
 
 
-async def told(fleet: Fleet, namespace: str, reason: str, count: int = 1) -> list[Raw]:
+async def told(fleet: Fleet, namespace: str, reason: str, count: int = 1, app: str = "web") -> list[Raw]:
     """The pods that say for this reason why they are not where they should be."""
 
     async def found() -> list[Raw]:
-        pods = await fleet.pods(namespace, "web")
+        pods = await fleet.pods(namespace, app)
         said = [pod for pod in pods if condition(pod, moves.CONDITION).get("reason") == reason]
         return said if len(said) >= count else []
 
@@ -199,20 +223,33 @@ async def test_one_replica_with_a_budget_is_moved(fleet: Fleet, namespace: str) 
 
 async def test_pods_of_a_deployment_that_may_have_no_more_are_evicted_one_by_one(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2, strategy={"type": "Recreate"})
-    async with watched(fleet, namespace) as history:
+    await shared.known_everywhere(fleet, namespace, "web", 2)
+    async with watched(fleet, namespace) as history, withdrawn_first(fleet, namespace, "eu") as ended:
         await send(fleet, namespace, "us")
         await in_target(fleet, namespace, "us", 2)
+        assert len(ended) == 2
     assert history.fewest_ready >= 1
     assert history.most <= 2
 
 
-async def test_a_stateful_set_moves_the_highest_ordinal_first(fleet: Fleet, namespace: str) -> None:
+async def test_a_stateful_set_moves_the_highest_ordinal_first_once_its_budget_lets_it_and_no_service_leads_there(
+    fleet: Fleet, namespace: str
+) -> None:
     await send(fleet, namespace, "eu")
     await fleet.source.create(STATEFULSETS, manifests.stateful_set("db", 2), namespace)
+    await fleet.source.create(SERVICES, shared.service("db"), namespace)
+    budget = {"minAvailable": 2, "selector": {"matchLabels": {"app": "db"}}}
+    await fleet.source.create(BUDGETS, {"metadata": {"name": "db"}, "spec": budget}, namespace)
     await in_target(fleet, namespace, "eu", 2, "db")
-    async with watched(fleet, namespace) as history:
+    await shared.known_everywhere(fleet, namespace, "db", 2)
+    async with watched(fleet, namespace) as history, withdrawn_first(fleet, namespace, "eu") as ended:
         await send(fleet, namespace, "us")
+        await told(fleet, namespace, "Moving", app="db")
+        marks = [pod["metadata"]["annotations"] for pod in await fleet.pods(namespace, "db")]
+        assert not any(moves.ANNOTATION_WITHDRAWN in each for each in marks), "what may not go serves on"
+        await fleet.source.delete(BUDGETS, "db", namespace)
         pods = await in_target(fleet, namespace, "us", 2, "db")
+        assert len(ended) == 2
     assert history.fewest_ready >= 1
     created = {pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"] for pod in pods}
     assert created["db-1"] <= created["db-0"]

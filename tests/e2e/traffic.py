@@ -5,7 +5,7 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ class Traffic:
 
     def none_failed(self, seconds: float) -> None:
         """Every request of every client was answered, and there were enough of them to mean something."""
-        assert {name: each["failed"] for name, each in self.results.items()} == {name: [] for name in self.results}
+        failed = {name: each["failed"] for name, each in self.results.items() if each["failed"]}
+        assert not failed, f"requests failed: {json.dumps(failed, indent=1)}"
         asked = {name: each["asked"] for name, each in self.results.items()}
         assert min(asked.values()) >= seconds * RATE / 4, f"too few were asked: {asked}"
 
@@ -77,9 +78,19 @@ class Traffic:
         return set(self.results[name]["answers"])
 
 
+def through_ingress(cluster: str) -> str:
+    """The client that asks the ingress controller of a cluster."""
+    return f"ingress of {cluster}"
+
+
 @contextlib.asynccontextmanager
-async def traffic(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[Traffic]:
-    """Clients ask until the end of the block; then all answers are there."""
+async def traffic(
+    fleet: Fleet, namespace: str, service: str, ingresses: Mapping[str, str] | None = None
+) -> AsyncIterator[Traffic]:
+    """Clients ask until the end of the block; then all answers are there.
+
+    :param ingresses: addresses of ingress controllers by their cluster, each of which a client there asks as well
+    """
     found = Traffic()
     labels = f"{LABEL_SERVICE_NAME}={service}"
     slices = Informer(fleet.source, ENDPOINT_SLICES, namespace, labels=labels)
@@ -88,6 +99,9 @@ async def traffic(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[T
             await found.begin(fleet, cluster, cluster)
             there = await fleet.clients[cluster].get(SERVICES, service, namespace)
             found.ask(cluster, [f"{there['spec']['clusterIP']}:80"])
+        for cluster, address in (ingresses or {}).items():
+            await found.begin(fleet, through_ingress(cluster), cluster)
+            found.ask(through_ingress(cluster), [address])
         await found.begin(fleet, BALANCER, CLUSTERS[0])
         slices.subscribe(lambda old, new: found.ask(BALANCER, _backends(slices)))
         async with _running(slices):

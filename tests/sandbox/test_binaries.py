@@ -1,6 +1,7 @@
 """Where programs come from, and in which order."""
 
 import asyncio
+import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -179,6 +180,27 @@ async def test_another_source_is_another_folder_of_its_own_part_alone(
     assert changed("node/main.go") == ["node"]
     for shared in ("build", "go.mod", "multicall/multicall.go"):
         assert changed(shared) == ["control-plane", "node"]
+
+
+async def test_a_program_that_go_alone_does_not_build_has_a_script(
+    monkeypatch: pytest.MonkeyPatch, nowhere: Path
+) -> None:
+    with pytest.raises(SandboxError, match="flotilla sandbox programs --traefik"):
+        await binaries.traefik(Silent(), compile=False)
+    with pytest.raises(SandboxError, match="traefik is missing: Go is missing"):
+        await binaries.traefik(Silent())
+    tools = nowhere / "path"
+    tools.mkdir()
+    (tools / "go").write_text("")
+    (tools / "go").chmod(0o755)
+    scripts = nowhere / "scripts"
+    scripts.mkdir()
+    (scripts / "build").write_text('#!/bin/sh\n/bin/mkdir "$1"; echo $2 > "$1/traefik"; /bin/chmod +x "$1/traefik"\n')
+    (scripts / "build").chmod(0o755)
+    monkeypatch.setattr(binaries, "TRAEFIK", dataclasses.replace(binaries.TRAEFIK, source=scripts))
+    built = await binaries.traefik(Silent())
+    assert built == await binaries.traefik(Silent(), compile=False)
+    assert Path(built).parent == nowhere / "cache" / f"traefik-{binaries.TRAEFIK.version}"
 
 
 async def test_a_modules_program_is_built_once_and_kept(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:

@@ -20,7 +20,19 @@ from agent.controllers.mover.facts import is_replacement
 from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
 from agent.controllers.mover.metrics import IN_PROGRESS
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell
+from agent.controllers.mover.view import (
+    Action,
+    Adopt,
+    Create,
+    Discard,
+    Evict,
+    Fail,
+    Mark,
+    Owner,
+    Restore,
+    Tell,
+    Withdraw,
+)
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
 from agent.kube.errors import NotFound, Unreachable
@@ -116,7 +128,7 @@ class Mover(Controller[OwnerKey]):
     def _is_concerned(self, pod: Object) -> bool:
         """Whether something may have to be done about a pod: asked of every change of every proxy pod."""
         known = pod.hot_annotations
-        if known.replaces or known.replaced_by:
+        if known.replaces or known.replaced_by or known.withdrawn:
             return True
         if not pod.node_name or pod.deleting or pod.phase in ENDED:
             return False
@@ -208,12 +220,13 @@ class Mover(Controller[OwnerKey]):
         """Write what is next, what pods are told at last; returns when to look again."""
         again: list[float] = []
         for action in sorted(plan.actions, key=lambda action: isinstance(action, Tell)):
-            if isinstance(action, Create | Evict) and not self._limits.may_begin():
+            begins = isinstance(action, Create | Withdraw) or (isinstance(action, Evict) and not action.old.withdrawn)
+            if begins and not self._limits.may_begin():
                 again.append(AGAIN_SECONDS)
                 continue
             try:
-                if isinstance(action, Evict):
-                    if await self._writer.evict(key[1], action, owner):
+                if isinstance(action, Evict | Withdraw):
+                    if await self._end(key, owner, action):
                         again.append(_EVICT_SECONDS)
                 else:
                     await self._write(key, owner, read, action)
@@ -221,6 +234,14 @@ class Mover(Controller[OwnerKey]):
                 self._sure.discard(key[3])
                 raise
         return min(again, default=None)
+
+    async def _end(self, key: OwnerKey, owner: Owner, action: Evict | Withdraw) -> str:
+        """Evict a pod or withdraw it before; what a disruption budget says against it, empty if nothing."""
+        if isinstance(action, Evict):
+            return await self._writer.evict(key[1], action, owner)
+        old = self._proxies.store.get((key[1], action.old.name))
+        keys = self._withdrawal.to_withdraw(old) if old is not None else ()
+        return await self._writer.withdraw(key[1], action, keys)
 
     async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> None:
         namespace = key[1]
@@ -232,7 +253,7 @@ class Mover(Controller[OwnerKey]):
             case Mark():
                 old = self._proxies.store.get((namespace, action.old.name))
                 if old is not None:
-                    await self._writer.mark(namespace, action, self._withdrawal.keys(old))
+                    await self._writer.mark(namespace, action, self._withdrawal.to_withdraw(old))
             case Adopt():
                 await self._writer.adopt(read.obj or {}, action, owner)
             case Restore():
@@ -243,7 +264,7 @@ class Mover(Controller[OwnerKey]):
                 await self._writer.discard(namespace, action, owner)
             case Fail():
                 await self._writer.fail(namespace, action, owner)
-            case Evict():
+            case Evict() | Withdraw():
                 raise AssertionError("evictions say why they are refused")
             case Tell():
                 await self._writer.tell(namespace, action)

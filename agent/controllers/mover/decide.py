@@ -11,6 +11,12 @@ whether the owner controls N. So whoever leads goes on wherever another was kill
       no pod too many
     O well placed again       O's marks go; once Services lead to it again, N goes
     O gone, N not adopted     N goes
+
+Where there can be no replacement first, `withdrawn` on O says how far its eviction is:
+
+    O without mark            budgets would let it go, and Services lead to others as well: O is withdrawn
+    O withdrawn               the withdrawal has had its time: O is evicted; if a budget refuses that now, its mark goes
+    O withdrawn, and to stay  its mark goes
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +24,20 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from agent.controllers.mover.owners import plain
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell
+from agent.controllers.mover.view import (
+    Action,
+    Adopt,
+    Create,
+    Discard,
+    Evict,
+    Fail,
+    Mark,
+    Owner,
+    Pod,
+    Restore,
+    Tell,
+    Withdraw,
+)
 from agent.model import replacement
 
 CAUSES = {
@@ -54,6 +73,9 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
         if pod.owned and pod.lives and not pod.cause:
             plan.tell(Tell(pod, ""))
     begun = _go_on(owner, pods, plan)
+    for pod in pods:
+        if pod.withdrawn and pod.lives and pod.uid not in begun and (owner.way != "evict" or not pod.cause):
+            plan.actions.append(Restore(pod))
     waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
     failed = [pod for pod in waiting if _is_dead(owner, pod)]
     plan.actions.extend(map(Fail, failed))
@@ -67,7 +89,7 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
 
 def is_of_interest(pod: Pod) -> bool:
     """Whether there is something to do about a pod, or left to undo; of nearly all pods there is not."""
-    return bool(pod.cause or pod.replaces or pod.replaced_by or pod.told)
+    return bool(pod.cause or pod.replaces or pod.replaced_by or pod.withdrawn or pod.told)
 
 
 def _cause(pod: Pod) -> str:
@@ -163,7 +185,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan
 
 
 def _moving(old: Pod, new: Pod) -> Tell:
-    if not new.placed:
+    if new.waits:
         return Tell(old, "NoRoom", f"{_cause(old)}; its replacement {new.name} has no node yet: see that pod")
     return Tell(old, "Moving", f"{_cause(old)}; its replacement is {new.name}")
 
@@ -222,30 +244,53 @@ def _evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan
         stays = _stays(owner, old)
         if stays is None and old.cause != "FailBack":
             movable.append(old)
-        elif stays is not None:
-            plan.tell(stays)
+        else:
+            _keep(old, stays, plan)
     if not movable:
         return
     plan.waits = True
     others = _others(owner, pods, movable)
+    first = next((old for old in movable if old.withdrawn), movable[0])
     for old in movable:
         if others:
-            plan.tell(Tell(old, "Held", f"{_cause(old)}; {others}"))
+            _keep(old, Tell(old, "Held", f"{_cause(old)}; {others}"), plan)
         elif owner.room:
-            plan.tell(Tell(old, "NoRoom", f"{_cause(old)}; {owner.room}"))
-        elif old is movable[0]:
+            _keep(old, Tell(old, "NoRoom", f"{_cause(old)}; {owner.room}"), plan)
+        elif old is first:
             plan.tell(Tell(old, "Moving", f"{_cause(old)}; it is evicted as soon as its disruption budgets allow"))
-            plan.actions.append(Evict(old))
+            plan.actions += _next_of_eviction(old)
         else:
-            plan.tell(Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"))
+            _keep(old, Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"), plan)
+
+
+def _keep(old: Pod, tell: Tell | None, plan: Plan) -> None:
+    """A pod is not evicted now: Services are to lead to it, but for one of which nothing is known for now."""
+    if tell is not None:
+        plan.tell(tell)
+    if old.withdrawn and not old.frozen:
+        plan.actions.append(Restore(old))
+
+
+def _next_of_eviction(old: Pod) -> list[Withdraw | Evict]:
+    """No request is sent to one that is not available, and nothing can be withdrawn in a target that is silent."""
+    if not (old.answers and old.available) or (old.withdrawn and old.settled):
+        return [Evict(old)]
+    if old.withdrawn:
+        return []
+    return [Withdraw(old) if old.serves else Evict(old)]
 
 
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
     """Which other pods of the owner are to be there before the next one is evicted, empty for none."""
     if sum(pod.owned and pod.lives for pod in pods) < owner.replicas:
         return "the pods of its owner are not all there yet"
-    unready = [pod.name for pod in pods if pod.owned and pod.lives and not pod.available and pod not in movable]
-    return f"pod {unready[0]} of its owner is not available yet" if unready else ""
+    staying = [pod for pod in pods if pod.owned and pod.lives and pod not in movable]
+    for pod in staying:
+        if not pod.available:
+            return f"pod {pod.name} of its owner is not available yet"
+        if not pod.announced:
+            return f"not every cluster leads to pod {pod.name} of its owner yet"
+    return ""
 
 
 def _stays(owner: Owner, old: Pod) -> Tell | None:

@@ -127,6 +127,7 @@ def viewed(pod: Object, facts: Facts, *, owner_uid: str, cause: tuple[Cause, str
         why=cause[1],
         replaces=annotations.get(moves.ANNOTATION_REPLACES, ""),
         replaced_by=annotations.get(moves.ANNOTATION_REPLACED_BY, ""),
+        withdrawn=moves.ANNOTATION_WITHDRAWN in annotations and moves.ANNOTATION_REPLACED_BY not in annotations,
         rank=replacement.rank(annotations) or 0,
         told=facts.told,
         **more,

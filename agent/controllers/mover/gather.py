@@ -11,6 +11,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
+from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
@@ -85,6 +86,8 @@ class Gather:
         ]
         asked = self._asked(key, read, pods, facts)
         owner = owners.owner(key[0], read.obj, read.parent, asked)
+        if owner.way == "evict":
+            views = [self._served(pod, view) for pod, view in zip(pods, views, strict=True)]
         return self._with_room(owner, pods, views, key), views
 
     def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts, *, is_replaced: bool) -> Pod:
@@ -96,6 +99,7 @@ class Gather:
             owner_uid=key[3],
             cause=self._causes.of(pod, self.levels(pod, read.annotations)),
             answers=home.answers or not pod.node_name,
+            waits=is_waiting(pod, self._deps.clock.now()),
             certified=self._causes.is_dead(pod.node_name),
             available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
@@ -106,7 +110,7 @@ class Gather:
             template = replacement.digest(read.spec.get("template") or {})
             announced = view.available and self._withdrawal.is_announced(pod)
             return replace(view, outdated=moved is None or moved.template != template, announced=announced)
-        if view.replaced_by or is_replaced:
+        if view.replaced_by or view.withdrawn or is_replaced:
             return replace(view, settled=self._withdrawal.is_settled(pod, facts.annotations))
         return view
 
@@ -143,6 +147,14 @@ class Gather:
             return owner
         going = next((pod for pod, view in zip(pods, views, strict=True) if view.cause and view.lives), None)
         return replace(owner, room=self._room(going)) if going is not None else owner
+
+    def _served(self, pod: Object, view: Pod) -> Pod:
+        """The same with what is asked only where pods are evicted: whether Services lead to it."""
+        if not (view.owned and view.lives and view.available) or view.withdrawn:
+            return view
+        if view.cause:
+            return replace(view, serves=bool(self._withdrawal.to_withdraw(pod)))
+        return replace(view, announced=self._withdrawal.is_announced(pod))
 
     def _room(self, pod: Object) -> str:
         """Why no other target has room for a pod."""

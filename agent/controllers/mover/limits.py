@@ -11,6 +11,8 @@ AGAIN_SECONDS = 1.0
 """Pause of an owner whose move may not begin yet."""
 
 
+_PLACES = timedelta(seconds=10)
+"""What is written on a pod sooner is out of date as soon as it is read."""
 _WAITS, _STARTS = timedelta(seconds=60), timedelta(seconds=600)
 """For so long a replacement without a node counts, and one that has one: as long as a rollout may get nowhere."""
 
@@ -19,6 +21,11 @@ def is_starting(new: Object, now: datetime) -> bool:
     """Whether a replacement counts as one that is about to start."""
     created = parse(new.head.metadata.creation_timestamp or "")
     return now - created < (_STARTS if new.node_name else _WAITS)
+
+
+def is_waiting(new: Object, now: datetime) -> bool:
+    """Whether a pod has been without a node for longer than it takes where there is room."""
+    return not new.node_name and now - parse(new.head.metadata.creation_timestamp or "") >= _PLACES
 
 
 class Limits:

@@ -21,6 +21,8 @@ class Pod:
     """Whether the owner controls it: a replacement is not before it has been adopted."""
     placed: bool = True
     """Whether it is bound to a virtual node."""
+    waits: bool = False
+    """Whether it has been without a node for longer than it takes where there is room."""
     deleting: bool = False
     ended: bool = False
     available: bool = True
@@ -40,6 +42,10 @@ class Pod:
     """UID of the pod that it replaces, until it is adopted."""
     replaced_by: str = ""
     """UID of the replacement for which it is about to go."""
+    withdrawn: bool = False
+    """Whether no Service is to lead to it any more, because it is about to be evicted."""
+    serves: bool = False
+    """Whether a Service leads to it, and to others, too: then it is withdrawn before it is evicted."""
     rank: int = 0
     """Of a pod that is replaced: of several, its owner deletes that of the lowest first."""
     selected: bool = True
@@ -47,9 +53,11 @@ class Pod:
     outdated: bool = False
     """Of a replacement: whether it was made from another template than its owner has now."""
     announced: bool = True
-    """Of a replacement: whether every cluster that shares a Service that selects it has its address."""
+    """Of a replacement, and of those that stay where pods are evicted: whether every cluster that shares a Service that
+    selects it has its address.
+    """
     settled: bool = True
-    """Whether its labels in its target have been as `replaced_by` has them for as long as Services need to follow."""
+    """Whether its labels in its target have been as its marks have them for as long as Services need to follow."""
     told: str = ""
     """What its condition Placed says already: REASON: MESSAGE; empty for one that has no such condition, or a true."""
 
@@ -137,8 +145,17 @@ class Discard:
 
 
 @dataclass(frozen=True)
+class Withdraw:
+    """Have no Service lead to a pod that is about to be evicted, if disruption budgets would let us evict it now."""
+
+    old: Pod
+
+
+@dataclass(frozen=True)
 class Evict:
-    """Evict a pod, as far as disruption budgets let us: its owner makes another."""
+    """Evict a pod, as far as disruption budgets let us: its owner makes another. One that is withdrawn and may not be
+    evicted is not withdrawn any more.
+    """
 
     old: Pod
 
@@ -169,4 +186,4 @@ class Tell:
         return self.pod.told != f"{self.reason}: {self.message}"
 
 
-Action = Create | Mark | Adopt | Restore | Discard | Evict | Fail | Tell
+Action = Create | Mark | Adopt | Restore | Discard | Withdraw | Evict | Fail | Tell

@@ -13,7 +13,7 @@ from agent.api.names import lifecycle, moves
 from agent.base.clock import parse, stamp
 from agent.clusters.deps import Deps
 from agent.controllers.mover.metrics import MOVES, SECONDS
-from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell
+from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell, Withdraw
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from agent.kube.store import Key, Object
 from agent.model import replacement
@@ -141,20 +141,40 @@ class Writer:
                 await self._client.delete(PODS, action.old.name, namespace, uid=action.old.uid)
             MOVES.labels(action.old.cause, owner.kind, "deleted").inc()
             return ""
+        try:
+            await self._evict(namespace, action)
+        except (NotFound, Conflict):
+            return ""
+        except StatusError as error:
+            if action.old.withdrawn:
+                await self.restore(namespace, Restore(action.old))
+            if isinstance(error, TooManyRequests):
+                return error.message
+            raise
+        MOVES.labels(action.old.cause, owner.kind, "evicted").inc()
+        return ""
+
+    async def withdraw(self, namespace: str, action: Withdraw, withdrawn: Collection[str]) -> str:
+        """Say on a pod that no Service is to lead to it; what a disruption budget says against its eviction."""
+        try:
+            await self._evict(namespace, action, dry_run=True)
+        except TooManyRequests as error:
+            return error.message
+        except (NotFound, Conflict):
+            return ""
+        old = self._pods.store.get((namespace, action.old.name))
+        if old is not None and old.uid == action.old.uid:
+            await self._patch(old, {"annotations": replacement.withdraw(withdrawn)})
+        return ""
+
+    async def _evict(self, namespace: str, action: Evict | Withdraw, *, dry_run: bool = False) -> None:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": action.old.name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": action.old.uid}},
         }
-        try:
-            await self._client.create_raw(PODS, body, namespace, sub="eviction")
-        except TooManyRequests as error:
-            return error.message
-        except (NotFound, Conflict):
-            return ""
-        MOVES.labels(action.old.cause, owner.kind, "evicted").inc()
-        return ""
+        await self._client.create_raw(PODS, body, namespace, sub="eviction", dry_run=dry_run)
 
     async def fail(self, namespace: str, action: Fail, owner: Owner) -> None:
         """End a pod as failed, as it was read: not one of which the end has come home meanwhile."""

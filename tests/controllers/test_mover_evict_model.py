@@ -1,0 +1,160 @@
+"""Evictions in a model in which whoever leads is killed before any of its writes, and budgets change their minds."""
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from agent.controllers.mover.decide import decide
+from agent.controllers.mover.view import Action, Evict, Owner, Pod, Restore, Withdraw
+
+LONG_ENOUGH = 3
+"""Ticks in which Services have followed."""
+
+
+@dataclass
+class Version:
+    """A pod and what of it the model alone knows."""
+
+    pod: Pod
+    target: str
+    version: int = 0
+    since_mark: int = LONG_ENOUGH
+    age: int = LONG_ENOUGH
+
+
+@dataclass
+class World:
+    """A StatefulSet behind a Service, a disruption budget, and a mover that may be killed."""
+
+    random: random.Random
+    replicas: int = 3
+    wanted: str = "us"
+    held: str = ""
+    room: str = ""
+    allowed: bool = True
+    """Whether the budget lets a pod go while all are there."""
+    trouble: bool = True
+    pods: dict[str, Version] = field(default_factory=dict)
+    made: int = 0
+
+    def __post_init__(self) -> None:
+        for _ in range(self.replicas):
+            self.create("eu", available=True)
+
+    def create(self, target: str, *, available: bool) -> None:
+        """The first ordinal that is free."""
+        name = next(f"db-{ordinal}" for ordinal in range(self.replicas) if f"db-{ordinal}" not in self.pods)
+        self.made += 1
+        self.pods[name] = Version(Pod(name, f"u{self.made}", available=available), target, age=0)
+
+    def tick(self) -> None:
+        """Time goes by: pods become ready, end, and are made again."""
+        for name, each in list(self.pods.items()):
+            each.age += 1
+            each.since_mark += 1
+            if each.pod.deleting and each.age > 1:
+                del self.pods[name]
+            elif not each.pod.available and each.age >= LONG_ENOUGH:
+                self.put(each, available=True)
+        if len(self.pods) < self.replicas:
+            self.create(self.wanted, available=False)
+
+    def disturb(self) -> None:
+        """Somebody changes something."""
+        match self.random.randrange(6):
+            case 0:
+                self.wanted = self.random.choice(("us", "eu"))
+            case 1:
+                self.held = self.random.choice(("", "it rolls out"))
+            case 2:
+                self.room = self.random.choice(("", "us is full"))
+            case _:
+                self.allowed = not self.allowed
+
+    def put(self, each: Version, **fields: object) -> None:
+        """Change a pod, as whoever reads it sees by its version."""
+        each.pod, each.version = replace(each.pod, **fields), each.version + 1
+
+    def view(self) -> tuple[list[Pod], dict[str, int]]:
+        """What a mover reads."""
+        pods = [
+            replace(
+                each.pod,
+                cause="Targets" if each.target != self.wanted and not each.pod.deleting else "",
+                settled=each.since_mark >= LONG_ENOUGH,
+                serves=not each.pod.withdrawn,
+            )
+            for each in self.pods.values()
+        ]
+        return pods, {each.pod.uid: each.version for each in self.pods.values()}
+
+    def move(self, view: tuple[list[Pod], dict[str, int]]) -> None:
+        """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
+        pods, versions = view
+        owner = Owner("StatefulSet", "db", "evict", held=self.held, replicas=self.replicas, room=self.room)
+        for action in decide(owner, pods).actions:
+            if self.trouble and self.random.random() < 0.2:
+                return
+            self.apply(action, versions)
+            self.hold_true()
+
+    def apply(self, action: Action, versions: dict[str, int]) -> None:
+        """A write: patches hold for the pod as it was read, evictions for the pod."""
+        if not isinstance(action, Withdraw | Evict | Restore):
+            return
+        each = next((each for each in self.pods.values() if each.pod.uid == action.old.uid), None)
+        if each is None or each.pod.deleting:
+            return
+        same = each.version == versions[each.pod.uid]
+        may_go = self.allowed and all(one.pod.available and not one.pod.deleting for one in self.pods.values())
+        match action:
+            case Withdraw():
+                if may_go and same:
+                    self.put(each, withdrawn=True)
+                    each.since_mark = 0
+            case Evict():
+                if may_go:
+                    assert each.pod.withdrawn, "Services led to it"
+                    assert each.since_mark >= LONG_ENOUGH, "they may lead there still"
+                    self.put(each, deleting=True)
+                    each.age = 0
+                elif each.pod.withdrawn and same:
+                    self.put(each, withdrawn=False)
+            case Restore():
+                if same:
+                    self.put(each, withdrawn=False)
+
+    def hold_true(self) -> None:
+        """One at a time."""
+        serve = [each for each in self.pods.values() if each.pod.available and not each.pod.deleting]
+        assert sum(not each.pod.withdrawn for each in serve) >= self.replicas - 1
+
+    @property
+    def withdrawn(self) -> list[str]:
+        """Those that Services are not to lead to."""
+        return [name for name, each in self.pods.items() if each.pod.withdrawn and not each.pod.deleting]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_evictions_come_to_their_end_whoever_is_killed_where_and_none_that_stays_is_withdrawn(seed: int) -> None:
+    world = World(random.Random(seed))
+    views = [world.view()]
+    for _ in range(120):
+        if world.random.random() < 0.15:
+            world.disturb()
+        world.tick()
+        views = [*views[-1:], world.view()]
+        world.move(world.random.choice(views))
+    world.trouble, world.allowed = False, False
+    for _ in range(20):
+        world.tick()
+        world.move(world.view())
+    assert not world.withdrawn, "the budget lets none go"
+    world.allowed, world.held, world.room = True, "", ""
+    for _ in range(100):
+        world.tick()
+        world.move(world.view())
+    assert {each.target for each in world.pods.values()} == {world.wanted}
+    assert len(world.pods) == world.replicas
+    assert not world.withdrawn
