@@ -12,58 +12,17 @@ whether the owner controls N. So whoever leads goes on wherever another was kill
     O well placed again       O's marks go; once Services lead to it again, N goes
     O gone, N not adopted     N goes
 
-Where there can be no replacement first, `withdrawn` on O says how far its eviction is:
-
-    O without mark            budgets would let it go, and Services lead to others as well: O is withdrawn
-    O withdrawn               the withdrawal has had its time: O is evicted; if a budget refuses that now, its mark goes
-    O withdrawn, and to stay  its mark goes
+Where there can be no replacement first: `evicting`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
-from agent.controllers.mover.owners import plain
-from agent.controllers.mover.view import (
-    Action,
-    Adopt,
-    Create,
-    Discard,
-    Evict,
-    Fail,
-    Mark,
-    Owner,
-    Pod,
-    Restore,
-    Tell,
-    Withdraw,
-)
+from agent.controllers.mover.evicting import evict
+from agent.controllers.mover.plan import UNKNOWN, Plan, cause_of, stays
+from agent.controllers.mover.view import Adopt, Create, Discard, Fail, Mark, Owner, Pod, Restore, Tell
 from agent.model import replacement
-
-CAUSES = {
-    "Lost": "the target that it is in is lost",
-    "Retire": "the target that it is in is being emptied",
-    "Targets": "the target that it is in is not among those that multicluster/targets and allowed-targets let it go to",
-    "Placement": "the Placement that it follows has decided for other clusters",
-    "FailBack": "a target that it prefers is back",
-}
-_ONE_OF_A_KIND = ("StatefulSet", "Job")
-"""Owners whose pods must not run twice at the same time."""
-_UNKNOWN = "its target does not answer: it is looked at again once it does, or is lost"
-
-
-@dataclass
-class Plan:
-    """What to do, in this order: each write stands for itself, and whoever is killed between two goes on from there."""
-
-    actions: list[Action] = field(default_factory=list)
-    waits: bool = False
-    """Whether to look again soon, for something that no event tells of."""
-
-    def tell(self, action: Tell) -> None:
-        """Say it, if it is not said already."""
-        if action.news:
-            self.actions.append(action)
 
 
 def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
@@ -83,7 +42,7 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
     if owner.way == "surge":
         _replace(owner, pods, waiting, plan)
     else:
-        _evict(owner, pods, waiting[::-1], plan)
+        evict(owner, pods, waiting[::-1], plan)
     return plan
 
 
@@ -92,8 +51,10 @@ def is_of_interest(pod: Pod) -> bool:
     return bool(pod.cause or pod.replaces or pod.replaced_by or pod.withdrawn or pod.told)
 
 
-def _cause(pod: Pod) -> str:
-    return pod.why or CAUSES[pod.cause]
+def reasons(pods: Iterable[Pod], plan: Plan) -> Counter[str]:
+    """How many pods of an owner are not where they should be, by the reason that they say, or are about to."""
+    told = {action.pod.uid: action.reason for action in plan.actions if isinstance(action, Tell)}
+    return Counter(told.get(pod.uid) or pod.told.partition(":")[0] or "Moving" for pod in pods if _is_to_go(pod))
 
 
 def _is_to_go(pod: Pod) -> bool:
@@ -162,7 +123,7 @@ def _replacements(pods: Iterable[Pod]) -> list[Pod]:
 def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
     """A replacement whose pod is not marked yet, or not any more."""
     if old.frozen:
-        plan.tell(Tell(old, "Held", _UNKNOWN))
+        plan.tell(Tell(old, "Held", UNKNOWN))
     elif not old.cause:
         if old.settled:
             plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
@@ -186,8 +147,8 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan
 
 def _moving(old: Pod, new: Pod) -> Tell:
     if new.waits:
-        return Tell(old, "NoRoom", f"{_cause(old)}; its replacement {new.name} has no node yet: see that pod")
-    return Tell(old, "Moving", f"{_cause(old)}; its replacement is {new.name}")
+        return Tell(old, "NoRoom", f"{cause_of(old)}; its replacement {new.name} has no node yet: see that pod")
+    return Tell(old, "Moving", f"{cause_of(old)}; its replacement is {new.name}")
 
 
 def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
@@ -199,7 +160,7 @@ def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
     if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
     elif old.frozen:
-        plan.tell(Tell(old, "Held", _UNKNOWN))
+        plan.tell(Tell(old, "Held", UNKNOWN))
     elif new.answers and old.rank == min(marked) and (old.settled or not old.answers):
         plan.actions.append(Adopt(new, old))
 
@@ -214,16 +175,16 @@ def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Pl
     discarded = sum(isinstance(action, Discard) for action in plan.actions)
     under_way = len(_replacements(pods)) - discarded
     for old in waiting:
-        stays = _stays(owner, old)
+        why = stays(owner, old)
         most = 1 if old.cause == "FailBack" else owner.surge
-        if stays is not None:
-            plan.tell(stays)
+        if why is not None:
+            plan.tell(why)
         elif owner.refused:
             plan.tell(Tell(old, "NoRoom", owner.refused))
             plan.waits = True
         elif pending or under_way >= most or lives >= owner.replicas + most:
             plan.waits = True
-            plan.tell(Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"))
+            plan.tell(Tell(old, "Misplaced", f"{cause_of(old)}; others of its owner move first"))
         else:
             plan.actions.append(Create(old, _free_name(owner, old, pods)))
             pending = True
@@ -235,73 +196,3 @@ def _free_name(owner: Owner, old: Pod, pods: Iterable[Pod]) -> str:
     taken = {pod.name for pod in pods}
     names = (replacement.name(owner.name, old.uid, round) for round in count())
     return next(name for name in names if name not in taken)
-
-
-def _evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Evict one pod, the highest ordinal first, once all others are there."""
-    movable = []
-    for old in waiting:
-        stays = _stays(owner, old)
-        if stays is None and old.cause != "FailBack":
-            movable.append(old)
-        else:
-            _keep(old, stays, plan)
-    if not movable:
-        return
-    plan.waits = True
-    others = _others(owner, pods, movable)
-    first = next((old for old in movable if old.withdrawn), movable[0])
-    for old in movable:
-        if others:
-            _keep(old, Tell(old, "Held", f"{_cause(old)}; {others}"), plan)
-        elif owner.room:
-            _keep(old, Tell(old, "NoRoom", f"{_cause(old)}; {owner.room}"), plan)
-        elif old is first:
-            plan.tell(Tell(old, "Moving", f"{_cause(old)}; it is evicted as soon as its disruption budgets allow"))
-            plan.actions += _next_of_eviction(old)
-        else:
-            _keep(old, Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"), plan)
-
-
-def _keep(old: Pod, tell: Tell | None, plan: Plan) -> None:
-    """A pod is not evicted now: Services are to lead to it, but for one of which nothing is known for now."""
-    if tell is not None:
-        plan.tell(tell)
-    if old.withdrawn and not old.frozen:
-        plan.actions.append(Restore(old))
-
-
-def _next_of_eviction(old: Pod) -> list[Withdraw | Evict]:
-    """No request is sent to one that is not available, and nothing can be withdrawn in a target that is silent."""
-    if not (old.answers and old.available) or (old.withdrawn and old.settled):
-        return [Evict(old)]
-    if old.withdrawn:
-        return []
-    return [Withdraw(old) if old.serves else Evict(old)]
-
-
-def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
-    """Which other pods of the owner are to be there before the next one is evicted, empty for none."""
-    if sum(pod.owned and pod.lives for pod in pods) < owner.replicas:
-        return "the pods of its owner are not all there yet"
-    staying = [pod for pod in pods if pod.owned and pod.lives and pod not in movable]
-    for pod in staying:
-        if not pod.available:
-            return f"pod {pod.name} of its owner is not available yet"
-        if not pod.announced:
-            return f"not every cluster leads to pod {pod.name} of its owner yet"
-    return ""
-
-
-def _stays(owner: Owner, old: Pod) -> Tell | None:
-    """Why a pod is not moved now, None where it may be."""
-    cause = _cause(old)
-    if old.frozen:
-        return Tell(old, "Held", _UNKNOWN)
-    if old.data:
-        return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if plain(owner.kind) in _ONE_OF_A_KIND and not old.answers and not old.certified:
-        message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
-        return Tell(old, "IdentityMayRun", f"{cause}; {message}")
-    reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")
-    return Tell(old, "Held", f"{cause}; {reason}") if reason else None

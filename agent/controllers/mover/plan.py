@@ -1,0 +1,50 @@
+"""What a move comes to so far, and what keeps a pod where it is whichever way its owner's pods move. Pure."""
+
+from dataclasses import dataclass, field
+
+from agent.controllers.mover.owners import plain
+from agent.controllers.mover.view import Action, Owner, Pod, Tell
+
+CAUSES = {
+    "Lost": "the target that it is in is lost",
+    "Retire": "the target that it is in is being emptied",
+    "Targets": "the target that it is in is not among those that multicluster/targets and allowed-targets let it go to",
+    "Placement": "the Placement that it follows has decided for other clusters",
+    "FailBack": "a target that it prefers is back",
+}
+_ONE_OF_A_KIND = ("StatefulSet", "Job")
+"""Owners whose pods must not run twice at the same time."""
+UNKNOWN = "its target does not answer: it is looked at again once it does, or is lost"
+
+
+@dataclass
+class Plan:
+    """What to do, in this order: each write stands for itself, and whoever is killed between two goes on from there."""
+
+    actions: list[Action] = field(default_factory=list)
+    waits: bool = False
+    """Whether to look again soon, for something that no event tells of."""
+
+    def tell(self, action: Tell) -> None:
+        """Say it, if it is not said already."""
+        if action.news:
+            self.actions.append(action)
+
+
+def cause_of(pod: Pod) -> str:
+    """Why a pod should not be where it is, in words."""
+    return pod.why or CAUSES[pod.cause]
+
+
+def stays(owner: Owner, old: Pod) -> Tell | None:
+    """Why a pod is not moved now, None where it may be."""
+    cause = cause_of(old)
+    if old.frozen:
+        return Tell(old, "Held", UNKNOWN)
+    if old.data:
+        return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
+    if plain(owner.kind) in _ONE_OF_A_KIND and not old.answers and not old.certified:
+        message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
+        return Tell(old, "IdentityMayRun", f"{cause}; {message}")
+    reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")
+    return Tell(old, "Held", f"{cause}; {reason}") if reason else None
