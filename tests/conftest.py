@@ -53,6 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
     # Go programs collect garbage less often: a tenth of all that tests cost, for memory that is there.
     os.environ.setdefault("GOGC", "400")
+    # Nor do they run on several cores each: a fifth of what a control plane costs goes into handing work from one to
+    # another, where all cores are busy anyway. Benchmarks do not come by here.
+    os.environ.setdefault("GOMAXPROCS", "1")
     asyncio.set_event_loop(None)
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 _SECONDS = 150
-_PASSED = ("KUBEBUILDER_ASSETS", "TMPDIR", "GOGC", "FLEET_TESTS_OF")
+_PASSED = ("KUBEBUILDER_ASSETS", "TMPDIR", "GOGC", "GOMAXPROCS", "FLEET_TESTS_OF")
 """Where the programs of clusters are, what they may take, and whose they are (tests/costs.py)."""
 
 
