@@ -17,7 +17,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.roles import EVERYTHING, MISSED, cluster_summary_viewer_role, rules
-from agent.controllers.inventory import InventoryRoom
+from agent.controllers.inventory import InventoryRoom, controller
 from agent.controllers.target import TargetRoom
 from agent.kube.client import Client
 from agent.sandbox import Cluster
@@ -83,7 +83,11 @@ async def follow(client: Client, namespace: str, want: list[str]) -> None:
     await until(probe)
 
 
-async def test_claims_follow_where_they_may_be_created(cluster: Cluster, client: Client, namespace: str) -> None:
+async def test_claims_follow_where_they_may_be_created(
+    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # For how long a yes counts.
+    monkeypatch.setattr(controller, "LONGEST_SECONDS", 1.0)
     await account(client, namespace, "source")
     await bind(client, namespace)
     lists = [rule for rule in rules(EVERYTHING) if rule["resources"] != ["persistentvolumeclaims"]]
@@ -96,6 +100,9 @@ async def test_claims_follow_where_they_may_be_created(cluster: Cluster, client:
         await follow(client, namespace, ["serviceaccounts"])
         await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)
         await follow(client, namespace, ["persistentvolumeclaims", "serviceaccounts"])
+        # Nothing tells of a right that is taken away.
+        await client.patch(ROLES, "source", {"rules": lists}, namespace)
+        await follow(client, namespace, ["serviceaccounts"])
 
 
 async def test_a_cluster_target_describes_every_namespace_whose_pods_may_be_elected(

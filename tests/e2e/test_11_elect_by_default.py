@@ -87,7 +87,10 @@ async def test_a_stock_chart_runs_unchanged(fleet: Fleet, electing: str) -> None
 
 
 async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_once_what_to_do(fleet: Fleet) -> None:
-    async with fleet.namespace(("us",)) as namespace:
+    async with fleet.namespace(()) as namespace:
+        spec = {"serviceAccountName": "cd", "allow": ["services", "volumes"]}
+        await fleet.clients["us"].create(SOURCES, manifests.ours("Source", "cd", namespace, spec))
+        await fleet.join(namespace, "us")
         await fleet.source.create(SERVICE_ACCOUNTS, {"metadata": {"name": "web"}}, namespace)
         path = fleet.sandbox.directory / "stock.json"
         path.write_bytes(msgspec.json.encode(stock(manifests.deployment("web", 1, serviceAccountName="web"))))
@@ -99,25 +102,27 @@ async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_
             found = (await fleet.source.get(TARGETS, "us", namespace))["status"].get("namespaces") or [{}]
             return ("serviceAccounts" not in found[0] and "persistentVolumeClaims" in found[0]) is want
 
-        await fleet.until("what follows is not missing", lambda: follows(True), about=namespace)
-        assert "deployment.apps/web created" in await fleet.kubectl("cd", *apply)
-        await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": ["services", "volumes"]}}, namespace)
-        # A right that is taken away wakes nobody up: another namespace's annotation does.
-        probe = {"metadata": {"annotations": {"multicluster/share-services": "false"}}}
-        await fleet.source.patch(NAMESPACES, namespace, probe)
+        await fleet.until("what does not follow is missing", lambda: follows(False), about=namespace)
 
         async def told() -> str:
-            await fleet.source.patch(NAMESPACES, namespace, probe)
             try:
                 await fleet.kubectl("cd", *apply)
             except SandboxError as error:
                 return str(error)
             return ""
 
-        said = await fleet.until("who applies it is warned", told, about=namespace, seconds=90)
+        said = await fleet.until("who applies it is warned", told, about=namespace)
         assert said.count("Warning: ") == 1
         assert f"service account web does not exist in namespace {namespace} of Target us" in said
         assert "where Sources allow accounts" in said
+        # A right that is taken away wakes nobody up (tests/controllers/test_inventory.py); one that is given does.
+        await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": None}}, namespace)
+        await fleet.until("what follows is not missing", lambda: follows(True), about=namespace)
+
+        async def silent() -> bool:
+            return not await told()
+
+        await fleet.until("nobody is warned any more", silent, about=namespace)
 
 
 async def test_a_daemon_set_stays_on_the_nodes_here(fleet: Fleet, electing: str) -> None:
