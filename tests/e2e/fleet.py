@@ -29,6 +29,7 @@ from agent.api.names import (
     LABEL_STAND_IN,
     PROVIDER_KEY,
     SCHEDULER_CANDIDATE,
+    SCHEDULER_PROXY,
     SHORT_PREFIX,
     WEIGHT,
     virtual_node,
@@ -62,6 +63,8 @@ class Fleet:
         self.home = helm.NAMESPACE if isinstance(sandbox, Installed) else AGENT_NAMESPACE
         self.census = Census(self.clients)
         self._leaving: list[tuple[str, str]] = []
+        self._seen_gone = 0
+        """How many of these namespaces were gone when somebody looked."""
 
     async def close(self) -> None:
         """End all connections."""
@@ -119,14 +122,39 @@ class Fleet:
         self._leaving.append((source, namespace))
 
     async def all_gone(self) -> None:
-        """Wait until every namespace that tests have left behind is gone, and its delegates with it."""
-        for source, name in self._leaving:
+        """Wait until every namespace that tests have left behind is gone, and no cluster has anything of it."""
+        for source, name in self._leaving[self._seen_gone :]:
             await self.gone(NAMESPACES, name, source=source)
-        for source, name in self._leaving:
-            await self.until(f"no delegates are left in {name}", functools.partial(self.is_empty, name), about=name)
-            await self.until(
-                f"nothing stands for volumes of {name}", functools.partial(self.has_no_stand_ins, source, name)
-            )
+        self._seen_gone = len(self._leaving)
+        names = {name for _, name in self._leaving}
+        left: list[tuple[str, str]] = []
+
+        async def nothing() -> bool:
+            # Of all of them at once: each would cost a dozen requests, every time.
+            left[:] = [each for each in await self._objects() if each[0] in names]
+            return not left
+
+        try:
+            await until(nothing, PATIENCE_SECONDS, what="nothing is left of what is gone", forgiven=KubeError)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{left}\n{await report(self, left[0][0] if left else '')}") from error
+
+    async def _objects(self) -> list[tuple[str, str]]:
+        """Proxy pods and what our agents have made in all clusters: the namespace, and the object with its cluster."""
+        found = []
+        for cluster, client in self.clients.items():
+            for each in (*await client.list(PODS), *await client.list(CHAPERONS)):
+                metadata, scheduler = each["metadata"], each["spec"].get("schedulerName")
+                if (
+                    each["kind"] != PODS.name
+                    or scheduler == SCHEDULER_PROXY
+                    or LABEL_PARENT_UID in metadata.get("labels", "")
+                ):
+                    found.append((metadata["namespace"], f"{cluster}: {each['kind']} {metadata['name']}"))
+            for volume in await client.list(PERSISTENT_VOLUMES, labels=LABEL_STAND_IN):
+                claim = volume["spec"]["claimRef"]
+                found.append((claim["namespace"], f"{cluster}: volume of {claim['name']}"))
+        return found
 
     async def join(
         self,
@@ -201,15 +229,12 @@ class Fleet:
 
         Candidates that have no node are none.
         """
-        found: dict[str, tuple[str, Raw]] = {}
-        for name, client in self.clients.items():
-            for pod in await client.list(PODS, namespace, labels=LABEL_PARENT_UID):
-                if pod["spec"]["schedulerName"] == SCHEDULER_CANDIDATE and "nodeName" not in pod["spec"]:
-                    continue
-                parent = pod["metadata"]["labels"][LABEL_PARENT_UID]
-                assert parent not in found, f"two delegates of one pod: {found.get(parent)} and {pod}"
-                found[parent] = (name, pod)
-        return found
+        return _delegates(await self._pods_everywhere(namespace, labels=LABEL_PARENT_UID))
+
+    async def _pods_everywhere(self, namespace: str, *, labels: str = "") -> list[tuple[str, Raw]]:
+        """All pods of a namespace with their cluster."""
+        listed = await asyncio.gather(*(each.list(PODS, namespace, labels=labels) for each in self.clients.values()))
+        return [(name, pod) for name, pods in zip(self.clients, listed, strict=True) for pod in pods]
 
     async def running(
         self, namespace: str, app: str, count: int, *, source: str = "", seconds: float = PATIENCE_SECONDS
@@ -228,8 +253,9 @@ class Fleet:
         differ: list[str] = []
 
         async def compare() -> bool:
-            proxies = {pod["metadata"]["uid"]: pod for pod in await self.proxies(namespace)}
-            delegates = await self.delegates(namespace)
+            pods = await self._pods_everywhere(namespace)
+            proxies = {pod["metadata"]["uid"]: pod for pod in _proxies(pods)}
+            delegates = _delegates(pods)
             pairs = [(told(proxies[uid]), told(pod)) for uid, (_, pod) in delegates.items() if uid in proxies]
             differ[:] = [f"{proxy}\n  is not\n{delegate}" for proxy, delegate in pairs if proxy != delegate]
             return proxies.keys() == delegates.keys() and not differ
@@ -241,15 +267,15 @@ class Fleet:
 
     async def proxies(self, namespace: str) -> list[Raw]:
         """All proxy pods of a namespace in all clusters."""
-        listed = [await client.list(PODS, namespace) for client in self.clients.values()]
-        return [pod for pods in listed for pod in pods if pod["spec"]["schedulerName"] == "admiralty-proxy"]
+        return _proxies(await self._pods_everywhere(namespace))
 
     async def is_empty(self, namespace: str) -> bool:
         """Whether no cluster has a proxy pod, a chaperon or a delegate of a namespace."""
         for client in self.clients.values():
             if await client.list(CHAPERONS, namespace):
                 return False
-        return not await self.proxies(namespace) and not await self.delegates(namespace)
+        pods = await self._pods_everywhere(namespace)
+        return not _proxies(pods) and not _delegates(pods)
 
     async def has_no_stand_ins(self, source: str, namespace: str) -> bool:
         """Whether no volume of a source stands for one that a claim of a namespace has in a target."""
@@ -270,6 +296,22 @@ class Fleet:
         url = f"http://{each.address}:{each.ports['agent-health']}/metrics"
         async with aiohttp.ClientSession() as http, http.get(url) as response:
             return await response.text()
+
+
+def _proxies(pods: Sequence[tuple[str, Raw]]) -> list[Raw]:
+    return [pod for _, pod in pods if pod["spec"]["schedulerName"] == SCHEDULER_PROXY]
+
+
+def _delegates(pods: Sequence[tuple[str, Raw]]) -> dict[str, tuple[str, Raw]]:
+    """Those among pods by the UID of their proxy pod; raises AssertionError if one has two."""
+    found: dict[str, tuple[str, Raw]] = {}
+    for name, pod in pods:
+        parent = pod["metadata"].get("labels", {}).get(LABEL_PARENT_UID)
+        if parent is None or (pod["spec"]["schedulerName"] == SCHEDULER_CANDIDATE and "nodeName" not in pod["spec"]):
+            continue
+        assert parent not in found, f"two delegates of one pod: {found.get(parent)} and {pod}"
+        found[parent] = (name, pod)
+    return found
 
 
 async def token_of(client: Client, account: str, namespace: str) -> str:
