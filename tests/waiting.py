@@ -11,7 +11,7 @@ from agent.kube.errors import KubeError, NotFound
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 30.0
-_FIRST_SECONDS, _LONGEST_SECONDS, _SLOWER = 0.02, 0.15, 1.25
+_FIRST_SECONDS, _LONGEST_SECONDS, _SLOWER = 0.02, 0.3, 1.25
 
 
 async def until(
