@@ -13,7 +13,7 @@ from tests.e2e.fleet import Fleet
 from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.reservations import between
 
-BURST = 200
+BURST = 120
 KILLS = 2
 
 
