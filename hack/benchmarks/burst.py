@@ -45,10 +45,12 @@ async def burst(
         elected = await run(lab, Load("elected", NAMESPACE, pods, elected=True, mode=mode))
         latency = await measure(lab, NAMESPACE)
         budgets = burst_budgets(plain, elected, latency, CLUSTERS[0], mode)
+        more: list[str] = []
         if placement:
             await placed.follow(lab, NAMESPACE)
             again = await run(lab, Load("placed", NAMESPACE, pods, elected=True, mode=mode))
             budgets.append(placed.budget(elected, again))
+            more = ["", placed.line(elected, again)]
         ratio = ratios(plain, elected)
         lines = [
             *report.comparison(plain, elected, ratio),
@@ -56,6 +58,7 @@ async def burst(
             *report.writes(elected),
             *report.latency_lines(latency),
             *report.budget_lines(budgets, _note(pods, profile=profile)),
+            *more,
             *report.disturbance((plain.creation, plain.deletion, elected.creation, elected.deletion)),
         ]
         if profile:
