@@ -53,7 +53,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     work: Work
     match options.benchmark:
         case "burst":
-            work = burst(options.pods, profile=options.profile, progress=progress, mode=options.mode)
+            more = {"mode": options.mode, "placement": options.placement}
+            work = burst(options.pods, profile=options.profile, progress=progress, **more)
         case "mixed":
             work = mixed(options.pods, options.big, progress=progress)
         case "follow":
@@ -78,6 +79,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     bursts = benchmarks.add_parser("burst", help="N pods at once, plain in one cluster and elected over two targets")
     bursts.add_argument("--pods", type=count, default=200, metavar="N", help="how many pods (default 200)")
     bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
+    bursts.add_argument("--placement", action="store_true", help="once more with pods that follow a Placement")
     bursts.add_argument("--mode", choices=SCHEDULING_MODES, default="ranked", help="how elected pods are scheduled")
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
     mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")

@@ -13,7 +13,7 @@ from agent.kube.client import encode
 from agent.sandbox.manifests import NAMESPACE
 from agent.sandbox.progress import Progress
 from agent.settings import Mode
-from hack.benchmarks import profiled, report
+from hack.benchmarks import placed, profiled, report
 from hack.benchmarks.budgets import burst_budgets, ratios
 from hack.benchmarks.lab import Lab, open_lab, until
 from hack.benchmarks.latency import measure
@@ -29,16 +29,28 @@ _SPARE = 1.2
 
 
 async def burst(
-    pods: int, *, profile: bool, progress: Progress, mode: Mode = "ranked"
+    pods: int, *, profile: bool, progress: Progress, mode: Mode = "ranked", placement: bool = False
 ) -> tuple[list[str], dict[str, Any]]:
-    """The report as lines and as figures. Raises BenchError, SandboxError or KubeError."""
-    reserve = mode == "reserve"
-    async with open_lab(CLUSTERS, NODES_EACH, pods_per_node(pods), progress, candidate_scheduler=reserve) as lab:
+    """The report as lines and as figures; with `placement`, the elected pods run once more, following one.
+
+    Raises BenchError, SandboxError or KubeError.
+    """
+    reserve, flags = mode == "reserve", placed.FLAGS if placement else ()
+    opened = open_lab(
+        CLUSTERS, NODES_EACH, pods_per_node(pods), progress, candidate_scheduler=reserve, agent_flags=flags
+    )
+    async with opened as lab:
         await prepare(lab, profile=profile, mode=mode)
         plain = await run(lab, Load("plain", PLAIN, pods, elected=False))
         elected = await run(lab, Load("elected", NAMESPACE, pods, elected=True, mode=mode))
         latency = await measure(lab, NAMESPACE)
         budgets = burst_budgets(plain, elected, latency, CLUSTERS[0], mode)
+        more: list[str] = []
+        if placement:
+            await placed.follow(lab, NAMESPACE)
+            again = await run(lab, Load("placed", NAMESPACE, pods, elected=True, mode=mode))
+            budgets.append(placed.budget(elected, again))
+            more = ["", placed.line(elected, again)]
         ratio = ratios(plain, elected)
         lines = [
             *report.comparison(plain, elected, ratio),
@@ -46,6 +58,7 @@ async def burst(
             *report.writes(elected),
             *report.latency_lines(latency),
             *report.budget_lines(budgets, _note(pods, profile=profile)),
+            *more,
             *report.disturbance((plain.creation, plain.deletion, elected.creation, elected.deletion)),
         ]
         if profile:

@@ -110,6 +110,19 @@ async def placements(progress: Progress) -> tuple[list[str], dict[str, Any]]:
     return [*report.budget_lines(budgets), "", note, *report.disturbance(phases)], figures
 
 
+async def install(client: Client) -> None:
+    """Have an API server serve the kinds. Raises BenchError."""
+    for definition in ocm.crds():
+        await client.create_raw(CRDS, definition)
+    for kind in (MANAGED_CLUSTERS, PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTER_SETS, ADDON_PLACEMENT_SCORES):
+        await until(f"{kind} are served", functools.partial(_served, client, kind))
+
+
+async def _served(client: Client, kind: Kind) -> bool:
+    await client.list_raw(kind)
+    return True
+
+
 def machine() -> float:
     """CPU milliseconds of a loop in Python, to read the others by."""
     times = []
@@ -217,10 +230,7 @@ class Bench:
 
     async def prepare(self) -> None:
         """Kinds, namespace, sets and bindings."""
-        for definition in ocm.crds():
-            await self._client.create_raw(CRDS, definition)
-        for kind in (MANAGED_CLUSTERS, PLACEMENTS, PLACEMENT_DECISIONS, MANAGED_CLUSTER_SETS, ADDON_PLACEMENT_SCORES):
-            await until(f"{kind} are served", functools.partial(self._served, kind))
+        await install(self._client)
         await self._make(NAMESPACES, {"metadata": {"name": _NAMESPACE}})
         for name in (_SET, _FEW_SET):
             await self._make(MANAGED_CLUSTER_SETS, {"metadata": {"name": name}, "spec": {}})
@@ -329,10 +339,6 @@ class Bench:
         metadata = {key: value for key, value in manifest["metadata"].items() if key != "uid"}
         head = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
         await self._client.create_raw(kind, {**manifest, **head})
-
-    async def _served(self, kind: Kind) -> bool:
-        await self._client.list_raw(kind)
-        return True
 
     @contextlib.asynccontextmanager
     async def _watching(self) -> AsyncIterator[_Watched]:

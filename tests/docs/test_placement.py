@@ -3,7 +3,7 @@
 import yaml
 
 from agent.api.crds.placement import placement
-from agent.api.names import ocm
+from agent.api.names import lifecycle, ocm
 from agent.model import promscore
 from agent.scheduling.placing.celexpr import scores_named
 from agent.scheduling.placing.spec import BUILT_IN
@@ -29,7 +29,7 @@ def test_every_prioritizer_is_told() -> None:
 
 
 def test_the_taints_that_we_set_are_told() -> None:
-    ours = {ocm.TAINT_UNAVAILABLE, ocm.TAINT_UNREACHABLE}
+    ours = {ocm.TAINT_UNAVAILABLE, ocm.TAINT_UNREACHABLE, lifecycle.TAINT_RETIRING}
     assert first_cells("Taints of clusters") == ours | {"node.kubernetes.io/unschedulable"}
 
 

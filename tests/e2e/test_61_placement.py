@@ -1,5 +1,6 @@
 """Promise 61: pods go where the Placement that they follow decides, which is evaluated here."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
@@ -78,7 +79,21 @@ async def where(fleet: Fleet, namespace: str) -> dict[str, str]:
     return {uid: CLUSTERS[cluster] for uid, (cluster, _) in (await fleet.delegates(namespace)).items()}
 
 
-async def test_a_deployment_runs_where_its_placement_decides_and_what_runs_stays(fleet: Fleet, placing: str) -> None:
+@pytest_asyncio.fixture(loop_scope="session")
+async def fourth(fleet: Fleet, placing: str) -> AsyncIterator[str]:
+    """A ManagedCluster that somebody else has written, whose name is the last: no Target leads there."""
+    name = f"zz-{placing}"
+    await fleet.source.create(MANAGED_CLUSTERS, object_of(MANAGED_CLUSTERS, name, spec={"hubAcceptsClient": True}))
+    yield name
+    await fleet.source.delete(MANAGED_CLUSTERS, name)
+
+
+async def test_a_deployment_runs_where_its_placement_decides_and_what_runs_stays(
+    fleet: Fleet, placing: str, fourth: str
+) -> None:
+    await create(fleet, placing, PLACEMENTS, "any")
+    await fleet.until("all four are decided for", lambda: has_all(fleet, placing, fourth), about=placing)
+    await fleet.source.delete(PLACEMENTS, "any", placing)
     await create(fleet, placing, PLACEMENTS, "web", numberOfClusters=2)
     await deploy(fleet, placing, "web", REPLICAS)
     await fleet.running(placing, "web", REPLICAS)
@@ -102,8 +117,14 @@ async def test_a_deployment_runs_where_its_placement_decides_and_what_runs_stays
         assert before.items() <= after.items(), "what is bound stays"
         assert {cluster for uid, cluster in after.items() if uid not in before} <= second
         fleet.census.check(placing, at_most=REPLICAS + 6)
+        assert "taints" not in (await fleet.source.get(MANAGED_CLUSTERS, fourth))["spec"], "it is others'"
     finally:
         await fleet.source.patch(MANAGED_CLUSTERS, away, {"spec": {"taints": []}})
+
+
+async def has_all(fleet: Fleet, namespace: str, fourth: str) -> bool:
+    """Whether the Placement any has decided for all clusters."""
+    return await decided(fleet, namespace, "any") == {*CLUSTERS.values(), fourth}
 
 
 async def test_pods_of_a_placement_that_nobody_satisfies_wait_and_say_why(fleet: Fleet, placing: str) -> None:

@@ -41,6 +41,12 @@ WEB = {KEY: "web"}
 RANKED: dict[str, Any] = {"scheduling": "ranked", "placement": "consume"}
 
 
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets that were connected a moment ago count as others do: that they are spared has a test of its own."""
+    monkeypatch.setattr(record, "BACK_SECONDS", 0.5)
+
+
 async def place(client: Client, namespace: str, **spec: Any) -> None:
     """A Placement web."""
     await client.create(PLACEMENTS, object_of(PLACEMENTS, "web", namespace, spec=spec))
