@@ -1,6 +1,6 @@
-"""Answers about the targets that namespaces and workloads name for their pods. No I/O.
+"""Answers about the targets that namespaces and workloads name for their pods, and how these are to move. No I/O.
 
-A namespace that names them in a way that cannot be read is refused; of a workload that is no more than a warning.
+A namespace that says so in a way that cannot be read is refused; of a workload that is no more than a warning.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,11 +10,14 @@ from agent.api import cel
 from agent.api.kinds import NAMESPACES
 from agent.api.names import PREFIX, SHORT_PREFIX
 from agent.api.names.moves import ALLOWED_TARGETS, TARGETS
-from agent.model.targetchoice import combine, flaws, level
+from agent.model import moveterms, targetchoice
+from agent.model.moveterms import SUFFIXES
+from agent.model.targetchoice import combine, level
 from webhook.placement_entries import Entry, has_one_of
 from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, refused
 
 KEYS = tuple(prefix + suffix for suffix in (TARGETS, ALLOWED_TARGETS) for prefix in (PREFIX, SHORT_PREFIX))
+_TERMS = tuple(prefix + suffix for suffix in SUFFIXES for prefix in (PREFIX, SHORT_PREFIX))
 
 
 def _value(obj: str) -> str:
@@ -23,10 +26,11 @@ def _value(obj: str) -> str:
     return f"(has({annotations}) && k in {annotations} ? {annotations}[k] : '')"
 
 
-SAID_ANEW = f"{cel.texts(*KEYS)}.exists(k, {_value('object')} != {_value('oldObject')})"
-"""CEL: an object that says something else of targets than before."""
+SAID_ANEW = f"{cel.texts(*KEYS, *_TERMS)}.exists(k, {_value('object')} != {_value('oldObject')})"
+"""CEL: an object that says something else of targets and moves than before."""
 
-ENTRY = Entry("targets", "/validate-targets-of-namespaces", NAMESPACES, has_one_of(*KEYS), labelled=True)
+_CONCERNED = f"{has_one_of(*KEYS, *_TERMS)} && (request.operation == 'CREATE' || {SAID_ANEW})"
+ENTRY = Entry("targets", "/validate-targets-of-namespaces", NAMESPACES, _CONCERNED, labelled=True)
 
 
 class Named(Protocol):
@@ -56,12 +60,12 @@ def unknown(annotations: Mapping[str, str] | None, namespace: str, known: Named)
 
 def new_faults(old: Any, new: Any) -> list[Fault]:
     """What cannot be read of an object, but for what could not before."""
-    had = set(flaws(_annotations(old)))
-    return [Fault(*each) for each in flaws(_annotations(new)) if each not in had]
+    had = set(_flaws(_annotations(old)))
+    return [Fault(*each) for each in _flaws(_annotations(new)) if each not in had]
 
 
 def of_namespace(request: Request, known: Named) -> Answer:
-    """A namespace that says something of targets. What was wrong before is only a warning. Raises Malformed."""
+    """A namespace that says something anew; what was wrong before is only a warning. Raises Malformed."""
     namespace = request.get("object")
     if not isinstance(namespace, dict) or namespace.get("kind") != NAMESPACES.name:
         raise Malformed("request.object is no Namespace: the webhook's rules may name these only")
@@ -69,15 +73,19 @@ def of_namespace(request: Request, known: Named) -> Answer:
         return refused(request, faults)
     annotations = _annotations(namespace)
     name = str((namespace.get("metadata") or {}).get("name") or "")
-    told = [f"{field}: {reason}" for field, reason in flaws(annotations)]
+    told = [f"{field}: {reason}" for field, reason in _flaws(annotations)]
     return allowed(request, Outcome.VALID, [*told, *unknown(annotations, name, known)])
 
 
 def of_workload(request: Request, known: Named) -> list[str]:
     """What is wrong with what a workload itself says, as warnings."""
     annotations = _annotations(request.get("object"))
-    told = [f"{field}: {reason}" for field, reason in flaws(annotations)]
+    told = [f"{field}: {reason}" for field, reason in _flaws(annotations)]
     return [*told, *unknown(annotations, request.get("namespace") or "", known)]
+
+
+def _flaws(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [*targetchoice.flaws(annotations), *moveterms.flaws(annotations)]
 
 
 def _annotations(obj: Any) -> Mapping[str, str]:

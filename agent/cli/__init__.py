@@ -23,6 +23,8 @@ _VERBS = {
     "clustersets": "clusters",
     "bind": "clusters",
     "doctor": "doctor",
+    "move": "move",
+    "moves": "move",
     "drain": "drain",
     "undrain": "drain",
     "failover": "failover",

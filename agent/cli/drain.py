@@ -7,15 +7,20 @@ import typer
 from agent.api import names
 from agent.api.kinds import NODES
 from agent.api.names import lifecycle
+from agent.base.clock import SystemClock
 from agent.cli.draining.drainer import Drainer
 from agent.cli.draining.plan import Options
 from agent.cli.draining.retirer import Retirer
+from agent.cli.fleet import show
 from agent.cli.fleet.completion import target_names
-from agent.cli.fleet.source_queries import Source, read_targets, source
-from agent.cli.options import Context, Failed, Kubeconfig, Namespace, duration, finish
+from agent.cli.fleet.source_queries import Source, read_proxies, read_targets, source
+from agent.cli.moving.fates import fates_table
+from agent.cli.moving.preview import Meant, Preview, read_world
+from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key
 from agent.model.standing import is_set
+from agent.settings import Settings
 
 DEFAULT_SECONDS = 600.0
 CLUSTER_TARGET = "clustertarget/"
@@ -42,17 +47,16 @@ def drain(
     delete_emptydir_data: Annotated[
         bool, typer.Option("--delete-emptydir-data", help="Also pods whose emptyDir volumes are lost then.")
     ] = False,
-    evict: Annotated[
-        bool, typer.Option("--evict", help="Evict them, also where the agent could move them, replacement first.")
-    ] = False,
+    evict: Annotated[bool, typer.Option("--evict", help="Evict them, also where the agent could move them.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
     """Move all pods of this cluster out of a target, and wait until they are gone.
 
-    Where the agent moves pods (--moves), it does so, replacement first, and the target stays closed; the options of
-    evictions mean --evict. Elsewhere, and with --evict, its virtual node is cordoned and its pods are evicted.
-    PodDisruptionBudgets are respected. Other Targets that name the same cluster are not drained.
+    Where the agent moves pods (--moves), it does so, replacement first, and the target stays closed; --dry-run says
+    what would become of each pod, and the options of evictions mean --evict. Elsewhere, and with --evict, its virtual
+    node is cordoned and its pods are evicted. PodDisruptionBudgets are respected. Other Targets that name the same
+    cluster are not drained.
     """
     options = Options(force, ignore_daemonsets, delete_emptydir_data)
     grace = grace_period if grace_period >= 0 else None
@@ -61,14 +65,32 @@ def drain(
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
             key = await resolve(found, target)
-            if not (evict or dry_run) and await (retirer := Retirer(found.client, key, _say)).is_served():
-                await retirer.run(timeout)
-                _say(f"target {_title(key)} drained, and closed until it is undrained")
+            if not evict and await (retirer := Retirer(found.client, key, _say)).is_served():
+                await (_preview(found, key) if dry_run else _retire(retirer, _title(key), timeout))
             else:
                 drainer = Drainer(found.client, names.virtual_node(*key), options, _say)
                 await _evict(drainer, _title(key), timeout, grace, dry_run=dry_run)
 
     finish(run())
+
+
+async def _retire(retirer: Retirer, title: str, seconds: float) -> None:
+    await retirer.run(seconds)
+    _say(f"target {title} drained, and closed until it is undrained")
+
+
+async def _preview(where: Source, key: Key) -> None:
+    """Say what becomes of each pod of a target that is to be emptied. Raises Failed, KubeError."""
+    notes: list[str] = []
+    targets = await read_targets(where.client, None, notes)
+    pods = await read_proxies(where.client, None, notes)
+    world = await read_world(where.client, targets, pods, notes)
+    meant = Meant(retiring=names.virtual_node(*key))
+    preview = Preview(where.client, world, meant, Settings(), notes, SystemClock().now())
+    fates = await preview.fates()
+    shown = show.Found("pods", fates, notes)
+    show.show(shown, Output.TABLE, fates_table(fates, everywhere=True), empty=f"no pods are in target {_title(key)}")
+    _say(f"target {_title(key)} would be drained; nothing was changed")
 
 
 async def _evict(drainer: Drainer, title: str, seconds: float, grace: int | None, *, dry_run: bool) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.api import names
-from agent.api.names import moves
-from agent.model import constraints, manifest, placementref, proxycopy, shutdowndelay, targetchoice
+from agent.model import constraints, manifest, moveterms, placementref, proxycopy, targetchoice
 from agent.model.annotations import LIMIT
 from agent.model.annotations import size as size_of
 from agent.model.errors import InvalidPod
@@ -119,12 +118,11 @@ def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
 def _check_choices(annotations: dict[str, str]) -> None:
     _check_regexp(annotations)
     _check_choice(annotations, names.SCHEDULING, names.SCHEDULING_MODES)
-    _check_choice(annotations, moves.MOVE, moves.MOVE_CHOICES)
     _check_choice(annotations, names.INJECTED, names.INJECTED_CHOICES)
     _check_choice(annotations, names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES)
     for suffix in _SWITCHES:
         _check_choice(annotations, suffix, ("true", "false"))
-    for found in (placementref.flaws, shutdowndelay.flaws, targetchoice.flaws):
+    for found in (placementref.flaws, moveterms.flaws, targetchoice.flaws):
         for field, reason in found(annotations):
             raise InvalidPod(field, reason)
 

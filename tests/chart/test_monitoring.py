@@ -138,6 +138,19 @@ FIRING: dict[str, tuple[dict[str, str], Raw]] = {
     "FlotillaNoWebhook": ({}, {}),
     "FlotillaTargetNotReady": ({'flotilla_target_ready{target="default/us"}': "0x60"}, {"target": "default/us"}),
     "FlotillaTargetSlow": ({'flotilla_target_slow{target="default/us"}': "1x60"}, {"target": "default/us"}),
+    "FlotillaTargetLost": ({'flotilla_target_lost{target="default/us"}': "1x60"}, {"target": "default/us"}),
+    "FlotillaFailoverHeld": ({'flotilla_failover_held{target="default/us"}': "1x60"}, {}),
+    "FlotillaTargetFlaps": (
+        {'flotilla_target_flaps_total{target="default/us"}': growing(0.1)},
+        {"target": "default/us"},
+    ),
+    "FlotillaMovesStuck": (
+        {
+            'flotilla_moves_waiting{reason="NoRoom"}': "2x60",
+            'flotilla_moves_total{cause="Targets",kind="ReplicaSet",outcome="replaced"}': "5x60",
+        },
+        {},
+    ),
     "FlotillaOrphansHeld": ({'flotilla_target_orphans_held{target="default/us"}': "30x60"}, {"target": "default/us"}),
     "FlotillaTokenExpires": (
         {
@@ -222,6 +235,12 @@ WELL: dict[str, str] = {
     'flotilla_webhook_seconds_bucket{le="1.0"}': "0+60x60",
     'flotilla_webhook_seconds_bucket{le="+Inf"}': "0+60x60",
     "flotilla_webhook_certificate_expiry_timestamp_seconds": "6000000x60",
+    'flotilla_target_lost{target="default/us"}': "0x60",
+    'flotilla_failover_held{target="default/us"}': "0x60",
+    'flotilla_target_flaps_total{target="default/us"}': "0x30 1x30",
+    'flotilla_moves_waiting{reason="Held"}': "3x60",
+    'flotilla_moves_waiting{reason="Misplaced"}': "200x60",
+    'flotilla_moves_total{cause="Targets",kind="ReplicaSet",outcome="replaced"}': growing(1),
 }
 """What there is where all is well."""
 

@@ -17,7 +17,7 @@ from webhook.target_choices import of_namespace, of_workload, unknown
 
 Raw = dict[str, Any]
 
-KEY = "multicluster/targets"
+KEY, MOVE = "multicluster/targets", "multicluster/move"
 
 
 class Known:
@@ -59,6 +59,33 @@ def test_a_namespace_that_cannot_be_read_is_refused_unless_it_was_so_before() ->
     ]
     (told,) = warnings(request({KEY: "us eu"}, targets="us eu"))
     assert told.startswith("metadata.annotations[multicluster/targets]: 'us eu' is no name of a target: write")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("move", "Evict", "'Evict' must be one of surge, evict, never"),
+        ("failover_after", "soon", "'soon' must be a duration"),
+        ("failover_after", "1s", "must be 10s at least, or never"),
+        ("fail_back", "yes", "'yes' must be one of never, auto"),
+        ("shutdown_delay", "10s", "must be a whole number of seconds from 0 (none) to 300, not '10s'"),
+    ],
+)
+def test_how_pods_move_has_to_be_said_so_that_it_can_be_read(key: str, value: str, says: str) -> None:
+    field = f"metadata.annotations[multicluster/{key.replace('_', '-')}]"
+    answer = of_namespace(request(**{key: value}), KNOWN)
+    assert answer.outcome is Outcome.REFUSED
+    (cause,) = answer.review["response"]["status"]["details"]["causes"]
+    assert (cause["field"], says in cause["message"], "remove it" in cause["message"]) == (field, True, True)
+    (told,) = of_workload(request(**{key: value}), KNOWN)
+    assert told.startswith(f"{field}: ")
+    (kept,) = warnings(request({f"multicluster/{key.replace('_', '-')}": value}, **{key: value}))
+    assert kept == told
+    pod = elected("web", "shop")
+    pod["metadata"]["annotations"][f"multicluster/{key.replace('_', '-')}"] = value
+    with pytest.raises(InvalidPod) as caught:
+        proxy_pod(pod, [])
+    assert caught.value.field == field
 
 
 def test_names_that_no_target_has_are_a_warning() -> None:
@@ -108,6 +135,8 @@ async def test_a_real_api_server_asks_about_namespaces_workloads_and_pods(place:
 
         await until(refuses, what="the API server asks about namespaces")
         await say("us > !us")
+        with pytest.raises(Invalid, match="must be one of surge, evict, never"):
+            await place.client.patch(NAMESPACES, place.namespace, {"metadata": {"annotations": {MOVE: "no"}}})
         await say(None)
         plain = workload(DEPLOYMENTS, **{ELECT: ""})
         plain["spec"]["template"]["spec"].pop("serviceAccountName")
@@ -119,5 +148,8 @@ async def test_a_real_api_server_asks_about_namespaces_workloads_and_pods(place:
         await place.client.create(PODS, pod)
         with pytest.raises(Invalid, match="is no name of a target"):
             await place.client.patch(PODS, "web", {"metadata": {"annotations": {KEY: "us eu"}}}, place.namespace)
+        terms = {"metadata": {"annotations": {"multicluster/failover-after": "1s"}}}
+        with pytest.raises(Invalid, match="must be 10s at least"):
+            await place.client.patch(PODS, "web", terms, place.namespace)
         rest = {"metadata": {"annotations": {KEY: ""}, "finalizers": None}}
         await place.client.patch(PODS, "web", rest, place.namespace)

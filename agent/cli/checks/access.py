@@ -20,12 +20,18 @@ _EVERYWHERE = "default"
 """A review of rules is always of some namespace."""
 
 
-async def rights_of(client: Client) -> Rights:
-    """What the agent of a cluster may not do of what it needs. Raises Failed where none is found, KubeError."""
+async def rights_of(client: Client, feature: str = "") -> Rights:
+    """What the agent of a cluster may not do of what it needs, for one feature or for all that it does.
+
+    Raises Failed where none is found, KubeError.
+    """
     namespace, name = await _account(client)
     user = f"system:serviceaccount:{namespace}:{name}"
     asked = [
-        (grant, namespace if scope == HOME else scope) for scope, grants in AGENT.grants.items() for grant in grants
+        (grant, namespace if scope == HOME else scope)
+        for scope, grants in AGENT.grants.items()
+        for grant in grants
+        if feature in ("", grant.feature)
     ]
     allowed = await asyncio.gather(*(_may(client, user, grant, where) for grant, where in asked))
     lacking = tuple(grant for (grant, _), may in zip(asked, allowed, strict=True) if not may)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from agent.api.kinds import DEPLOYMENTS
+from agent.api.kinds import DEPLOYMENTS, Kind
+from agent.cli.fleet.source_queries import moves_pods
 from agent.clusters.owners import KINDS, owner_of
 from agent.clusters.targetchoices import POD, said_by, said_by_settings
 from agent.kube.client import Client
@@ -27,9 +28,10 @@ async def choosing(
     :param targets: Targets of its namespace and ClusterTargets
     :param notes: is told what does not count
     """
-    by_owners = [said_by(f"{owner.kind.name} {owner.name}", owner) for owner in await _owners(source, pod, notes)]
+    owners = speaking(await Chains(source, notes).of(pod))
+    by_owners = [said_by(f"{owner.kind.name} {owner.name}", owner) for owner in owners]
     told = [level for level in by_owners if level is not None]
-    if told and not settings.moves:
+    if told and not (settings.moves or moves_pods(targets)):
         notes.append(
             f"what {told[0].where} says of targets does not count: it takes the agent's setting --moves. If the agent"
             " has it, give --agent-flag=--moves"
@@ -46,22 +48,41 @@ async def choosing(
     return choice
 
 
-async def _owners(source: Client, pod: Object, notes: list[str]) -> list[Object]:
-    """What controls a pod, the closest first: a Deployment and not its ReplicaSet."""
-    found: list[Object] = []
-    owner = owner_of(pod)
-    while owner is not None and (kind := _KINDS.get((owner.group, owner.kind))) is not None:
-        try:
-            known = Object(kind, await source.get_raw(kind, owner.name, pod.namespace))
-        except NotFound:
-            break
-        except Forbidden as error:
-            notes.append(f"what {kind.name} {owner.name} says of targets does not count: {error}")
-            break
-        if known.uid != owner.uid:
-            break
-        if kind is DEPLOYMENTS:
-            found.clear()
-        found.append(known)
-        owner = known.controller
-    return found
+class Chains:
+    """What controls pods, each object read once with the user's own rights."""
+
+    def __init__(self, source: Client, notes: list[str]) -> None:
+        """:param notes: is told what may not be read"""
+        self._source = source
+        self._notes = notes
+        self._known: dict[tuple[Kind, str, str], Object | None] = {}
+
+    async def of(self, pod: Object) -> tuple[Object, ...]:
+        """What controls a pod, the closest first, as far as it is of a kind that people write. Raises KubeError."""
+        found: list[Object] = []
+        owner = owner_of(pod)
+        while owner is not None and (kind := _KINDS.get((owner.group, owner.kind))) is not None:
+            known = await self._read(kind, pod.namespace, owner.name)
+            if known is None or known.uid != owner.uid:
+                break
+            found.append(known)
+            owner = known.controller
+        return tuple(found)
+
+    async def _read(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        key = (kind, namespace, name)
+        if key not in self._known:
+            self._known[key] = None
+            try:
+                self._known[key] = Object(kind, await self._source.get_raw(kind, name, namespace))
+            except NotFound:
+                pass
+            except Forbidden as error:
+                self._notes.append(f"what {kind.name} {name} says of targets does not count: {error}")
+        return self._known[key]
+
+
+def speaking(chain: tuple[Object, ...]) -> tuple[Object, ...]:
+    """Of what controls a pod what has a say: a Deployment and not its ReplicaSet."""
+    above = next((index for index, owner in enumerate(chain) if owner.kind is DEPLOYMENTS), 0)
+    return chain[above:]

@@ -10,6 +10,7 @@ from agent.api.conditions import find_condition
 from agent.base.clock import parse
 from agent.cli.explaining.facts import Facts, Seen, Unexplained, is_of, status_of
 from agent.cli.explaining.lines import Bound, Explanation, Line, Tried
+from agent.cli.moving.lines import move_told, replaces_told
 from agent.kube.store import Object
 from agent.model import podstate
 from agent.model.errors import InvalidPod
@@ -42,6 +43,8 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
         "claim": titles.get(claim, claim),
         "follows": _follows(facts),
         "chosen": _chosen(facts),
+        "moves": move_told(pod, facts.proxies, titles),
+        "replaces": replaces_told(pod, facts.proxies, titles),
         "attempts": tuple(
             Tried(titles.get(node, node), attempt.reason, attempt.at, attempt.count)
             for node, attempt in sorted(attempts.items(), key=lambda item: item[1].at)
@@ -50,7 +53,7 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
     }
     if pod.phase in ENDED:
         return Explanation(**common, bound=_bound(facts, titles) if pod.node_name else None)
-    pod_info, ranking = _ranking(facts, settings, now)
+    pod_info, ranking = ranking_of(facts, settings, now)
     candidates = {seen.info.node_name: _candidate(seen, pod) for seen in facts.targets}
     common["targets"] = tuple(_line(row, candidates) for row in table(ranking, pod_info))
     common["weights"] = {name: settings.weights.of(name) for line in common["targets"] for name in line.scores}
@@ -60,7 +63,7 @@ def explanation_of(facts: Facts, settings: Settings, now: datetime) -> Explanati
     return Explanation(**common, told=told, waits_for=_waits_for(facts, proxy, ranking, settings, now))
 
 
-def _ranking(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, Ranking]:
+def ranking_of(facts: Facts, settings: Settings, now: datetime) -> tuple[PodInfo, Ranking]:
     """What the pod asks for, and the targets for it as of now, without the pod itself where it has one."""
     pod, pod_infos = facts.pod, PodInfos()
     for namespace in facts.namespaces:

@@ -112,8 +112,13 @@ async def read_namespace(source: Client, name: str) -> Object | None:
     return None
 
 
-async def read(source: Client, pod: Object, settings: Settings, now: datetime) -> Facts:
-    """All that bears on a proxy pod. Raises Unexplained, KubeError."""
+async def read(
+    source: Client, pod: Object, settings: Settings, now: datetime, known: tuple[Object, ...] | None = None
+) -> Facts:
+    """All that bears on a proxy pod. Raises Unexplained, KubeError.
+
+    :param known: the proxy pods of this cluster, where they have been read already
+    """
     notes: list[str] = []
     objects = await read_targets(source, pod.namespace, notes)
     nodes = await _nodes(source)
@@ -130,7 +135,7 @@ async def read(source: Client, pod: Object, settings: Settings, now: datetime) -
     ]
     found = [replace(seen, info=info) for seen, info in zip(found, infos, strict=True)]
     notes += [f"target {seen.info.title} was not asked itself: {seen.unread}" for seen in found if seen.unread]
-    proxies = await read_proxies(source, pod.namespace, notes)
+    proxies = known if known is not None else await read_proxies(source, pod.namespace, notes)
     if not pod.node_name:
         notes += await agent_notes(source, now)
     namespace = await read_namespace(source, pod.namespace)

@@ -24,6 +24,8 @@ def _facts(explanation: Explanation) -> Iterator[str]:
         ("Group", explanation.group),
         ("Follows", explanation.follows),
         ("Chosen", explanation.chosen),
+        ("Moves", explanation.moves),
+        ("Replaces", explanation.replaces),
         ("Claimed by", explanation.claim),
         ("Bound to", _bound(explanation.bound) if explanation.bound else ""),
         ("Waits for", explanation.waits_for),

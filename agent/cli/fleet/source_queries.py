@@ -11,6 +11,7 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import CLUSTER_TARGETS, LEASES, NODES, PODS, SECRETS, TARGETS, Kind
+from agent.api.names import lifecycle
 from agent.base.clock import parse
 from agent.cli.options import REQUEST_SECONDS, Failed, connection, opened
 from agent.clusters.agenthealth import Lease
@@ -77,6 +78,14 @@ async def read_targets(client: Client, namespace: str | None, notes: list[str]) 
         *await _targets(client, TARGETS, namespace, notes),
         *await _targets(client, CLUSTER_TARGETS, None, notes),
     ]
+
+
+def moves_pods(targets: Iterable[Object]) -> bool:
+    """Whether the agent of this cluster moves running pods, as its Targets tell."""
+    return any(
+        find_condition((target.decode().get("status") or {}).get("conditions"), lifecycle.STABLE) is not None
+        for target in targets
+    )
 
 
 async def _targets(client: Client, kind: Kind, namespace: str | None, notes: list[str]) -> list[Object]:

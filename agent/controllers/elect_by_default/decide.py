@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.api import names
-from agent.api.names import moves
-from agent.model import shutdowndelay, targetchoice
+from agent.model import moveterms, targetchoice
 from agent.model.namespaces import elects_by_default
 
 _SWITCH = (None, "true", "false")
@@ -35,10 +34,6 @@ def decide(annotations: Mapping[str, str], labels: Mapping[str, str]) -> LabelCh
         if said not in _SWITCH:
             key = names.SHORT_PREFIX + suffix
             complaints.append(f'annotation {key} is {said!r} and counts as "false": write "true" or "false"')
-    said = names.annotation(annotations, moves.MOVE)
-    if said not in (None, *moves.MOVE_CHOICES):
-        choices = " or ".join(moves.MOVE_CHOICES)
-        complaints.append(f"annotation {names.SHORT_PREFIX}{moves.MOVE} is {said!r} and says nothing: write {choices}")
-    complaints += [f"{field} {reason}" for field, reason in shutdowndelay.flaws(annotations)]
+    complaints += [f"{field} {reason}" for field, reason in moveterms.flaws(annotations)]
     complaints += [f"{field} {reason}" for field, reason in targetchoice.flaws(annotations)]
     return LabelChange({names.LABEL_ELECT_BY_DEFAULT: want} if wrong else None, "; ".join(complaints))

@@ -8,18 +8,19 @@ Writes   replacements (created, labelled, deleted); on pods that move, annotatio
 Absent target: its pods stay until it answers again, or is lost; then they are replaced.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 
 from agent.api.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes
-from agent.controllers.mover.decide import Plan, decide, is_of_interest
+from agent.controllers.mover.decide import Plan, decide, is_of_interest, reasons
 from agent.controllers.mover.facts import is_replacement
 from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
-from agent.controllers.mover.metrics import IN_PROGRESS
+from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.controllers.mover.view import (
     Action,
     Adopt,
@@ -66,8 +67,8 @@ class Mover(Controller[OwnerKey]):
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
-        self._busy: dict[OwnerKey, None] = {}
-        """Owners that were looked at because there was something to do."""
+        self._busy: dict[OwnerKey, Mapping[str, int]] = {}
+        """Owners that were looked at because there was something to do, with their pods by reason."""
         self._sure: set[str] = set()
         """UIDs of owners of which this process knows all replacements that others may have created."""
         reach = self._withdrawal.reach
@@ -80,6 +81,8 @@ class Mover(Controller[OwnerKey]):
             informer.subscribe(self._level_changed)
         reach.subscribe(self._service_changed)
         IN_PROGRESS.set_function(self._under_way)
+        for reason in REASONS:
+            WAITING.labels(reason).set_function(functools.partial(self._waiting, reason))
 
     # What brings an owner here ---------------------------------------------------------------------------------------
 
@@ -137,6 +140,9 @@ class Mover(Controller[OwnerKey]):
     def _under_way(self) -> int:
         return self._proxies.store.count(_REPLACES, _REPLACES)
 
+    def _waiting(self, reason: str) -> int:
+        return sum(found.get(reason, 0) for found in self._busy.values())
+
     def _starting(self) -> int:
         """Replacements that count for all owners: what does not get on holds up no owner but its own."""
         now = self._deps.clock.now()
@@ -161,7 +167,7 @@ class Mover(Controller[OwnerKey]):
             owner, views = self._gather.view(key, read, self._pods(key))
             plan = decide(owner, views)
         if any(map(is_of_interest, views)):
-            self._busy[key] = None
+            self._busy[key] = reasons(views, plan)
         else:
             self._rest(key, pods)
         again = await self._carry_out(key, owner, read, plan)

@@ -1,6 +1,6 @@
 """What the mover decides by, gathered from the stores and from the owner as the API server has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Refusal
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model import replacement
+from agent.model.moveterms import move_of
 
 Raw = dict[str, Any]
 
@@ -103,7 +104,7 @@ class Gather:
             certified=self._causes.is_dead(pod.node_name),
             available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
-            **self._what_keeps(pod, facts),
+            **what_keeps(pod, facts, self.claims.store.get),
         )
         if view.replaces and not view.owned:
             moved = replacement.moved(facts.annotations)
@@ -114,29 +115,15 @@ class Gather:
             return replace(view, settled=self._withdrawal.is_settled(pod, facts.annotations))
         return view
 
-    def _what_keeps(self, pod: Object, facts: Facts) -> Raw:
-        """Why a pod stays whatever its owner is."""
-        for name in facts.claims:
-            claim = self.claims.store.get((pod.namespace, name))
-            if claim is not None and claim.annotations.get(names.ANNOTATION_VOLUME_IN):
-                return {"data": True, "stays": f"the volume of its claim {name} is there"}
-        if names.annotation(facts.annotations, names.POD_GROUP):
-            return {"stays": "the pods of a group are not moved one by one"}
-        is_never = names.annotation(facts.annotations, moves.MOVE) == moves.NEVER
-        return {"stays": _NEVER} if is_never else {}
-
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> Asked:
         said = (*(each.annotations for each in facts[:1]), *read.annotations, self._deps.namespaces.annotations(key[1]))
-        move = next(filter(None, (names.annotation(annotations, moves.MOVE) for annotations in said)), "")
-        return Asked(move, any(each.claims for each in facts), self._unable(key, read))
+        return Asked(move_of(said), any(each.claims for each in facts), self._unable(key, read))
 
     def _unable(self, key: OwnerKey, read: Read) -> str:
         """Why no replacement can be created for the pods of an owner, empty if one can."""
         refusal = self._refusals.get(key[3])
-        if key[0] == owners.REPLICA_SET and not left_out(read, frozenset()):
-            return "its selector has no label that a replacement could lack"
-        if not self._deps.namespaces.is_enabled(key[1]):
-            return "its namespace is not enabled any more"
+        if why := unable(key, read, enabled=self._deps.namespaces.is_enabled(key[1])):
+            return why
         return refusal.message if refusal is not None and refusal.stands and not refusal.by_quota else ""
 
     def _with_room(self, owner: Owner, pods: Sequence[Object], views: Sequence[Pod], key: OwnerKey) -> Owner:
@@ -169,6 +156,31 @@ class Gather:
         ]
         nodes = (self.nodes.store.get(("", target.node_name)) for target in targets)
         return room(pod.decode(), [node.decode() for node in nodes if node is not None])
+
+
+def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]) -> Raw:
+    """Why a pod stays whatever its owner is, as fields of its view; none where nothing keeps it.
+
+    :param claim: a volume claim, None where there is none of this key
+    """
+    for name in facts.claims:
+        found = claim((pod.namespace, name))
+        if found is not None and found.annotations.get(names.ANNOTATION_VOLUME_IN):
+            return {"data": True, "stays": f"the volume of its claim {name} is there"}
+    if names.annotation(facts.annotations, names.POD_GROUP):
+        return {"stays": "the pods of a group are not moved one by one"}
+    is_never = names.annotation(facts.annotations, moves.MOVE) == moves.NEVER
+    return {"stays": _NEVER} if is_never else {}
+
+
+def unable(key: OwnerKey, read: Read, *, enabled: bool) -> str:
+    """Why no replacement can be created for the pods of an owner, as it is itself; empty if one can.
+
+    :param enabled: whether pods of its namespace may be elected
+    """
+    if key[0] == owners.REPLICA_SET and not left_out(read, frozenset()):
+        return "its selector has no label that a replacement could lack"
+    return "" if enabled else "its namespace is not enabled any more"
 
 
 def left_out(read: Read, selected: frozenset[str]) -> str:

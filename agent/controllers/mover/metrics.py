@@ -13,6 +13,13 @@ MOVES = Counter(
     registry=REGISTRY,
 )
 IN_PROGRESS = Gauge("flotilla_moves_in_progress", "Replacements that are not adopted yet.", registry=REGISTRY)
+WAITING = Gauge(
+    "flotilla_moves_waiting",
+    "Pods that are not where they should be, by the reason that their condition Placed gives.",
+    ("reason",),
+    registry=REGISTRY,
+)
+REASONS = ("Misplaced", "Moving", "NoRoom", "Held", "DataElsewhere", "IdentityMayRun")
 SECONDS = Histogram(
     "flotilla_move_seconds",
     "Seconds from the creation of a replacement until it is adopted.",

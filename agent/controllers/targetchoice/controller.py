@@ -1,4 +1,4 @@
-"""Target choice: an event on what controls pods, where it names targets in a way that cannot be read.
+"""Target choice: an event on what controls pods, where what it says of targets, or of moves, cannot be read.
 
 Watches  Deployments, StatefulSets, ReplicaSets, Jobs and CronJobs here: their metadata.
 Writes   events. No target takes part.
@@ -11,10 +11,11 @@ from agent.api.kinds import DEPLOYMENTS, REPLICA_SETS, Kind
 from agent.clusters.deps import Deps
 from agent.clusters.owners import Owners
 from agent.kube.store import Key, Object
-from agent.model.targetchoice import flaws
+from agent.model import moveterms, targetchoice
 from agent.runtime.controller import Controller
 
 KEPT = "The last value that could be read counts on; without one, pods wait"
+UNSAID = "It counts as if it were not there"
 _DEPLOYMENT = (DEPLOYMENTS.group, DEPLOYMENTS.name)
 
 
@@ -42,23 +43,30 @@ class TargetChoiceRoom(Controller[_Owner]):
 
     def _flawed(self, owner: Object) -> tuple[_Owner, ...]:
         key = _Owner(owner.kind, owner.key)
-        return (key,) if key in self._told or any(flaws(owner.annotations)) else ()
+        return (key,) if key in self._told or bool(_told_of(owner)) else ()
 
     async def reconcile(self, key: _Owner) -> float | None:
         """Tell what cannot be read of one owner, once as long as it stays the same."""
         owner = self._informers[key.kind].store.get(key.key)
-        wrong = _wrong(owner) if owner is not None else ""
+        wrong = _told_of(owner) if owner is not None else ""
         if owner is None or not wrong:
             self._told.pop(key, None)
         elif self._namespaces.is_enabled(owner.namespace) and self._told.get(key) != (owner.uid, wrong):
             self._told[key] = (owner.uid, wrong)
-            self._recorder.event(owner.decode(), "Warning", "InvalidAnnotation", f"{wrong}. {KEPT}")
+            self._recorder.event(owner.decode(), "Warning", "InvalidAnnotation", wrong)
         return None
 
 
-def _wrong(owner: Object) -> str:
-    """What a Deployment says is on its ReplicaSets, too, where it counts for nothing."""
+def _told_of(owner: Object) -> str:
+    """What is wrong with what an owner says, and what counts instead; empty where nothing is.
+
+    What a Deployment says is on its ReplicaSets, too, where it counts for nothing.
+    """
     above = owner.controller
     if owner.kind is REPLICA_SETS and above is not None and (above.group, above.kind) == _DEPLOYMENT:
         return ""
-    return "; ".join(f"{field} {reason}" for field, reason in flaws(owner.annotations))
+    found = []
+    for flaws, instead in ((targetchoice.flaws, KEPT), (moveterms.flaws, UNSAID)):
+        if wrong := "; ".join(f"{field} {reason}" for field, reason in flaws(owner.annotations)):
+            found.append(f"{wrong}. {instead}")
+    return ". ".join(found)

@@ -41,6 +41,12 @@ _FLAPS = Counter(
     ("target",),
     registry=REGISTRY,
 )
+_LOST = Gauge(
+    "flotilla_target_lost",
+    "Whether the pods of a target are replaced elsewhere because it is lost (1), or not (0).",
+    ("target",),
+    registry=REGISTRY,
+)
 _LOOK_SECONDS = 2.0
 """Pause between looks at a target that does not answer: a watch may hear of it where probes do not."""
 
@@ -66,12 +72,17 @@ class TargetLifeRoom(Controller[Key]):
         obj = self._objects.get(key)
         if obj is None:
             self._lives.forget(key)
-            for metric in (_FAILOVERS, _HELD, _FLAPS):
+            for metric in (_FAILOVERS, _HELD, _FLAPS, _LOST):
                 metric.remove(_title(key))
             return None
         target, now = obj.decode(), time.monotonic()
         if key not in self._lives:
             self._lives.begin(key, decide.before(target, now, self._deps.clock.now()))
+            # A counter that begins with 1 has not grown.
+            for metric in (_FAILOVERS, _FLAPS):
+                metric.labels(_title(key))
+        _HELD.labels(_title(key)).set(standing(target).held)
+        _LOST.labels(_title(key)).set(told_lost((target.get("status") or {}).get("conditions")))
         settings = self._deps.settings
         terms, flaw = decide.terms(target, settings.failover_after, settings.stable_after)
         if flaw:
@@ -115,7 +126,6 @@ class TargetLifeRoom(Controller[Key]):
     def _tell(self, key: Key, view: View, new: list[decide.Raw]) -> None:
         """Count and report what has become of a target."""
         was, now_is = standing(view.target), standing({**view.target, "status": {"conditions": new}})
-        _HELD.labels(_title(key)).set(now_is.held)
         if told_lost(new) and not told_lost((view.target.get("status") or {}).get("conditions")):
             _FAILOVERS.labels(_title(key)).inc()
             message = (find_condition(new, lifecycle.TARGET_LOST) or {}).get("message", "")

@@ -1,0 +1,156 @@
+"""Saying which targets pods may be in: what that comes to, the write, and the wait."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent.api import ownroles
+from agent.api.kinds import NAMESPACES, PODS
+from agent.base.clock import SystemClock
+from agent.cli.checks.access import rights_of
+from agent.cli.fleet.source_queries import agent_notes, moves_pods, read_proxies, read_targets
+from agent.cli.moving import objects
+from agent.cli.moving.fates import Fate
+from agent.cli.moving.objects import Named
+from agent.cli.moving.preview import Meant, Preview, World, read_world
+from agent.cli.moving.waiting import Waiting
+from agent.cli.options import Failed
+from agent.clusters.owners import KINDS
+from agent.kube.client import Client
+from agent.kube.errors import Forbidden, KubeError
+from agent.kube.store import Object
+from agent.model.targetchoice import combine, level
+from agent.settings import Settings
+
+OFF = (
+    "the agent of this cluster moves no pods that run: it takes its setting --moves (agent.settings.moves of the chart)"
+)
+_READING = ("get", "list", "watch")
+
+
+@dataclass(frozen=True)
+class Move:
+    """What was typed."""
+
+    what: Named
+    targets: str
+    """Value of the annotation, empty for all targets."""
+    wait: bool = False
+    dry_run: bool = False
+
+
+class Asking:
+    """One call of `flotilla move`. `say` is told what was done."""
+
+    def __init__(self, client: Client, namespace: str, settings: Settings, say: Callable[[str], None]) -> None:
+        self.notes: list[str] = []
+        """What a user should know beside."""
+        self._client = client
+        self._namespace = namespace
+        self._settings = settings
+        self._say = say
+
+    async def run(
+        self, move: Move, seconds: float, stuck: float, show: Callable[[Sequence[Fate]], None]
+    ) -> Sequence[Fate]:
+        """What becomes of the pods; it is written unless it is a dry run, and waited for where that is asked.
+
+        Raises Failed, KubeError.
+
+        :param show: is told what becomes of the pods, before anything is waited for
+        """
+        where = await objects.read(self._client, move.what, self._namespace)
+        place = where.name if where.kind is NAMESPACES else where.namespace
+        targets = await read_targets(self._client, place, self.notes)
+        await self._look_at_the_agent(where, targets, wait=move.wait)
+        self._look_at_names(move.targets, place, targets)
+        pods = tuple(pod for pod in await read_proxies(self._client, place, self.notes) if pod.namespace == place)
+        world = await read_world(self._client, targets, pods, self.notes)
+        meant = Meant(where, move.targets)
+        now = SystemClock().now()
+        preview = Preview(self._client, world, meant, self._settings, self.notes, now)
+        fates = await self._fates(preview, dry_run=move.dry_run)
+        if not move.dry_run:
+            before = objects.value_of(where)
+            await objects.write(self._client, where, move.targets)
+            self._say(written(move, before))
+        show(fates)
+        if move.wait:
+            await self._wait(where, world, preview, move, fates, seconds, stuck)
+        return fates
+
+    async def _fates(self, preview: Preview, *, dry_run: bool) -> list[Fate]:
+        """What becomes of the pods; who may not read all that it takes may write all the same."""
+        try:
+            return await preview.fates()
+        except (Failed, Forbidden) as error:
+            if dry_run:
+                raise
+            self.notes.append(f"where pods will go is not told: {error}")
+            return await preview.fates(ranked=False)
+
+    async def _wait(
+        self,
+        where: Object,
+        world: World,
+        preview: Preview,
+        move: Move,
+        fates: Sequence[Fate],
+        seconds: float,
+        stuck: float,
+    ) -> None:
+        waiting = Waiting(self._client, where, world, preview, self._say)
+        done = await waiting.until_done(fates, move.targets, seconds, stuck)
+        self._say(str(done))
+
+    async def _look_at_the_agent(self, where: Object, targets: Sequence[Object], *, wait: bool) -> None:
+        """Say whether the agent will do anything. Raises Failed where nothing could be waited for."""
+        off = bool(targets) and not moves_pods(targets)
+        told = OFF
+        if off and where.kind in KINDS:
+            told += f"; until then nothing counts that {where.kind.name} {where.name} says of targets"
+        if off and wait:
+            raise Failed(f"{told}. Nothing was changed")
+        lacking = "" if off or where.kind not in KINDS else await self._lacking()
+        if lacking and wait:
+            raise Failed(f"{lacking}. Nothing was changed")
+        self.notes += [each for each in (told if off else "", lacking) if each]
+        if where.kind is PODS and where.controller is not None:
+            owner = where.controller
+            self.notes.append(
+                f"what makes {where.name} anew knows nothing of it: name {owner.kind.lower()}/{owner.name}, or what"
+                " controls that"
+            )
+        self.notes += await agent_notes(self._client, SystemClock().now())
+
+    async def _lacking(self) -> str:
+        """Which owners the agent may not read, empty where it may, or where that cannot be found out."""
+        try:
+            rights = await rights_of(self._client, ownroles.MOVES)
+        except (Failed, KubeError):
+            return ""
+        kinds = sorted({str(grant.kind) for grant in rights.missing if grant.kind in KINDS and grant.verb in _READING})
+        if not kinds:
+            return ""
+        return (
+            f"the agent ({rights.account}) may not read {', '.join(kinds)}, so that nothing counts that these say of"
+            " targets: add the rights of the chart with agent.settings.moves=true to its role"
+        )
+
+    def _look_at_names(self, value: str, namespace: str, targets: Sequence[Object]) -> None:
+        own = frozenset(target.name for target in targets if target.namespace)
+        of_cluster = frozenset(target.name for target in targets if not target.namespace)
+        choice = combine([level("", {objects.KEY: value})], own)
+        missing = choice.unknown(of_cluster) if choice is not None else ()
+        if missing:
+            known = ", ".join(sorted(own | of_cluster)) or "none"
+            self.notes.append(
+                f"no Target in namespace {namespace} and no ClusterTarget is called {', '.join(missing)} (there is:"
+                f" {known})"
+            )
+
+
+def written(move: Move, before: str | None) -> str:
+    """What was written, and what was there."""
+    now = f"{objects.KEY} of {move.what} is {move.targets!r}" if move.targets else f"{move.what} may be in any target"
+    was = "not there" if before is None else repr(before)
+    return f"{now} (was {was})" if before != move.targets else f"{now} already"

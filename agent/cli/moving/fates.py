@@ -1,0 +1,100 @@
+"""What becomes of a pod, decided as the mover decides it, for one pod at a time. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agent.cli.fleet.units import NOTHING
+from agent.cli.output import Table
+from agent.controllers.mover.decide import decide
+from agent.controllers.mover.view import Create, Evict, Owner, Pod, Tell
+from agent.scheduling.explain import explain
+from agent.scheduling.ranking import Ranking
+
+PLACED, UNKNOWN, NO_ROOM = "Placed", "Unknown", "NoRoom"
+_CAUSE = "so"
+"""Stands for the cause in what the mover says, which everybody knows who has asked for the move."""
+_FINAL = ("DataElsewhere", "IdentityMayRun", UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a pod moves, as what makes it has it."""
+
+    moves: bool
+    reason: str = ""
+    """Of one that stays, in one word."""
+    how: str = ""
+    final: bool = False
+    """Whether it stays until somebody does something about it."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """The same with where it is and where it goes."""
+
+    namespace: str
+    pod: str
+    uid: str
+    source: str
+    """The target that it is in, empty for none."""
+    to: tuple[str, ...]
+    """Targets that may take it, in the order in which they are tried."""
+    moves: bool
+    reason: str
+    how: str
+    final: bool
+
+
+def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
+    """What becomes of a pod if nothing else happens.
+
+    :param replaced: whether there is a replacement for it already
+    """
+    if not pod.placed:
+        return Verdict(moves=True, how="it has no target yet, and gets one of these")
+    if not pod.cause:
+        return Verdict(moves=False, reason=PLACED, how="it is where it may be")
+    if replaced or pod.replaced_by:
+        return Verdict(moves=True, how="it moves already")
+    alone = replace(pod, why=_CAUSE, told="")
+    for action in decide(replace(owner, replicas=1, surge=max(1, owner.surge)), [alone]).actions:
+        match action:
+            case Create():
+                return Verdict(moves=True, how="its replacement first")
+            case Evict():
+                return Verdict(moves=True, how=f"evicted: {owner.why}")
+            case Tell(reason=reason, message=message) if reason not in ("", "Moving"):
+                final = owner.way == "stay" or bool(pod.stays) or reason in _FINAL
+                return Verdict(moves=False, reason=reason, how=message.removeprefix(f"{_CAUSE}; "), final=final)
+            case _:
+                pass
+    return Verdict(moves=False, reason="Held", how="nothing is to be done about it now")
+
+
+def with_targets(verdict: Verdict, ranking: Ranking | None) -> tuple[Verdict, tuple[str, ...]]:
+    """The same where no target may take it, and those that may."""
+    if not verdict.moves or ranking is None:
+        return verdict, ()
+    if not ranking.order:
+        why = explain(ranking, {}, {})
+        return replace(verdict, moves=False, reason=NO_ROOM, how=f"{verdict.how}, but {why}"), ()
+    return verdict, tuple(target.title for target in ranking.order)
+
+
+def fates_table(fates: Sequence[Fate], *, everywhere: bool) -> Table:
+    """Columns for people."""
+    heads = ["POD", "FROM", "TO", "MOVES", "HOW"]
+    rows = [
+        [
+            fate.pod,
+            fate.source or NOTHING,
+            ", ".join(fate.to) or NOTHING,
+            "yes" if fate.moves else "no",
+            fate.how if fate.moves else f"{fate.reason}: {fate.how}",
+        ]
+        for fate in fates
+    ]
+    if everywhere:
+        heads = ["NAMESPACE", *heads]
+        rows = [[fate.namespace, *row] for row, fate in zip(rows, fates, strict=True)]
+    return heads, rows

@@ -1,0 +1,259 @@
+"""What a move would come to, read with the user's own rights. Nothing is ever written."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
+from agent.cli.explaining import facts as explaining
+from agent.cli.explaining.choosing import Chains, speaking
+from agent.cli.explaining.explanation import ranking_of
+from agent.cli.moving.fates import PLACED, UNKNOWN, Fate, Verdict, verdict_of, with_targets
+from agent.cli.moving.objects import said
+from agent.clusters.targetchoices import POD, said_by_settings
+from agent.controllers.mover import owners
+from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
+from agent.controllers.mover.gather import Read, owner_of, unable, what_keeps
+from agent.controllers.mover.owners import Asked
+from agent.controllers.mover.view import Cause, Owner, Pod
+from agent.kube.client import Client
+from agent.kube.errors import Forbidden
+from agent.kube.store import Key, Object
+from agent.model.moveterms import move_of
+from agent.model.namespaces import is_enabled
+from agent.model.podstate import ENDED
+from agent.model.standing import Standing, first_term, standing
+from agent.model.targetchoice import TargetChoice, combine, level
+from agent.scheduling.ranking import Ranking
+from agent.settings import Settings
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Home:
+    """The target behind a virtual node, as its Target tells."""
+
+    target: Object
+    standing: Standing
+    answers: bool
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.target.name
+
+    @property
+    def namespace(self) -> str:
+        """The only namespace that it serves, empty for all."""
+        return self.target.namespace
+
+
+@dataclass(frozen=True)
+class World:
+    """What has been read once for all pods."""
+
+    proxies: tuple[Object, ...]
+    homes: Mapping[str, Home]
+    """By virtual node."""
+    namespaces: Mapping[str, Object]
+    claims: Mapping[Key, Object] = field(default_factory=dict)
+    """Volume claims."""
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """UIDs of pods that have a replacement."""
+        return frozenset(pod.hot_annotations.replaces for pod in self.proxies if is_replacement(pod))
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What is going to be said, as if it were already."""
+
+    where: Object | None = None
+    """An object that is to say something else of targets; None for none."""
+    targets: str = ""
+    retiring: str = ""
+    """Virtual node of a target that is to be emptied."""
+
+    def concerns(self, pod: Object, chain: Iterable[Object]) -> bool:
+        """Whether it bears on a pod."""
+        if self.where is None:
+            return pod.node_name == self.retiring
+        if self.where.kind is NAMESPACES:
+            return pod.namespace == self.where.name
+        return self.where.uid in (pod.uid, *(owner.uid for owner in chain))
+
+
+def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
+    """Targets by their virtual nodes."""
+    found = {}
+    for target in targets:
+        manifest = target.decode()
+        reachable = find_condition((manifest.get("status") or {}).get("conditions"), "Reachable") or {}
+        answers = reachable.get("status") == "True"
+        found[names.virtual_node(*target.key)] = Home(target, standing(manifest), answers)
+    return found
+
+
+async def read_world(client: Client, targets: Iterable[Object], pods: tuple[Object, ...], notes: list[str]) -> World:
+    """Namespaces and claims of pods. Raises KubeError."""
+    spaces: dict[str, Object] = {}
+    claims: dict[Key, Object] = {}
+    for name in sorted({pod.namespace for pod in pods}):
+        found = await explaining.read_namespace(client, name)
+        spaces |= {name: found} if found is not None else {}
+        if any(b'"persistentVolumeClaim"' in pod.raw for pod in pods if pod.namespace == name):
+            try:
+                _, items = await client.list_raw(PERSISTENT_VOLUME_CLAIMS, name)
+            except Forbidden as error:
+                notes.append(f"which volumes are in a target is not known: {error}")
+                continue
+            read = [Object(PERSISTENT_VOLUME_CLAIMS, bytes(item)) for item in items]
+            claims |= {claim.key: claim for claim in read}
+    return World(pods, homes_of(targets), spaces, claims)
+
+
+class Preview:
+    """What becomes of pods."""
+
+    def __init__(
+        self, client: Client, world: World, meant: Meant, settings: Settings, notes: list[str], now: datetime
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._meant = meant
+        self._settings = replace(settings, moves=True)
+        self._now = now
+        self._chains = Chains(client, notes)
+        self._rankings: dict[str, Ranking] = {}
+        """By UID of what makes the pods."""
+
+    async def fates(self, *, ranked: bool = True) -> list[Fate]:
+        """Of every pod that it bears on, by name. Raises Failed, KubeError.
+
+        :param ranked: whether to find out which targets may take them, too
+        """
+        found = []
+        for pod in sorted(self._world.proxies, key=lambda each: each.key):
+            if not await self.concerns(pod) or pod.deleting or pod.phase in ENDED or is_replacement(pod):
+                continue
+            found.append(await self._fate(pod, ranked=ranked))
+        return found
+
+    async def concerns(self, pod: Object) -> bool:
+        """Whether what is meant bears on a pod. Raises KubeError."""
+        return self._meant.concerns(pod, await self._chains.of(pod))
+
+    async def choice(self, pod: Object) -> TargetChoice | None:
+        """Which targets a pod may be in then, None for all. Raises KubeError."""
+        return self._choice(pod, await self._chains.of(pod))
+
+    async def owner(self, pod: Object) -> Object | None:
+        """What makes a pod, None where that is not read. Raises KubeError."""
+        return next(iter(await self._chains.of(pod)), None)
+
+    async def _fate(self, pod: Object, *, ranked: bool) -> Fate:
+        chain = await self._chains.of(pod)
+        choice = self._choice(pod, chain)
+        key, known = owner_of(pod), facts_of(pod)
+        read = _read(chain)
+        home = self._world.homes.get(pod.node_name)
+        if key[0] in owners.READ and read.obj is None:
+            verdict = Verdict(moves=False, reason=UNKNOWN, how=f"{key[0]} {key[2]} cannot be read", final=True)
+        else:
+            view = self._view(pod, known, read, choice)
+            replaced = pod.uid in self._world.replaced
+            verdict = verdict_of(self._owner(pod, known, read), view, replaced=replaced)
+        if verdict.reason == PLACED and choice is not None:
+            verdict = replace(verdict, how=f"{verdict.how}: {choice.source}")
+        ranking = await self._ranking(pod, key[3], choice) if verdict.moves and ranked else None
+        verdict, to = with_targets(verdict, ranking)
+        title = home.title if home is not None else pod.node_name
+        moves = (verdict.moves, verdict.reason, verdict.how, verdict.final)
+        return Fate(pod.namespace, pod.name, pod.uid, title, to, *moves)
+
+    def _choice(self, pod: Object, chain: tuple[Object, ...]) -> TargetChoice | None:
+        namespace = self._world.namespaces.get(pod.namespace)
+        levels = [level(POD, self._said(pod))]
+        levels += [level(f"{owner.kind.name} {owner.name}", self._said(owner)) for owner in speaking(chain)]
+        if namespace is not None:
+            levels.append(level(f"namespace {namespace.name}", self._said(namespace)))
+        by_settings = said_by_settings(self._settings)
+        levels += [by_settings] if by_settings is not None else []
+        own = frozenset(home.title for home in self._world.homes.values() if home.namespace == pod.namespace)
+        return combine(levels, own)
+
+    def _said(self, obj: Object) -> Mapping[str, str]:
+        where = self._meant.where
+        return said(obj.annotations, self._meant.targets) if where and where.uid == obj.uid else obj.annotations
+
+    def _levels(self, pod: Object, read: Read) -> tuple[Mapping[str, str], ...]:
+        namespace = self._world.namespaces.get(pod.namespace)
+        return pod.annotations, *read.annotations, namespace.annotations if namespace is not None else {}
+
+    def _owner(self, pod: Object, known: Facts, read: Read) -> Owner:
+        namespace = self._world.namespaces.get(pod.namespace)
+        enabled = namespace is None or is_enabled(namespace.labels)
+        key = owner_of(pod)
+        asked = Asked(move_of(self._levels(pod, read)), bool(known.claims), unable(key, read, enabled=enabled))
+        return owners.owner(key[0], read.obj, read.parent, asked)
+
+    def _view(self, pod: Object, known: Facts, read: Read, choice: TargetChoice | None) -> Pod:
+        home = self._world.homes.get(pod.node_name)
+        return viewed(
+            pod,
+            known,
+            owner_uid=owner_of(pod)[3],
+            cause=(self._cause(pod, home, read, choice), ""),
+            answers=home is None or home.answers,
+            certified=home is not None and home.standing.declared,
+            available=known.is_available(self._now, float(read.spec.get("minReadySeconds") or 0)),
+            selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
+            **what_keeps(pod, known, self._world.claims.get),
+        )
+
+    def _cause(self, pod: Object, home: Home | None, read: Read, choice: TargetChoice | None) -> Cause:
+        if home is None:
+            return ""
+        silent = math.inf if home.standing.lost else 0.0
+        if home.standing.has_lost(silent, first_term(self._levels(pod, read))):
+            return "Lost"
+        if home.standing.retiring or pod.node_name == self._meant.retiring:
+            return "Retire"
+        return "Targets" if choice is not None and choice.misplaced(home) else ""
+
+    async def _ranking(self, pod: Object, owner: str, choice: TargetChoice | None) -> Ranking:
+        """The targets for a pod, one ranking for all that the same makes: they are of one template."""
+        if owner not in self._rankings:
+            found = await explaining.read(self._client, pod, self._settings, self._now, self._world.proxies)
+            others = tuple(seen for seen in found.targets if seen.info.node_name != pod.node_name)
+            _, self._rankings[owner] = ranking_of(
+                replace(found, choice=choice, targets=others), self._settings, self._now
+            )
+        return self._rankings[owner]
+
+
+def _read(chain: tuple[Object, ...]) -> Read:
+    """What makes a pod, as the mover reads it."""
+    if not chain or chain[0].kind.name not in owners.READ:
+        return Read(None, None)
+    first = chain[0]
+    if first.kind.name != owners.REPLICA_SET or first.controller is None:
+        return Read(_manifest(first), None)
+    if len(chain) > 1:
+        return Read(_manifest(first), _manifest(chain[1]))
+    # Of what is not a Deployment nothing has to be known.
+    return Read(None, None) if first.controller.kind == owners.DEPLOYMENT else Read(_manifest(first), _kind_of(first))
+
+
+def _kind_of(made: Object) -> Raw:
+    return {"kind": made.controller.kind} if made.controller is not None else {}
+
+
+def _manifest(obj: Object) -> Raw:
+    return {"apiVersion": obj.kind.api_version, "kind": obj.kind.name, **obj.decode()}

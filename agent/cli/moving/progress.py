@@ -1,0 +1,99 @@
+"""How far a move is, by the pods that it bears on. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.cli.moving.lines import MoveLine
+from agent.controllers.mover.facts import facts_of, is_replacement
+from agent.kube.store import Object
+from agent.model.podstate import ENDED
+from agent.model.targetchoice import Target, TargetChoice
+
+STUCK = ("Held", "NoRoom", "DataElsewhere", "IdentityMayRun")
+"""Reasons for which nothing may happen by itself."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that a move bears on, and which targets it may be in, None for all."""
+
+    raw: Object
+    choice: TargetChoice | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of those that are wanted."""
+        return not self.raw.deleting and self.raw.phase not in ENDED and not is_replacement(self.raw)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is."""
+
+    total: int = 0
+    done: int = 0
+    """Pods that are where they should be, and Ready."""
+    missing: int = 0
+    """Pods that what makes them has still to make."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """What each other one waits for, by UID."""
+    stuck: Mapping[str, str] = field(default_factory=dict)
+    """Of these the ones for which nothing may happen by itself."""
+    leftovers: int = 0
+    """Pods that end, and replacements that are not needed any more."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to be done."""
+        return not (self.waiting or self.missing or self.leftovers)
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total} pods are where they should be"
+
+
+def progress(
+    pods: Sequence[Pod], homes: Mapping[str, Target], lines: Sequence[MoveLine], wanted: int, stays: Collection[str]
+) -> Progress:
+    """How far a move is.
+
+    :param homes: targets by virtual node
+    :param wanted: how many pods there have to be, as far as what makes them says
+    :param stays: UIDs of pods of which it is known that they stay
+    """
+    told = {(line.namespace, line.pod): line for line in lines}
+    waiting: dict[str, str] = {}
+    stuck: dict[str, str] = {}
+    counted = [pod for pod in pods if pod.counts]
+    for pod in counted:
+        why = _waits_for(pod, homes, told.get(pod.raw.key))
+        if why:
+            waiting[pod.raw.uid] = f"{pod.raw.namespace}/{pod.raw.name}: {why}"
+        line = told.get(pod.raw.key)
+        if why and (pod.raw.uid in stays or (line is not None and line.phase in STUCK)):
+            stuck[pod.raw.uid] = waiting[pod.raw.uid]
+    leftovers = sum(_is_left_over(pod, homes) for pod in pods)
+    missing = max(0, wanted - len(counted))
+    return Progress(len(counted) + missing, len(counted) - len(waiting), missing, waiting, stuck, leftovers)
+
+
+def _waits_for(pod: Pod, homes: Mapping[str, Target], line: MoveLine | None) -> str:
+    """What keeps a pod from being where it should be and Ready, empty if nothing does."""
+    if not pod.raw.node_name:
+        return "it has no target yet"
+    if _is_misplaced(pod, homes):
+        if line is None:
+            return "the agent has not begun to move it"
+        return f"{line.phase}: {line.message}" if line.message else line.phase
+    ready = facts_of(pod.raw).condition("Ready")
+    return "" if ready is not None and ready.status == "True" else "it is not Ready yet"
+
+
+def _is_misplaced(pod: Pod, homes: Mapping[str, Target]) -> bool:
+    home = homes.get(pod.raw.node_name)
+    return home is not None and pod.choice is not None and bool(pod.choice.misplaced(home))
+
+
+def _is_left_over(pod: Pod, homes: Mapping[str, Target]) -> bool:
+    if pod.raw.phase in ENDED:
+        return False
+    return is_replacement(pod.raw) or (pod.raw.deleting and _is_misplaced(pod, homes))

@@ -1,0 +1,183 @@
+"""What `flotilla move` and `flotilla moves` make of pods, owners and targets; without clusters."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from agent.api.kinds import DEPLOYMENTS, NAMESPACES, PODS, STATEFUL_SETS
+from agent.cli.move import _asked as asked
+from agent.cli.moving.asking import Move, written
+from agent.cli.moving.fates import Fate, fates_table, verdict_of, with_targets
+from agent.cli.moving.objects import InvalidName, Named, named, said, value_of
+from agent.cli.moving.preview import Meant, homes_of
+from agent.controllers.mover.owners import Asked, owner
+from agent.controllers.mover.view import Pod
+from agent.kube.store import Object
+from agent.scheduling.ranking import Ranking
+from agent.scheduling.rejection import Rejection
+from tests.cli.moving import EU, US, made, pod, target
+from tests.scheduling.pods_and_targets import target_info
+
+Raw = dict[str, Any]
+
+
+# What is typed -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["deploy/web", "deployment/web", "Deployments/web", "deployment.apps/web"])
+def test_a_kind_is_written_as_kubectl_has_it(text: str) -> None:
+    assert named(text) == Named(DEPLOYMENTS, "web")
+
+
+def test_namespaces_and_pods_are_meant_as_well() -> None:
+    assert (named("ns/shop").kind, named("pod/web-1").kind, named("sts/db").kind) == (NAMESPACES, PODS, STATEFUL_SETS)
+
+
+@pytest.mark.parametrize("text", ["web", "deployment", "deployment/", "deployment/a/b", "service/web", "/web"])
+def test_what_names_nothing_is_told_what_does(text: str) -> None:
+    with pytest.raises(InvalidName, match=r"write (KIND|deployment)/NAME"):
+        named(text)
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "says"),
+    [
+        ("", {}, "say where to by --to, or --anywhere"),
+        ("us", {"anywhere": True}, "say where to by --to, or --anywhere"),
+        ("us eu", {}, "is no name of a target"),
+        ("us,!eu", {}, "both names targets and excludes some"),
+        ("us", {"wait": True, "dry_run": True}, "--dry-run changes nothing"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(to: str, options: dict[str, bool], says: str) -> None:
+    with pytest.raises(typer.BadParameter, match=re.escape(says)):
+        asked("deploy/web", to, **{"anywhere": False, "wait": False, "dry_run": False, **options})
+
+
+def test_what_is_written_and_what_was_there_is_told() -> None:
+    move = asked("deploy/web", " us  >eu ", anywhere=False, wait=False, dry_run=False)
+    assert move == Move(Named(DEPLOYMENTS, "web"), "us >eu")
+    assert written(move, None) == "multicluster/targets of Deployment web is 'us >eu' (was not there)"
+    assert written(move, "us >eu").endswith("already")
+    assert written(Move(move.what, ""), "us") == "Deployment web may be in any target (was 'us')"
+
+
+def test_one_key_is_written_and_the_long_one_counts_before() -> None:
+    both = {"multicluster.admiralty.io/targets": "eu", "multicluster/targets": "ap", "other": "x"}
+    assert said(both, "us") == {"multicluster/targets": "us", "other": "x"}
+    assert value_of(made(DEPLOYMENTS, "web", annotations=both)) == "eu"
+    assert value_of(made(DEPLOYMENTS, "web")) is None
+
+
+# What becomes of a pod -----------------------------------------------------------------------------------------------
+
+
+REPLICA_SET: Raw = {"metadata": {"name": "web"}, "spec": {"replicas": 3}}
+PAUSED: Raw = {"kind": "Deployment", "metadata": {}, "spec": {"paused": True}}
+MISPLACED = Pod("web-1", "u-1", cause="Targets", told="Misplaced: words of before")
+
+
+@pytest.mark.parametrize(
+    ("made_by", "view", "moves", "reason", "how", "final"),
+    [
+        (owner("ReplicaSet", REPLICA_SET, None, Asked()), MISPLACED, True, "", "its replacement first", False),
+        (
+            owner("StatefulSet", REPLICA_SET, None, Asked()),
+            MISPLACED,
+            True,
+            "",
+            "evicted: a StatefulSet has one pod of a name",
+            False,
+        ),
+        (owner("Job", REPLICA_SET, None, Asked()), MISPLACED, False, "Held", "the pods of a Job finish", True),
+        (owner("", None, None, Asked()), MISPLACED, False, "Held", "nothing makes it again", True),
+        (owner("ReplicaSet", REPLICA_SET, PAUSED, Asked()), MISPLACED, False, "Held", "is paused", False),
+        (
+            owner("ReplicaSet", REPLICA_SET, None, Asked()),
+            Pod("w", "u", cause="Targets", data=True, stays="the volume of its claim x is there"),
+            False,
+            "DataElsewhere",
+            "the volume of its claim x is there",
+            True,
+        ),
+        (
+            owner("ReplicaSet", REPLICA_SET, None, Asked()),
+            Pod("w", "u", cause="Targets", answers=False),
+            False,
+            "Held",
+            "its target does not answer",
+            False,
+        ),
+        (
+            owner("StatefulSet", REPLICA_SET, None, Asked()),
+            Pod("w", "u", cause="Lost", answers=False),
+            False,
+            "IdentityMayRun",
+            "it may still run there",
+            True,
+        ),
+        (owner("Job", REPLICA_SET, None, Asked()), Pod("w", "u"), False, "Placed", "it is where it may be", False),
+        (
+            owner("Job", REPLICA_SET, None, Asked()),
+            Pod("w", "u", placed=False),
+            True,
+            "",
+            "it has no target yet",
+            False,
+        ),
+    ],
+)
+def test_what_becomes_of_a_pod_is_what_the_mover_would_do(
+    made_by: Any, view: Pod, moves: bool, reason: str, how: str, final: bool
+) -> None:
+    found = verdict_of(made_by, view, replaced=False)
+    assert (found.moves, found.reason, found.final) == (moves, reason, final)
+    assert how in found.how
+    assert not found.how.startswith("so; ")
+
+
+def test_a_pod_that_moves_already_is_not_begun_again() -> None:
+    made_by = owner("ReplicaSet", REPLICA_SET, None, Asked())
+    for found in (verdict_of(made_by, MISPLACED, replaced=True), verdict_of(made_by, MISPLACED, replaced=False)):
+        assert found.moves
+    assert verdict_of(made_by, MISPLACED, replaced=True).how == "it moves already"
+
+
+def test_it_goes_nowhere_where_no_target_may_take_it() -> None:
+    verdict = verdict_of(owner("ReplicaSet", REPLICA_SET, None, Asked()), MISPLACED, replaced=False)
+    us = target_info("us")
+    assert with_targets(verdict, Ranking((us,), 1, ())) == (verdict, ("us",))
+    full, to = with_targets(verdict, Ranking((), 0, ((us, Rejection("Cordoned", "it is cordoned")),)))
+    assert (full.moves, full.reason, to) == (False, "NoRoom", ())
+    assert full.how == "its replacement first, but 0/1 targets are available: us: it is cordoned"
+
+
+def test_fates_are_told_in_columns() -> None:
+    fate = Fate("default", "web-1", "u", "eu", ("us", "ap"), moves=True, reason="", how="evicted: why", final=False)
+    stays = Fate("default", "job", "u", "", (), moves=False, reason="Held", how="why", final=True)
+    heads, rows = fates_table([fate, stays], everywhere=False)
+    assert (len(heads), rows) == (
+        5,
+        [["web-1", "eu", "us, ap", "yes", "evicted: why"], ["job", "-", "-", "no", "Held: why"]],
+    )
+    assert fates_table([fate], everywhere=True)[1][0][0] == "default"
+
+
+def test_a_move_bears_on_what_hears_the_object() -> None:
+    web, elsewhere = made(DEPLOYMENTS, "web"), pod("x")
+    shop = Object(NAMESPACES, msgspec.json.encode({"metadata": {"name": "default", "uid": "n"}}))
+    assert Meant(web, "us").concerns(elsewhere, [web])
+    assert not Meant(web, "us").concerns(elsewhere, [])
+    assert Meant(elsewhere, "us").concerns(elsewhere, [])
+    assert Meant(shop, "us").concerns(elsewhere, [])
+    assert Meant(retiring=EU).concerns(elsewhere, [])
+    assert not Meant(retiring=US).concerns(elsewhere, [])
+
+
+def test_a_target_that_says_nothing_of_answers_is_not_one_that_answers() -> None:
+    reachable = {"conditions": [{"type": "Reachable", "status": "True"}]}
+    found = homes_of([target("eu", reachable, **{"multicluster/retire": "true"}), target("us")])
+    assert (found[EU].answers, found[EU].standing.retiring, found[US].answers) == (True, True, False)

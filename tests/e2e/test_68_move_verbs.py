@@ -1,0 +1,140 @@
+"""Promise 68: a user has pods moved by one command, sees how far they are, and hears why one stays."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from agent.api.kinds import NAMESPACES, NODES, TARGETS
+from agent.api.names import SHORT_PREFIX, virtual_node
+from tests.cli.command import Told, flotilla
+from tests.e2e import manifests
+from tests.e2e.fleet import Fleet
+from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.test_63_mover import in_target, send, told
+
+Raw = dict[str, Any]
+
+KEY = SHORT_PREFIX + "targets"
+
+
+async def run(fleet: Fleet, namespace: str, *words: str) -> Told:
+    """What the command says of a namespace."""
+    return await flotilla(*words, "-n", namespace, "--kubeconfig", str(fleet.sandbox["cd"].kubeconfig))
+
+
+async def read(fleet: Fleet, namespace: str, *words: str) -> Raw:
+    """The same in JSON."""
+    code, output, errors = await run(fleet, namespace, *words, "-o", "json")
+    assert code == 0, errors
+    found: Raw = json.loads(output)
+    return found
+
+
+async def says(fleet: Fleet, namespace: str) -> str | None:
+    """What the Deployment says of targets."""
+    found = await fleet.source.get(DEPLOYMENTS, "web", namespace)
+    value: str | None = found["metadata"]["annotations"].get(KEY)
+    return value
+
+
+@contextlib.asynccontextmanager
+async def closed(fleet: Fleet, namespace: str, target: str) -> AsyncIterator[None]:
+    """A target that takes no pods."""
+    node = virtual_node(namespace, target)
+    await fleet.source.patch(NODES, node, {"spec": {"unschedulable": True}})
+    try:
+        yield
+    finally:
+        await fleet.source.patch(NODES, node, {"spec": {"unschedulable": None}})
+
+
+async def test_a_deployment_is_moved_by_one_command_which_says_before_what_comes_of_it(
+    fleet: Fleet, namespace: str
+) -> None:
+    await send(fleet, namespace, "eu")
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 2), namespace)
+    pods = await in_target(fleet, namespace, "eu", 2)
+    would = await read(fleet, namespace, "move", "deploy/web", "--to", "us", "--dry-run")
+    fates = {each["pod"]: (each["source"], each["to"], each["moves"], each["how"]) for each in would["pods"]}
+    assert fates == {pod["metadata"]["name"]: ("eu", ["us"], True, "its replacement first") for pod in pods}
+    assert await says(fleet, namespace) is None
+    code, output, errors = await run(fleet, namespace, "move", "deployment/web", "--to", "us", "--wait")
+    assert (code, errors) == (0, "")
+    lines = output.splitlines()
+    assert lines[0] == "multicluster/targets of Deployment web is 'us' (was not there)"
+    assert lines[-1] == "2 of 2 pods are where they should be"
+    await in_target(fleet, namespace, "us", 2)
+    # Those that are there stay; one command more changes nothing.
+    code, output, _ = await run(fleet, namespace, "move", "deployment/web", "--to", "us", "--wait")
+    assert (code, output.splitlines()[0]) == (0, "multicluster/targets of Deployment web is 'us' already")
+    assert "Placed: it is where it may be: multicluster/targets of Deployment web (us)" in output
+    assert (await read(fleet, namespace, "moves"))["moves"] == []
+
+
+async def test_what_cannot_move_ends_the_wait_with_the_reason_and_ctrl_c_ends_the_wait_alone(
+    fleet: Fleet, namespace: str
+) -> None:
+    await send(fleet, namespace, "eu")
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 1), namespace)
+    await in_target(fleet, namespace, "eu", 1)
+    async with closed(fleet, namespace, "us"):
+        words = ("move", f"ns/{namespace}", "--to", "us > mars", "--wait", "--stuck-after", "3s")
+        code, output, errors = await run(fleet, namespace, *words)
+        assert code == 1
+        assert "nothing has happened for 3 s: 0 of 1 pods are where they should be" in errors
+        assert "NoRoom: its target eu is not in multicluster/targets" in errors
+        assert "is called mars (there is: eu, us" in errors
+        assert "no  NoRoom: its replacement first, but 0/1 targets are available: us: " in output
+        await told(fleet, namespace, "NoRoom")
+        (line,) = (await read(fleet, namespace, "moves"))["moves"]
+        assert (line["source"], line["to"], line["cause"], line["phase"]) == ("eu", "", "Targets", "NoRoom")
+        code, output, _ = await run(fleet, namespace, "explain", "pod", line["pod"])
+        assert code == 0
+        assert f"{line['replacement']} replaces it in no target yet" in output
+        assert "multicluster/targets of namespace" in output
+        await interrupted(fleet, namespace)
+    await in_target(fleet, namespace, "us", 1)
+
+
+async def interrupted(fleet: Fleet, namespace: str) -> None:
+    """Type the same, and then Ctrl-C."""
+    words = ("move", f"namespace/{namespace}", "--to", "us", "--wait", "-n", namespace)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agent.cli", *words, "--kubeconfig", str(fleet.sandbox["cd"].kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    assert process.stdout is not None
+    while b"NoRoom" not in (line := await process.stdout.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    _, errors = await process.communicate()
+    assert process.returncode == 130
+    assert errors.decode().splitlines()[-1].startswith("flotilla: what was written stays, and the agent goes on")
+    found = await fleet.source.get(NAMESPACES, namespace)
+    assert found["metadata"]["annotations"][KEY] == "us"
+
+
+async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(fleet: Fleet, namespace: str) -> None:
+    await send(fleet, namespace, "eu > us")
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 1), namespace)
+    marks = {SHORT_PREFIX + "move": "never"}
+    stays = manifests.deployment("stays", 1)
+    stays["metadata"]["annotations"] = marks
+    await fleet.source.create(DEPLOYMENTS, stays, namespace)
+    (pod,) = await in_target(fleet, namespace, "eu", 1)
+    (left,) = await in_target(fleet, namespace, "eu", 1, "stays")
+    code, output, errors = await run(fleet, namespace, "drain", "eu", "--dry-run")
+    assert (code, errors) == (0, "")
+    cells = {line.split()[1]: line for line in output.splitlines() if line.startswith(namespace)}
+    assert cells[pod["metadata"]["name"]].split()[2:] == ["eu", "us", "yes", "its", "replacement", "first"]
+    assert "no     Held: multicluster/move says never" in cells[left["metadata"]["name"]]
+    assert output.splitlines()[-1] == f"target {namespace}/eu would be drained; nothing was changed"
+    target = await fleet.source.get(TARGETS, "eu", namespace)
+    assert SHORT_PREFIX + "retire" not in target["metadata"].get("annotations", {})
