@@ -11,7 +11,7 @@ from agent.api.kinds import DEPLOYMENTS, NAMESPACES, PODS, STATEFUL_SETS
 from agent.cli.move import _asked as asked
 from agent.cli.moving.asking import Move, written
 from agent.cli.moving.fates import Fate, fates_table, verdict_of, with_targets
-from agent.cli.moving.objects import InvalidName, Named, named, said, value_of
+from agent.cli.moving.objects import InvalidName, Named, named, object_names, said, value_of
 from agent.cli.moving.preview import Meant, homes_of
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.view import Pod
@@ -63,6 +63,12 @@ def test_what_is_written_and_what_was_there_is_told() -> None:
     assert written(move, None) == "multicluster/targets of Deployment web is 'us >eu' (was not there)"
     assert written(move, "us >eu").endswith("already")
     assert written(Move(move.what, ""), "us") == "Deployment web may be in any target (was 'us')"
+
+
+def test_shells_offer_kinds_first() -> None:
+    nowhere = typer.Context(typer.core.TyperCommand("move"))
+    assert object_names(nowhere, "st") == ["statefulset/"]
+    assert object_names(nowhere, "service/") == []
 
 
 def test_one_key_is_written_and_the_long_one_counts_before() -> None:

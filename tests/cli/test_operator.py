@@ -319,9 +319,34 @@ async def test_a_drain_moves_all_pods_to_other_targets_and_an_undrain_lets_them_
     assert not await cordoned(fleet)
 
 
+async def test_where_the_agent_moves_nothing_a_move_says_so_and_waits_for_nothing(
+    fleet: Fleet, operator: Operator
+) -> None:
+    before = await on(fleet, "us")
+    code, output, errors = await operator.run("move", "deployment/web", "--to", "us", "--wait")
+    assert (code, output) == (1, "")
+    assert "the agent of this cluster moves no pods that run: it takes its setting --moves" in errors
+    assert "nothing counts that Deployment web says of targets. Nothing was changed" in errors
+    code, output, errors = await operator.run("move", "deployment/web", "--to", "us")
+    assert code == 0
+    assert output.startswith("multicluster/targets of Deployment web is 'us' (was not there)")
+    assert "Note: the agent of this cluster moves no pods" in errors
+    code, output, errors = await operator.run("moves")
+    assert (code, output) == (0, "")
+    assert "no pod moves, or should" in errors
+    assert "takes its setting --moves" in errors
+    assert await on(fleet, "us") == before
+    patch = {"metadata": {"annotations": {"multicluster/targets": None}}}
+    await fleet.source.patch(DEPLOYMENTS, "web", patch, SPACE)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
+        (("move", "deployment/mars", "--to", "us"), 1, "there is no Deployment mars in namespace default"),
+        (("move", "service/web", "--to", "us"), 2, "is none of what says where pods may be"),
+        (("move", "deployment/web"), 2, "say where to by --to, or --anywhere"),
+        (("moves", "-w", "-o", "json"), 2, "--watch writes lines of a table only"),
         (("drain", "mars"), 1, "no target mars serves namespace default of this cluster (there is: cd, us)"),
         (("drain",), 2, "Missing argument"),
         (("pods", "--target", "mars"), 1, "no target mars serves this namespace (there is: cd, us)"),
@@ -403,6 +428,9 @@ async def test_who_may_read_no_secrets_sees_what_the_source_knows_and_is_told_wh
     code, _, errors = await reader.run("drain", "us")
     assert code == 1
     assert 'cannot patch resource "nodes"' in errors
+    code, _, errors = await reader.run("move", "namespace/default", "--anywhere")
+    assert code == 1
+    assert 'cannot get resource "namespaces"' in errors
     code, _, errors = await stranger.run("drain", "us")
     assert code == 1
     assert "cannot see target us: targets are left out" in errors

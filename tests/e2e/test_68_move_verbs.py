@@ -7,10 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 from agent.api.kinds import NAMESPACES, NODES, TARGETS
 from agent.api.names import SHORT_PREFIX, virtual_node
+from agent.cli.moving.objects import object_names
 from tests.cli.command import Told, flotilla
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
@@ -74,6 +76,21 @@ async def test_a_deployment_is_moved_by_one_command_which_says_before_what_comes
     assert (code, output.splitlines()[0]) == (0, "multicluster/targets of Deployment web is 'us' already")
     assert "Placed: it is where it may be: multicluster/targets of Deployment web (us)" in output
     assert (await read(fleet, namespace, "moves"))["moves"] == []
+    typed = SimpleNamespace(params={"kubeconfig": str(fleet.sandbox["cd"].kubeconfig), "namespace": namespace})
+    assert await asyncio.to_thread(object_names, typed, "deploy/w") == ["deploy/web"]
+    await refused_where_the_agent_may_not_read(fleet, namespace)
+
+
+async def refused_where_the_agent_may_not_read(fleet: Fleet, namespace: str) -> None:
+    """An agent seems to run with an account that may do nothing."""
+    agent = manifests.deployment("agent", 0, serviceAccountName="nobody")
+    agent["metadata"]["labels"] = {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "agent"}
+    await fleet.source.create(DEPLOYMENTS, agent, namespace)
+    code, output, errors = await run(fleet, namespace, "move", "deployment/web", "--to", "eu", "--wait")
+    assert (code, output) == (1, "")
+    assert f"the agent (service account {namespace}/nobody) may not read cronjobs.batch, deployments.apps" in errors
+    assert "Nothing was changed" in errors
+    assert await says(fleet, namespace) == "us"
 
 
 async def test_what_cannot_move_ends_the_wait_with_the_reason_and_ctrl_c_ends_the_wait_alone(
