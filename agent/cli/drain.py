@@ -84,8 +84,8 @@ async def _preview(where: Source, key: Key) -> None:
     notes: list[str] = []
     targets = await read_targets(where.client, None, notes)
     pods = await read_proxies(where.client, None, notes)
-    world = await read_world(where.client, targets, pods, notes)
     meant = Meant(retiring=names.virtual_node(*key))
+    world = await read_world(where.client, targets, pods, meant, notes)
     preview = Preview(where.client, world, meant, Settings(), notes, SystemClock().now())
     fates = await preview.fates()
     shown = show.Found("pods", fates, notes)

@@ -1,6 +1,7 @@
 """flotilla move and moves: have pods go to other targets, and see how far they are."""
 
 import asyncio
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -68,7 +69,8 @@ def move(
 
     async def run() -> None:
         async with source(kubeconfig, context, namespace) as found:
-            asking = Asking(found.client, found.namespace or "default", settings, _say)
+            say = _say if output in (Output.TABLE, Output.WIDE) else functools.partial(print, file=sys.stderr)
+            asking = Asking(found.client, found.namespace or "default", settings, say)
             fates = await asking.run(asked, timeout, stuck_after, lambda fates: _show(fates, asking.notes, output))
             if not fates and output is Output.TABLE:
                 print("there are no proxy pods that would hear it", file=sys.stderr)

@@ -124,6 +124,11 @@ def test_who_is_not_there_says_what_it_waits_for() -> None:
     assert now.stuck == {}
 
 
+def test_a_replacement_that_has_no_room_keeps_its_pod_where_it_is() -> None:
+    now = far(pod("a", EU, "NoRoom", "x"), pod("n", "", controlled=False, replaces="u-a"))
+    assert (now.leftovers, now.total, len(now.stuck), len(now.waiting)) == (0, 1, 1, 1)
+
+
 def test_who_may_never_get_there_is_told_apart() -> None:
     now = far(pod("a", EU, "NoRoom", "x"), pod("b", EU), stays=("u-b",))
     assert now.stuck.keys() == {"u-a", "u-b"}

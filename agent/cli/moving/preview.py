@@ -80,12 +80,16 @@ class Meant:
     retiring: str = ""
     """Virtual node of a target that is to be emptied."""
 
-    def concerns(self, pod: Object, chain: Iterable[Object]) -> bool:
-        """Whether it bears on a pod."""
+    def may_concern(self, pod: Object) -> bool:
+        """Whether it bears on a pod, as far as is known without what controls that."""
         if self.where is None:
             return pod.node_name == self.retiring
-        if self.where.kind is NAMESPACES:
-            return pod.namespace == self.where.name
+        return pod.namespace == (self.where.name if self.where.kind is NAMESPACES else self.where.namespace)
+
+    def concerns(self, pod: Object, chain: Iterable[Object]) -> bool:
+        """Whether it bears on a pod."""
+        if self.where is None or self.where.kind is NAMESPACES:
+            return self.may_concern(pod)
         return self.where.uid in (pod.uid, *(owner.uid for owner in chain))
 
 
@@ -100,8 +104,14 @@ def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
     return found
 
 
-async def read_world(client: Client, targets: Iterable[Object], pods: tuple[Object, ...], notes: list[str]) -> World:
-    """Namespaces and claims of pods. Raises KubeError."""
+async def read_world(
+    client: Client, targets: Iterable[Object], proxies: tuple[Object, ...], meant: Meant, notes: list[str]
+) -> World:
+    """Namespaces and claims of the pods that something bears on. Raises KubeError.
+
+    :param proxies: all of them: what the others hold counts
+    """
+    pods = [pod for pod in proxies if meant.may_concern(pod)]
     spaces: dict[str, Object] = {}
     claims: dict[Key, Object] = {}
     for name in sorted({pod.namespace for pod in pods}):
@@ -115,7 +125,7 @@ async def read_world(client: Client, targets: Iterable[Object], pods: tuple[Obje
                 continue
             read = [Object(PERSISTENT_VOLUME_CLAIMS, bytes(item)) for item in items]
             claims |= {claim.key: claim for claim in read}
-    return World(pods, homes_of(targets), spaces, claims)
+    return World(proxies, homes_of(targets), spaces, claims)
 
 
 class Preview:
@@ -147,7 +157,7 @@ class Preview:
 
     async def concerns(self, pod: Object) -> bool:
         """Whether what is meant bears on a pod. Raises KubeError."""
-        return self._meant.concerns(pod, await self._chains.of(pod))
+        return self._meant.may_concern(pod) and self._meant.concerns(pod, await self._chains.of(pod))
 
     async def choice(self, pod: Object) -> TargetChoice | None:
         """Which targets a pod may be in then, None for all. Raises KubeError."""

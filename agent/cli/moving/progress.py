@@ -71,7 +71,7 @@ def progress(
         line = told.get(pod.raw.key)
         if why and (pod.raw.uid in stays or (line is not None and line.phase in STUCK)):
             stuck[pod.raw.uid] = waiting[pod.raw.uid]
-    leftovers = sum(_is_left_over(pod, homes) for pod in pods)
+    leftovers = sum(_is_left_over(pod, homes, waiting) for pod in pods)
     missing = max(0, wanted - len(counted))
     return Progress(len(counted) + missing, len(counted) - len(waiting), missing, waiting, stuck, leftovers)
 
@@ -93,7 +93,10 @@ def _is_misplaced(pod: Pod, homes: Mapping[str, Target]) -> bool:
     return home is not None and pod.choice is not None and bool(pod.choice.misplaced(home))
 
 
-def _is_left_over(pod: Pod, homes: Mapping[str, Target]) -> bool:
+def _is_left_over(pod: Pod, homes: Mapping[str, Target], waiting: Collection[str]) -> bool:
+    """Whether a pod has still to go, or to be taken by its owner; not one that another pod waits for."""
     if pod.raw.phase in ENDED:
         return False
-    return is_replacement(pod.raw) or (pod.raw.deleting and _is_misplaced(pod, homes))
+    if is_replacement(pod.raw):
+        return pod.raw.hot_annotations.replaces not in waiting
+    return pod.raw.deleting and _is_misplaced(pod, homes)
