@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.controllers.mover.decide import Plan, decide, reasons
+from agent.controllers.mover.decide import decide
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import (
@@ -20,6 +20,7 @@ from agent.controllers.mover.view import (
     Restore,
     Tell,
     Withdraw,
+    reasons,
 )
 from agent.model import replacement
 
@@ -429,6 +430,6 @@ def test_room_is_what_virtual_nodes_tell() -> None:
 def test_pods_that_are_not_where_they_should_be_are_counted_by_what_they_say() -> None:
     told_before = replace(O, uid="p", name="web-p", told="NoRoom: of before")
     pods = [A, O, told_before, N]
-    assert reasons(pods, decide(replace(SURGE, held="it rolls out"), pods)) == {"Held": 2}
-    assert reasons([A, O], decide(SURGE, [A, O])) == {"Moving": 1}
-    assert reasons([A, told_before], Plan()) == {"NoRoom": 1}
+    assert reasons(pods, decide(replace(SURGE, held="it rolls out"), pods).actions) == {"Held": 2}
+    assert reasons([A, O], decide(SURGE, [A, O]).actions) == {"Moving": 1}
+    assert reasons([A, told_before], []) == {"NoRoom": 1}

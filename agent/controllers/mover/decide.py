@@ -19,7 +19,6 @@ Where there can be no replacement first, `withdrawn` on O says how far its evict
     O withdrawn, and to stay  its mark goes
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -91,12 +90,6 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
 def is_of_interest(pod: Pod) -> bool:
     """Whether there is something to do about a pod, or left to undo; of nearly all pods there is not."""
     return bool(pod.cause or pod.replaces or pod.replaced_by or pod.withdrawn or pod.told)
-
-
-def reasons(pods: Iterable[Pod], plan: Plan) -> Counter[str]:
-    """How many pods of an owner are not where they should be, by the reason that they say, or are about to."""
-    told = {action.pod.uid: action.reason for action in plan.actions if isinstance(action, Tell)}
-    return Counter(told.get(pod.uid) or pod.told.partition(":")[0] or "Moving" for pod in pods if _is_to_go(pod))
 
 
 def _cause(pod: Pod) -> str:
