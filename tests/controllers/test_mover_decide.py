@@ -20,6 +20,7 @@ from agent.controllers.mover.view import (
     Restore,
     Tell,
     Withdraw,
+    reasons,
 )
 from agent.model import replacement
 
@@ -424,3 +425,11 @@ def test_room_is_what_virtual_nodes_tell() -> None:
     assert room(pod, [node(cpu="500m", pods="3"), node(cpu="2", pods="3")]) == ""
     assert "cordoned" in room(pod, [{**node(), "spec": {"unschedulable": True}}])
     assert "taint drain" in room(pod, [{**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}])
+
+
+def test_pods_that_are_not_where_they_should_be_are_counted_by_what_they_say() -> None:
+    told_before = replace(O, uid="p", name="web-p", told="NoRoom: of before")
+    pods = [A, O, told_before, N]
+    assert reasons(pods, decide(replace(SURGE, held="it rolls out"), pods).actions) == {"Held": 2}
+    assert reasons([A, O], decide(SURGE, [A, O]).actions) == {"Moving": 1}
+    assert reasons([A, told_before], []) == {"NoRoom": 1}

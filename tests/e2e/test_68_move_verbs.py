@@ -106,7 +106,7 @@ async def test_what_cannot_move_ends_the_wait_with_the_reason_and_ctrl_c_ends_th
         assert "nothing has happened for 3 s: 0 of 1 pods are where they should be" in errors
         assert "NoRoom: its target eu is not in multicluster/targets" in errors
         assert "is called mars (there is: eu, us" in errors
-        assert "no  NoRoom: its replacement first, but 0/1 targets are available: us: " in output
+        assert "no     NoRoom: its replacement first, but 0/1 targets are available: us: " in output
         await told(fleet, namespace, "NoRoom")
         (line,) = (await read(fleet, namespace, "moves"))["moves"]
         assert (line["source"], line["to"], line["cause"], line["phase"]) == ("eu", "", "Targets", "NoRoom")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from agent.cli.fleet.units import NOTHING
 from agent.cli.output import Table
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Create, Evict, Owner, Pod, Tell
+from agent.controllers.mover.view import Create, Evict, Fail, Owner, Pod, Tell
 from agent.scheduling.explain import explain
 from agent.scheduling.ranking import Ranking
 
@@ -54,7 +54,7 @@ def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
         return Verdict(moves=True, how="it has no target yet, and gets one of these")
     if not pod.cause:
         return Verdict(moves=False, reason=PLACED, how="it is where it may be")
-    if replaced or pod.replaced_by:
+    if replaced or pod.replaced_by or pod.withdrawn:
         return Verdict(moves=True, how="it moves already")
     alone = replace(pod, why=_CAUSE, told="")
     for action in decide(replace(owner, replicas=1, surge=max(1, owner.surge)), [alone]).actions:
@@ -63,6 +63,8 @@ def verdict_of(owner: Owner, pod: Pod, *, replaced: bool) -> Verdict:
                 return Verdict(moves=True, how="its replacement first")
             case Evict():
                 return Verdict(moves=True, how=f"evicted: {owner.why}")
+            case Fail():
+                return Verdict(moves=True, how="it ends as failed, and what makes it makes another")
             case Tell(reason=reason, message=message) if reason not in ("", "Moving"):
                 final = owner.way == "stay" or bool(pod.stays) or reason in _FINAL
                 return Verdict(moves=False, reason=reason, how=message.removeprefix(f"{_CAUSE}; "), final=final)

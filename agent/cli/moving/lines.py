@@ -10,7 +10,7 @@ from agent.base.clock import stamp
 from agent.cli.fleet.lines import moment
 from agent.cli.fleet.units import NOTHING, since
 from agent.cli.output import Table
-from agent.controllers.mover.facts import facts_of, is_replacement
+from agent.controllers.mover.facts import Facts, facts_of, is_replacement
 from agent.controllers.mover.plan import CAUSES
 from agent.kube.store import Object
 from agent.model import replacement
@@ -83,17 +83,17 @@ def _line(pod: Object, new: Object | None, titles: Mapping[str, str]) -> MoveLin
         source=titles.get(pod.node_name, pod.node_name),
         to=titles.get(new.node_name, new.node_name) if new is not None else "",
         cause=(moved.cause if moved is not None else "") or cause_told(message),
-        phase=_phase(pod, (placed.reason or "") if placed is not None else ""),
+        phase=_phase(pod, facts, (placed.reason or "") if placed is not None else ""),
         since=stamp(began) if began is not None else moved.since if moved is not None else "",
         replacement=new.name if new is not None else "",
         message=message,
     )
 
 
-def _phase(pod: Object, reason: str) -> str:
+def _phase(pod: Object, facts: Facts, reason: str) -> str:
     if pod.deleting:
         return ENDING
-    return WITHDRAWN if pod.hot_annotations.replaced_by else reason or MOVING
+    return WITHDRAWN if moves.ANNOTATION_WITHDRAWN in facts.annotations else reason or MOVING
 
 
 def _left_over(pod: Object, titles: Mapping[str, str]) -> MoveLine:

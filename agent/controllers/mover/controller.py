@@ -16,7 +16,7 @@ from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes
-from agent.controllers.mover.decide import decide, is_of_interest, reasons
+from agent.controllers.mover.decide import decide, is_of_interest
 from agent.controllers.mover.facts import is_replacement
 from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
@@ -34,6 +34,7 @@ from agent.controllers.mover.view import (
     Restore,
     Tell,
     Withdraw,
+    reasons,
 )
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
@@ -168,7 +169,7 @@ class Mover(Controller[OwnerKey]):
             owner, views = self._gather.view(key, read, self._pods(key))
             plan = decide(owner, views)
         if any(map(is_of_interest, views)):
-            self._busy[key] = reasons(views, plan)
+            self._busy[key] = reasons(views, plan.actions)
         else:
             self._rest(key, pods)
         again = await self._carry_out(key, owner, read, plan)

@@ -15,7 +15,6 @@ whether the owner controls N. So whoever leads goes on wherever another was kill
 Where there can be no replacement first: `evicting`.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import count
 
@@ -49,12 +48,6 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
 def is_of_interest(pod: Pod) -> bool:
     """Whether there is something to do about a pod, or left to undo; of nearly all pods there is not."""
     return bool(pod.cause or pod.replaces or pod.replaced_by or pod.withdrawn or pod.told)
-
-
-def reasons(pods: Iterable[Pod], plan: Plan) -> Counter[str]:
-    """How many pods of an owner are not where they should be, by the reason that they say, or are about to."""
-    told = {action.pod.uid: action.reason for action in plan.actions if isinstance(action, Tell)}
-    return Counter(told.get(pod.uid) or pod.told.partition(":")[0] or "Moving" for pod in pods if _is_to_go(pod))
 
 
 def _is_to_go(pod: Pod) -> bool:

@@ -1,5 +1,7 @@
 """What a move is decided by: one owner, its pods and their replacements, and what is done about them. Pure."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -187,3 +189,10 @@ class Tell:
 
 
 Action = Create | Mark | Adopt | Restore | Discard | Withdraw | Evict | Fail | Tell
+
+
+def reasons(pods: Iterable[Pod], actions: Iterable[Action]) -> Counter[str]:
+    """How many pods of an owner are not where they should be, by the reason that they say, or are about to."""
+    told = {action.pod.uid: action.reason for action in actions if isinstance(action, Tell)}
+    away = (pod for pod in pods if pod.owned and pod.lives and pod.cause)
+    return Counter(told.get(pod.uid) or pod.told.partition(":")[0] or "Moving" for pod in away)

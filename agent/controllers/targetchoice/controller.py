@@ -43,12 +43,12 @@ class TargetChoiceRoom(Controller[_Owner]):
 
     def _flawed(self, owner: Object) -> tuple[_Owner, ...]:
         key = _Owner(owner.kind, owner.key)
-        return (key,) if key in self._told or bool(_told_of(owner)) else ()
+        return (key,) if key in self._told or bool(told_of(owner)) else ()
 
     async def reconcile(self, key: _Owner) -> float | None:
         """Tell what cannot be read of one owner, once as long as it stays the same."""
         owner = self._informers[key.kind].store.get(key.key)
-        wrong = _told_of(owner) if owner is not None else ""
+        wrong = told_of(owner) if owner is not None else ""
         if owner is None or not wrong:
             self._told.pop(key, None)
         elif self._namespaces.is_enabled(owner.namespace) and self._told.get(key) != (owner.uid, wrong):
@@ -57,7 +57,7 @@ class TargetChoiceRoom(Controller[_Owner]):
         return None
 
 
-def _told_of(owner: Object) -> str:
+def told_of(owner: Object) -> str:
     """What is wrong with what an owner says, and what counts instead; empty where nothing is.
 
     What a Deployment says is on its ReplicaSets, too, where it counts for nothing.
