@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from agent.controllers.mover.owners import plain
+from agent.controllers.mover.together import ONE_OF_A_KIND
 from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell
 from agent.model import replacement
 
@@ -28,8 +29,6 @@ CAUSES = {
     "Placement": "the Placement that it follows has decided for other clusters",
     "FailBack": "a target that it prefers is back",
 }
-_ONE_OF_A_KIND = ("StatefulSet", "Job")
-"""Owners whose pods must not run twice at the same time."""
 _UNKNOWN = "its target does not answer: it is looked at again once it does, or is lost"
 
 
@@ -176,6 +175,9 @@ def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
     plan.waits = True
     if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
+    elif old.frozen and len(marked) > 1:
+        # Its owner would delete this one first: others do not wait for a target that may be away for long.
+        plan.actions.append(Restore(old))
     elif old.frozen:
         plan.tell(Tell(old, "Held", _UNKNOWN))
     elif new.answers and old.rank == min(marked) and (old.settled or not old.answers):
@@ -224,10 +226,10 @@ def _evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan
             movable.append(old)
         elif stays is not None:
             plan.tell(stays)
-    if not movable:
-        return
-    plan.waits = True
-    others = _others(owner, pods, movable)
+    plan.waits = plan.waits or bool(movable) or any(old.together for old in waiting)
+    _evict_group([old for old in movable if old.together], plan)
+    movable = [old for old in movable if not old.together]
+    others = _others(owner, pods, movable) if movable else ""
     for old in movable:
         if others:
             plan.tell(Tell(old, "Held", f"{_cause(old)}; {others}"))
@@ -238,6 +240,19 @@ def _evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan
             plan.actions.append(Evict(old))
         else:
             plan.tell(Tell(old, "Misplaced", f"{_cause(old)}; others of its owner move first"))
+
+
+def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
+    """Evict one pod of a group that has room elsewhere for all: all others go with it, and start again as one.
+
+    Of a group that is about to do so nothing is said: its pods are being deleted.
+    """
+    going = [old for old in movable if old.together is not None and not old.together.waits]
+    message = "its group starts again as a whole as soon as its disruption budgets allow"
+    for old in going:
+        plan.tell(Tell(old, "Moving", f"{_cause(old)}; {message}"))
+    if going:
+        plan.actions.append(Evict(going[0]))
 
 
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
@@ -255,8 +270,11 @@ def _stays(owner: Owner, old: Pod) -> Tell | None:
         return Tell(old, "Held", _UNKNOWN)
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if plain(owner.kind) in _ONE_OF_A_KIND and not old.answers and not old.certified:
+    if plain(owner.kind) in ONE_OF_A_KIND and not old.answers and not old.certified:
         message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
         return Tell(old, "IdentityMayRun", f"{cause}; {message}")
-    reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")
+    if old.together is not None and old.together.reason:
+        return Tell(old, old.together.reason, f"{cause}; {old.together.message}")
+    alone = "the pods of its group are not replaced one by one" if old.together and owner.way == "surge" else ""
+    reason = old.stays or alone or owner.held or (owner.why if owner.way == "stay" else "")
     return Tell(old, "Held", f"{cause}; {reason}") if reason else None

@@ -11,6 +11,7 @@ from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
+from agent.controllers.mover.groups import Groups, group_of
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
@@ -67,6 +68,7 @@ class Gather:
         self._refusals = refusals
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
+        self._groups = Groups(deps, causes, self.nodes, self.claims)
 
     def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] = ()) -> Levels:
         """What is said about a pod."""
@@ -85,7 +87,13 @@ class Gather:
         ]
         asked = self._asked(key, read, pods, facts)
         owner = owners.owner(key[0], read.obj, read.parent, asked)
-        return self._with_room(owner, pods, views, key), views
+        return self._with_room(owner, pods, views, key), self._with_groups(pods, views)
+
+    def _with_groups(self, pods: Sequence[Object], views: Sequence[Pod]) -> list[Pod]:
+        """The pods, with what their groups have to say of those that are misplaced."""
+        of = [group_of(pod) if view.cause and view.lives else "" for pod, view in zip(pods, views, strict=True)]
+        said = {group: self._groups.together(pods[0].namespace, group) for group in {*of} - {""}}
+        return [replace(view, together=said.get(group)) for view, group in zip(views, of, strict=True)]
 
     def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts, *, is_replaced: bool) -> Pod:
         home = self._causes.home(pod.node_name)
@@ -97,7 +105,8 @@ class Gather:
             cause=self._causes.of(pod, self.levels(pod, read.annotations)),
             answers=home.answers or not pod.node_name,
             certified=self._causes.is_dead(pod.node_name),
-            available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
+            available=(key[0] == owners.JOB and bool(pod.node_name))
+            or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
             **self._what_keeps(pod, facts),
         )
@@ -112,12 +121,8 @@ class Gather:
 
     def _what_keeps(self, pod: Object, facts: Facts) -> Raw:
         """Why a pod stays whatever its owner is."""
-        for name in facts.claims:
-            claim = self.claims.store.get((pod.namespace, name))
-            if claim is not None and claim.annotations.get(names.ANNOTATION_VOLUME_IN):
-                return {"data": True, "stays": f"the volume of its claim {name} is there"}
-        if names.annotation(facts.annotations, names.POD_GROUP):
-            return {"stays": "the pods of a group are not moved one by one"}
+        if claim := self._groups.bound_claim(pod, facts):
+            return {"data": True, "stays": f"the volume of its claim {claim} is there"}
         is_never = names.annotation(facts.annotations, moves.MOVE) == moves.NEVER
         return {"stays": _NEVER} if is_never else {}
 
@@ -133,11 +138,11 @@ class Gather:
             return "its selector has no label that a replacement could lack"
         if not self._deps.namespaces.is_enabled(key[1]):
             return "its namespace is not enabled any more"
-        return refusal.message if refusal is not None and refusal.stands and not refusal.by_quota else ""
+        return refusal.message if refusal is not None and refusal.stands and not refusal.passes else ""
 
     def _with_room(self, owner: Owner, pods: Sequence[Object], views: Sequence[Pod], key: OwnerKey) -> Owner:
         refusal = self._refusals.get(key[3])
-        if refusal is not None and refusal.stands and refusal.by_quota:
+        if refusal is not None and refusal.stands and refusal.passes:
             return replace(owner, refused=refusal.message)
         if owner.way != "evict":
             return owner
@@ -150,10 +155,7 @@ class Gather:
         targets = [
             target
             for target in self._deps.targets.serving(pod.namespace)
-            if target.ready
-            and target.node_name != pod.node_name
-            and not self._causes.home(target.node_name).standing.closed
-            and (choice is None or choice.admits(target))
+            if target.ready and target.node_name != pod.node_name and self._causes.admits(pod, target, choice)
         ]
         nodes = (self.nodes.store.get(("", target.node_name)) for target in targets)
         return room(pod.decode(), [node.decode() for node in nodes if node is not None])
