@@ -6,7 +6,19 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore
+from agent.controllers.mover.view import (
+    Action,
+    Adopt,
+    Create,
+    Discard,
+    Evict,
+    Mark,
+    Owner,
+    Pod,
+    Restore,
+    Tell,
+    Together,
+)
 
 LONG_ENOUGH = 3
 """Ticks in which every change has come to where it is heard."""
@@ -257,3 +269,45 @@ def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool)
         if not world.move([world.snapshot()]) and world.is_done():
             return
     raise AssertionError([each.pod for each in world.pods.values()])
+
+
+OLD = Pod("web-o", "o", cause="Targets")
+MARKED = replace(OLD, replaced_by="n")
+NEW = Pod("web-n", "n", owned=False, selected=False, replaces="o")
+SURGE = Owner("ReplicaSet", "web", "surge")
+EVICT = Owner("StatefulSet", "db", "evict", replicas=2)
+OTHER = Pod("db-0", "d")
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods"),
+    [
+        (SURGE, (OLD, replace(NEW, placed=False, available=False))),
+        (SURGE, (OLD, replace(NEW, available=False))),
+        (SURGE, (OLD, replace(NEW, announced=False))),
+        (SURGE, (OLD, replace(NEW, answers=False))),
+        (SURGE, (replace(OLD, answers=False), NEW)),
+        (SURGE, (MARKED, replace(NEW, answers=False))),
+        (SURGE, (replace(MARKED, settled=False), NEW)),
+        (SURGE, (MARKED, replace(NEW, selected=True, replaces=""))),
+        (replace(SURGE, refused="exceeded quota"), (OLD,)),
+        (replace(SURGE, held="it is paused"), (OLD,)),
+        (replace(SURGE, surge=0), (OLD,)),
+        (EVICT, (replace(OLD, cause="Retire", data=True), OTHER)),
+        (EVICT, (OLD, replace(OTHER, available=False))),
+        (replace(EVICT, room="us has not enough cpu"), (OLD, OTHER)),
+        (EVICT, (replace(OLD, cause="Lost", answers=False), OTHER)),
+        (EVICT, (replace(OLD, together=Together("NoRoom", "room for 2 of 3")), OTHER)),
+        (EVICT, (replace(OLD, together=Together(waits=True)), OTHER)),
+        (replace(EVICT, way="stay", why="it finishes"), (OLD, OTHER)),
+        (EVICT, (replace(OLD, cause="FailBack"), OTHER)),
+    ],
+)
+def test_what_cannot_go_on_for_hours_is_told_once_and_writes_nothing_more(owner: Owner, pods: tuple[Pod, ...]) -> None:
+    said = {tell.pod.uid: tell for tell in decide(owner, pods).actions if isinstance(tell, Tell)}
+    assert len(said) == len(decide(owner, pods).actions)
+    after = [
+        replace(pod, told=f"{said[pod.uid].reason}: {said[pod.uid].message}") if pod.uid in said else pod
+        for pod in pods
+    ]
+    assert decide(owner, after).actions == []
