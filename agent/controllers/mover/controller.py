@@ -8,6 +8,7 @@ Writes   replacements (created, labelled, deleted); on pods that move, annotatio
 Absent target: its pods stay until it answers again, or is lost; then they are replaced.
 """
 
+import time
 from collections.abc import Iterable
 
 from agent.api.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS
@@ -31,8 +32,8 @@ from agent.runtime.controller import Controller
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
 """Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
 looking so often has found nothing to do for a while."""
-_OFTEN = 30
-"""So many looks."""
+_OFTEN_SECONDS = 60.0
+"""For so long after something was done it is the first."""
 _EVICT_SECONDS = 5.0
 """Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
 _OWNER, _REPLACES = "mover owner", "mover replaces"
@@ -57,8 +58,8 @@ class Mover(Controller[OwnerKey]):
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
-        self._busy: dict[OwnerKey, int] = {}
-        """Owners that were looked at because there was something to do, and how often nothing was done since."""
+        self._busy: dict[OwnerKey, float] = {}
+        """Owners that were looked at because there was something to do, and when something was done last."""
         self._sure: set[str] = set()
         """Namespaces of which this process knows all replacements that others may have created."""
         reach = self._withdrawal.reach
@@ -159,13 +160,14 @@ class Mover(Controller[OwnerKey]):
             await self._make_sure(key[1])
             owner, views = self._gather.view(key, read, self._pods(key))
             plan = decide(owner, views)
+        now = time.monotonic()
         if any(map(is_of_interest, views)):
-            self._busy[key] = 0 if plan.actions else self._busy.get(key, 0) + 1
+            self._busy[key] = now if plan.actions else self._busy.get(key, now)
         else:
             self._rest(key, pods)
         again = await self._carry_out(key, owner, read, plan)
         due = (self._causes.due(pod, self._gather.levels(pod, read.annotations)) for pod in pods if pod.node_name)
-        pause = LOOK_SECONDS if self._busy.get(key, 0) < _OFTEN else RARELY_SECONDS
+        pause = LOOK_SECONDS if now - self._busy.get(key, now) < _OFTEN_SECONDS else RARELY_SECONDS
         return min((each for each in (pause if plan.waits else None, again, *due) if each), default=None)
 
     def _pods(self, key: OwnerKey) -> list[Object]:
