@@ -80,7 +80,7 @@ SPECS = {
     "reserving": Spec(
         ("cd", "us", "eu"),
         f"kwok:{RESERVING_NODES}",
-        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3", "--moves"),
+        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3", "--moves", "--stable-after=2s"),
         {"node_cpu": str(RESERVING_CPU), "candidate_scheduler": True},
     ),
     # Sources a and b and their target t, all called `same`.
