@@ -164,6 +164,15 @@ def test_of_two_that_are_marked_the_first_goes_first() -> None:
     ] == ["o"]
 
 
+def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked_after_it() -> None:
+    frozen = replace(MARKED, answers=False)
+    other, its = replace(O, name="web-p", uid="p"), replace(N, name="web-m", uid="m", replaces="p")
+    assert steps(SURGE, frozen, replace(other, replaced_by="m", rank=1), N, its) == ["Restore"]
+    assert steps(SURGE, frozen, other, N, its) == ["Mark"]
+    assert steps(SURGE, O, replace(other, replaced_by="m", rank=1), replace(N, answers=False), its) == ["Adopt"]
+    assert told(SURGE, A, frozen, N) == [("o", "Held")]
+
+
 @pytest.mark.parametrize(
     ("owner", "pods", "wanted"),
     [

@@ -11,9 +11,10 @@ from agent.base.clock import parse
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, viewed
 from agent.controllers.mover.gather import owner_of
-from agent.controllers.mover.limits import is_starting, is_waiting
+from agent.controllers.mover.limits import Limits, is_starting, is_waiting
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.view import Discard
+from agent.controllers.mover.writer import QUOTA_SECONDS, REFUSED_SECONDS, Refusal
 from agent.kube.store import Object
 
 CREATED = "2026-11-24T12:00:00Z"
@@ -71,3 +72,23 @@ def test_a_replacement_that_does_not_get_on_holds_up_no_other_owner(node: str, s
 @pytest.mark.parametrize(("node", "seconds", "waits"), [("", 9, False), ("", 10, True), ("eu", 99, False)])
 def test_one_that_has_no_node_at_once_may_have_one_in_a_moment(node: str, seconds: int, waits: bool) -> None:
     assert is_waiting(pod(node=node, replaces="o"), parse(CREATED) + timedelta(seconds=seconds)) is waits
+
+
+def test_a_quota_is_asked_ever_more_rarely_and_what_does_not_pass_not_sooner() -> None:
+    first = Refusal("exceeded quota", passes=True)
+    later = Refusal("exceeded quota", passes=True, before=Refusal("exceeded quota", passes=True, before=first))
+    assert (first.tries, later.tries) == (0, 2)
+    assert first.until + 3 * QUOTA_SECONDS - 1 < later.until < first.until + REFUSED_SECONDS
+    for _ in range(100):
+        later = Refusal("exceeded quota", passes=True, before=later)
+    assert later.until <= Refusal("refused", passes=False).until
+    assert Refusal("exceeded quota", passes=True, before=Refusal("refused", passes=False)).tries == 0
+
+
+def test_who_only_asks_whether_a_move_may_begin_takes_no_turn() -> None:
+    limits = Limits(parallel=2, rate=1.0, under_way=lambda: 1)
+    assert limits.may_begin(tries=True)
+    assert limits.may_begin(tries=True)
+    assert limits.may_begin()
+    assert not limits.may_begin(tries=True)
+    assert not Limits(parallel=1, rate=1.0, under_way=lambda: 1).may_begin(tries=True)

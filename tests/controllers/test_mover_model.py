@@ -6,7 +6,19 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from agent.controllers.mover.decide import decide
-from agent.controllers.mover.view import Action, Adopt, Create, Discard, Evict, Mark, Owner, Pod, Restore
+from agent.controllers.mover.view import (
+    Action,
+    Adopt,
+    Create,
+    Discard,
+    Evict,
+    Mark,
+    Owner,
+    Pod,
+    Restore,
+    Tell,
+    Together,
+)
 
 LONG_ENOUGH = 3
 """Ticks in which every change has come to where it is heard."""
@@ -33,6 +45,12 @@ class World:
     surge: int = 2
     wanted: str = "us"
     held: str = ""
+    quota: bool = False
+    """Whether no replacement is admitted for now."""
+    silent: str = ""
+    """The target that does not answer: nothing that happens there is heard, and nothing that is asked of it done."""
+    lost: bool = False
+    """Whether it is given up."""
     template: int = 0
     pods: dict[str, Version] = field(default_factory=dict)
     made: int = 0
@@ -59,6 +77,8 @@ class World:
     def tick(self) -> None:
         """Time goes by: pods are placed, become ready, end; the ReplicaSet does its work."""
         for name, each in list(self.pods.items()):
+            if each.pod.placed and each.target == self.silent:
+                continue
             each.age += 1
             each.since_mark += 1
             if each.pod.deleting and each.age > LONG_ENOUGH:
@@ -107,7 +127,7 @@ class World:
     def disturb(self) -> None:
         """Somebody changes something."""
         some = self.random.choice([*self.pods.values()]) if self.pods else None
-        match self.random.randrange(9):
+        match self.random.randrange(13):
             case 0:
                 self.wanted = self.random.choice(("us", "eu"))
             case 1:
@@ -125,6 +145,18 @@ class World:
                     self.put(some, available=False)
             case 5:
                 self.template += 1
+            case 6:
+                self.quota = not self.quota
+            case 7:
+                self.silent, self.lost = self.random.choice(("", "us", "eu")), False
+            case 8:
+                self.lost = bool(self.silent)
+            case 9 if some is not None and some.pod.replaces and some.pod.placed and not some.pod.deleting:
+                self.smooth = False
+                self.put(some, ended=True, available=False)
+            case 10:
+                self.smooth = False
+                self.replicas = min(6, max(1, self.replicas + self.random.choice((-1, 1))))
             case _:
                 pass
 
@@ -137,11 +169,14 @@ class World:
     def seen(self, each: Version) -> Pod:
         settled = each.since_mark >= LONG_ENOUGH
         cause = "Targets" if each.target != self.wanted and each.pod.placed else ""
+        answers = not (each.pod.placed and each.target == self.silent)
+        cause = "Lost" if self.lost and not answers else cause
         outdated = bool(each.pod.replaces) and not each.pod.owned and each.pod.why != f"template {self.template}"
-        return replace(each.pod, settled=settled, cause=cause, outdated=outdated)
+        return replace(each.pod, settled=settled, cause=cause, answers=answers, outdated=outdated)
 
     def owner(self) -> Owner:
-        return Owner("ReplicaSet", "web", "surge", held=self.held, replicas=self.replicas, surge=self.surge)
+        refused = "exceeded quota" if self.quota else ""
+        return Owner("ReplicaSet", "web", "surge", "", self.held, self.replicas, self.surge, refused=refused)
 
     def move(self, views: list[tuple[Owner, list[Pod], dict[str, int]]]) -> bool:
         """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
@@ -157,8 +192,9 @@ class World:
         return bool(actions)
 
     @staticmethod
-    def written(pods: list[Pod]) -> set[tuple[str, str, str]]:
-        return {(pod.uid, pod.replaces, pod.replaced_by) for pod in pods if pod.replaces or pod.replaced_by}
+    def written(pods: list[Pod]) -> set[tuple[str, str, str, bool]]:
+        about = (pod for pod in pods if pod.replaces or pod.replaced_by)
+        return {(pod.uid, pod.replaces, pod.replaced_by, pod.deleting) for pod in about}
 
     def snapshot(self) -> tuple[Owner, list[Pod], dict[str, int]]:
         versions = {each.pod.uid: each.version for each in self.pods.values()}
@@ -169,7 +205,7 @@ class World:
         by_uid = {each.pod.uid: each for each in self.pods.values()}
         match action:
             case Create(old, name):
-                if name not in self.pods:
+                if name not in self.pods and not self.quota:
                     self.new(replaces=old.uid, owned=False, selected=False, why=f"template {self.template}")
                     made = self.pods.pop(f"web-{self.made:04}")
                     made.pod = replace(made.pod, name=name)
@@ -212,7 +248,7 @@ class World:
         return not marks and placed and len(pods) == self.replicas
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(100))
 @pytest.mark.parametrize("alone", [True, False], ids=["undisturbed", "disturbed"])
 def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool) -> None:
     world = World(random.Random(seed))
@@ -224,7 +260,7 @@ def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool)
         world.hold_true()
         views = [*views[-2:], world.snapshot()]
         world.move(views)
-    world.trouble, world.held = False, ""
+    world.trouble, world.held, world.quota, world.silent, world.lost = False, "", False, "", False
     for each in world.pods.values():
         each.broken = False
     for _ in range(400):
@@ -233,3 +269,45 @@ def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool)
         if not world.move([world.snapshot()]) and world.is_done():
             return
     raise AssertionError([each.pod for each in world.pods.values()])
+
+
+OLD = Pod("web-o", "o", cause="Targets")
+MARKED = replace(OLD, replaced_by="n")
+NEW = Pod("web-n", "n", owned=False, selected=False, replaces="o")
+SURGE = Owner("ReplicaSet", "web", "surge")
+EVICT = Owner("StatefulSet", "db", "evict", replicas=2)
+OTHER = Pod("db-0", "d")
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods"),
+    [
+        (SURGE, (OLD, replace(NEW, placed=False, available=False))),
+        (SURGE, (OLD, replace(NEW, available=False))),
+        (SURGE, (OLD, replace(NEW, announced=False))),
+        (SURGE, (OLD, replace(NEW, answers=False))),
+        (SURGE, (replace(OLD, answers=False), NEW)),
+        (SURGE, (MARKED, replace(NEW, answers=False))),
+        (SURGE, (replace(MARKED, settled=False), NEW)),
+        (SURGE, (MARKED, replace(NEW, selected=True, replaces=""))),
+        (replace(SURGE, refused="exceeded quota"), (OLD,)),
+        (replace(SURGE, held="it is paused"), (OLD,)),
+        (replace(SURGE, surge=0), (OLD,)),
+        (EVICT, (replace(OLD, cause="Retire", data=True), OTHER)),
+        (EVICT, (OLD, replace(OTHER, available=False))),
+        (replace(EVICT, room="us has not enough cpu"), (OLD, OTHER)),
+        (EVICT, (replace(OLD, cause="Lost", answers=False), OTHER)),
+        (EVICT, (replace(OLD, together=Together("NoRoom", "room for 2 of 3")), OTHER)),
+        (EVICT, (replace(OLD, together=Together(waits=True)), OTHER)),
+        (replace(EVICT, way="stay", why="it finishes"), (OLD, OTHER)),
+        (EVICT, (replace(OLD, cause="FailBack"), OTHER)),
+    ],
+)
+def test_what_cannot_go_on_for_hours_is_told_once_and_writes_nothing_more(owner: Owner, pods: tuple[Pod, ...]) -> None:
+    said = {tell.pod.uid: tell for tell in decide(owner, pods).actions if isinstance(tell, Tell)}
+    assert len(said) == len(decide(owner, pods).actions)
+    after = [
+        replace(pod, told=f"{said[pod.uid].reason}: {said[pod.uid].message}") if pod.uid in said else pod
+        for pod in pods
+    ]
+    assert decide(owner, after).actions == []

@@ -32,6 +32,7 @@ from agent.api.names import (
     SCHEDULER_PROXY,
     SHORT_PREFIX,
     WEIGHT,
+    moves,
     virtual_node,
 )
 from agent.kube.client import Client
@@ -332,7 +333,9 @@ def told(pod: Raw) -> Raw:
     """What a proxy pod and its delegate have to agree on."""
     status = pod["status"]
     fields = ("phase", "reason", "podIP", "podIPs", "hostIP", "startTime", "containerStatuses", "initContainerStatuses")
-    conditions = {each["type"]: (each["status"], each.get("reason")) for each in status.get("conditions") or ()}
+    # Whether it should be where it is, is said of a proxy pod alone.
+    said = [each for each in status.get("conditions") or () if each["type"] != moves.CONDITION]
+    conditions = {each["type"]: (each["status"], each.get("reason")) for each in said}
     return {"conditions": conditions, **{field: status[field] for field in fields if field in status}}
 
 

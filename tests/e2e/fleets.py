@@ -75,12 +75,12 @@ class Spec:
 SPECS = {
     # Source cd, targets us and eu; agents that notice within seconds what takes others minutes. Tokens of the source go
     # to targets, where no container runs that could call the address.
-    USUAL: Spec(("cd", "us", "eu"), flags=("--source-api=192.0.2.1:6443", "--moves")),
+    USUAL: Spec(("cd", "us", "eu"), flags=("--source-api=192.0.2.1:6443", "--moves", "--stable-after=2s")),
     # The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon.
     "reserving": Spec(
         ("cd", "us", "eu"),
         f"kwok:{RESERVING_NODES}",
-        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3"),
+        ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3", "--moves", "--stable-after=2s"),
         {"node_cpu": str(RESERVING_CPU), "candidate_scheduler": True},
     ),
     # Sources a and b and their target t, all called `same`.
@@ -125,6 +125,7 @@ FLEET_OF = {
     "tests/e2e/test_40_versions.py": "versions",
     "tests/e2e/test_61_placement.py": "placing",
     "tests/e2e/test_62_moves.py": "real",
+    "tests/e2e/test_69_groups_that_move.py": "reserving",
     "tests/e2e/test_99_rights.py": "",
     "tests/peers/test_migration.py": "same name",
     "tests/peers/test_source_peer.py": "same name",

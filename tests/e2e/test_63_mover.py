@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import random
-import secrets
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +26,6 @@ BINDINGS = Kind(POLICIES.group, "v1", f"{POLICIES.plural[:-3]}ybindings", f"{POL
 REPLICAS = 4
 SURGE = 1
 LEFT_OVER = (moves.ANNOTATION_REPLACES, *moves.MARKS)
-KILLS = 3
 
 
 @dataclass
@@ -167,23 +164,6 @@ async def test_a_deployment_moves_with_no_pod_less_and_its_replica_set_stays(fle
     (after,) = await fleet.source.list(REPLICASETS, namespace)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
-    await fleet.agree(namespace)
-
-
-async def test_a_leader_killed_at_any_moment_leaves_nothing_behind(fleet: Fleet, namespace: str) -> None:
-    seed = secrets.randbits(32)
-    print(f"moments of the kills: random.Random({seed})")
-    moments = random.Random(seed)
-    await deploy(fleet, namespace)
-    async with watched(fleet, namespace) as history:
-        await send(fleet, namespace, "us")
-        for _ in range(KILLS):
-            await asyncio.sleep(moments.uniform(0.5, 8.0))
-            await fleet.sandbox.kill("cd", "agent")
-            await fleet.sandbox.start("cd", "agent")
-        await in_target(fleet, namespace, "us", REPLICAS)
-    assert min(history.available) >= REPLICAS
-    assert history.most <= REPLICAS + SURGE
     await fleet.agree(namespace)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
+from agent.api.names import moves
 from agent.cli.explaining import facts as explaining
 from agent.cli.explaining.choosing import Chains, speaking
 from agent.cli.explaining.explanation import ranking_of
@@ -18,6 +19,7 @@ from agent.clusters.targetchoices import POD, said_by_settings
 from agent.controllers.mover import owners
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
 from agent.controllers.mover.gather import Read, owner_of, unable, what_keeps
+from agent.controllers.mover.groups import group_of
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.view import Cause, Owner, Pod
 from agent.kube.client import Client
@@ -224,8 +226,16 @@ class Preview:
             certified=home is not None and home.standing.declared,
             available=known.is_available(self._now, float(read.spec.get("minReadySeconds") or 0)),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
-            **what_keeps(pod, known, self._world.claims.get),
+            **self._what_keeps(pod, known, read),
         )
+
+    def _what_keeps(self, pod: Object, known: Facts, read: Read) -> dict[str, Any]:
+        found = what_keeps(pod, known, self._world.claims.get)
+        if found or not group_of(pod) or move_of(self._levels(pod, read)) == moves.EVICT:
+            return found
+        return {
+            "stays": f"its group goes as a whole, and only where {names.SHORT_PREFIX}{moves.MOVE} says {moves.EVICT}"
+        }
 
     def _cause(self, pod: Object, home: Home | None, read: Read, choice: TargetChoice | None) -> Cause:
         if home is None:

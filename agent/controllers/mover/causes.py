@@ -115,6 +115,12 @@ class Causes:
         why = self._fail_back.misplaced(pod, home, choice, closed, levels.annotations)
         return ("FailBack", why) if why else ("", "")
 
+    def admits(self, pod: Object, target: Target, choice: TargetChoice | None) -> bool:
+        """Whether a pod may go to a target, as far as what is said of both goes."""
+        if self._standings.get(target.node_name, UNKNOWN).closed or (choice is not None and not choice.admits(target)):
+            return False
+        return not self._placements.misplaced(pod, self._cluster(target))
+
     def put_off(self) -> None:
         """A replacement of a pod that was to go back got no better target: try again later."""
         self._fail_back.put_off()

@@ -9,16 +9,16 @@ Absent target: its pods stay until it answers again, or is lost; then they are r
 """
 
 import functools
+import time
 from collections.abc import Iterable, Mapping
 
-from agent.api.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS
+from agent.api.kinds import NAMESPACES, PODS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
-from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.decide import decide, is_of_interest
 from agent.controllers.mover.facts import is_replacement
-from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of
+from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of, read_owner
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
 from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
 from agent.controllers.mover.plan import Plan
@@ -38,17 +38,19 @@ from agent.controllers.mover.view import (
 )
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
-from agent.kube.errors import NotFound, Unreachable
+from agent.kube.errors import Unreachable
 from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED, PROXY_PODS
 from agent.runtime.controller import Controller
 
-LOOK_SECONDS = 2.0
-"""Pause while something is waited for of which no watch tells: what owners are about, and that time goes by."""
+LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
+"""Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
+looking so often has found nothing to do for a while."""
+_OFTEN_SECONDS = 60.0
+"""For so long after something was done it is the first."""
 _EVICT_SECONDS = 5.0
 """Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
 _OWNER, _REPLACES = "mover owner", "mover replaces"
-_KINDS = {owners.REPLICA_SET: REPLICA_SETS, owners.STATEFUL_SET: STATEFUL_SETS, owners.JOB: JOBS}
 _PLACED = f'"{moves.CONDITION}"'.encode()
 
 
@@ -71,8 +73,10 @@ class Mover(Controller[OwnerKey]):
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
+        self._acted: dict[OwnerKey, float] = {}
+        """When something was done last for each of these."""
         self._sure: set[str] = set()
-        """UIDs of owners of which this process knows all replacements that others may have created."""
+        """Namespaces of which this process knows all replacements that others may have created."""
         reach = self._withdrawal.reach
         needed = (self._gather.nodes, self._gather.claims, deps.namespaces.informer, *self._causes.targets.informers)
         for informer in (self._proxies, *needed, reach.services, reach.here):
@@ -100,13 +104,19 @@ class Mover(Controller[OwnerKey]):
         self._look_at(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
 
     def _level_changed(self, old: Object | None, new: Object | None) -> None:
-        """A namespace or an owner says something else, for one how its pods move."""
-        if old is None or new is None or old.annotations == new.annotations:
+        """A namespace or an owner says something else, for one how its pods move, or that it is paused no more."""
+        if old is None or new is None:
             return
+        says_else = old.annotations != new.annotations
         if new.kind is NAMESPACES:
-            self._look_at_all(frozenset((new.name,)))
-        elif self._deps.owners is not None:
-            for uid in self._deps.owners.below(new):
+            if says_else:
+                self._look_at_all(frozenset((new.name,)))
+        elif self._deps.owners is not None and (says_else or _generation(old) != _generation(new)):
+            below = set(self._deps.owners.below(new))
+            for key in self._busy:
+                if key[3] in below:
+                    self.queue.add(key)
+            for uid in below if says_else else ():
                 self._look_at(self._proxies.store.by_index(_OWNER, uid))
 
     def _target_changed(self, node: str) -> None:
@@ -158,23 +168,28 @@ class Mover(Controller[OwnerKey]):
         if not pods or not self._is_anything_to_do(pods):
             self._rest(key, pods)
             return None
-        read = await self._read(key)
+        if not (key in self._busy or any(map(_has_begun, pods)) or self._limits.may_begin(tries=True)):
+            return AGAIN_SECONDS
+        read = await read_owner(self._client, key)
         if read is None:
             self._rest(key, pods)
             return LOOK_SECONDS
         owner, views = self._gather.view(key, read, pods)
         plan = decide(owner, views)
-        if any(isinstance(action, Create) for action in plan.actions) and key[3] not in self._sure:
-            await self._make_sure(key)
+        if any(isinstance(action, Create) for action in plan.actions) and key[1] not in self._sure:
+            await self._make_sure(key[1])
             owner, views = self._gather.view(key, read, self._pods(key))
             plan = decide(owner, views)
+        now = time.monotonic()
         if any(map(is_of_interest, views)):
             self._busy[key] = reasons(views, plan.actions)
+            self._acted[key] = now if plan.actions else self._acted.get(key, now)
         else:
             self._rest(key, pods)
         again = await self._carry_out(key, owner, read, plan)
         due = (self._causes.due(pod, self._gather.levels(pod, read.annotations)) for pod in pods if pod.node_name)
-        return min((each for each in (LOOK_SECONDS if plan.waits else None, again, *due) if each), default=None)
+        pause = LOOK_SECONDS if now - self._acted.get(key, now) < _OFTEN_SECONDS else RARELY_SECONDS
+        return min((each for each in (pause if plan.waits else None, again, *due) if each), default=None)
 
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
@@ -188,39 +203,18 @@ class Mover(Controller[OwnerKey]):
 
     def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
         self._busy.pop(key, None)
+        self._acted.pop(key, None)
         self._withdrawal.forget(pods)
         if not pods:
-            self._sure.discard(key[3])
             self._writer.refusals.pop(key[3], None)
 
-    async def _read(self, key: OwnerKey) -> Read | None:
-        """The owner and what controls it, None if it is gone."""
-        kind, namespace, name, uid = key
-        if kind not in _KINDS:
-            return Read(None, None)
-        try:
-            obj = await self._client.get(_KINDS[kind], name, namespace)
-        except NotFound:
-            return None
-        if obj["metadata"]["uid"] != uid or "deletionTimestamp" in obj["metadata"]:
-            return None
-        above = next((each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")), None)
-        if above is None or kind != owners.REPLICA_SET:
-            return Read(obj, None)
-        if above["kind"] != owners.DEPLOYMENT or not above["apiVersion"].startswith("apps/"):
-            return Read(obj, {"kind": above["kind"]})
-        try:
-            return Read(obj, await self._client.get(DEPLOYMENTS, above["name"], namespace))
-        except NotFound:
-            return None
-
-    async def _make_sure(self, key: OwnerKey) -> None:
+    async def _make_sure(self, namespace: str) -> None:
         """Know what whoever led before has created, also just now: our watch may not have told of it yet."""
-        _, found = await self._client.list_raw(PODS, key[1], fields=PROXY_PODS)
+        _, found = await self._client.list_raw(PODS, namespace, fields=PROXY_PODS)
         for raw in found:
             if moves.ANNOTATION_REPLACES.encode() in bytes(raw):
                 self._proxies.absorb(bytes(raw))
-        self._sure.add(key[3])
+        self._sure.add(namespace)
 
     # What is done ----------------------------------------------------------------------------------------------------
 
@@ -239,7 +233,7 @@ class Mover(Controller[OwnerKey]):
                 else:
                     await self._write(key, owner, read, action)
             except Unreachable:
-                self._sure.discard(key[3])
+                self._sure.discard(key[1])
                 raise
         return min(again, default=None)
 
@@ -276,3 +270,11 @@ class Mover(Controller[OwnerKey]):
                 raise AssertionError("evictions say why they are refused")
             case Tell():
                 await self._writer.tell(namespace, action)
+
+
+def _has_begun(pod: Object) -> bool:
+    return bool(pod.hot_annotations.replaces or pod.hot_annotations.replaced_by or pod.hot_annotations.withdrawn)
+
+
+def _generation(owner: Object) -> int:
+    return owner.head.metadata.generation

@@ -152,6 +152,9 @@ def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
     plan.waits = True
     if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
+    elif old.frozen and len(marked) > 1:
+        # Its owner would delete this one first: others do not wait for a target that may be away for long.
+        plan.actions.append(Restore(old))
     elif old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
     elif new.answers and old.rank == min(marked) and (old.settled or not old.answers):

@@ -22,9 +22,11 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
             movable.append(old)
         else:
             _keep(old, why, plan)
+    plan.waits = plan.waits or bool(movable) or any(old.together for old in waiting)
+    _evict_group([old for old in movable if old.together], plan)
+    movable = [old for old in movable if not old.together]
     if not movable:
         return
-    plan.waits = True
     others = _others(owner, pods, movable)
     first = next((old for old in movable if old.withdrawn), movable[0])
     for old in movable:
@@ -37,6 +39,19 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
             plan.actions += _next_of_eviction(old)
         else:
             _keep(old, Tell(old, "Misplaced", f"{cause_of(old)}; others of its owner move first"), plan)
+
+
+def _evict_group(movable: Sequence[Pod], plan: Plan) -> None:
+    """Evict one pod of a group that has room elsewhere for all: all others go with it, and start again as one.
+
+    Of a group that is about to do so nothing is said: its pods are being deleted.
+    """
+    going = [old for old in movable if old.together is not None and not old.together.waits]
+    message = "its group starts again as a whole as soon as its disruption budgets allow"
+    for old in going:
+        plan.tell(Tell(old, "Moving", f"{cause_of(old)}; {message}"))
+    if going:
+        plan.actions.append(Evict(going[0]))
 
 
 def _keep(old: Pod, tell: Tell | None, plan: Plan) -> None:

@@ -5,18 +5,21 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agent.api import names
-from agent.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS
+from agent.api.kinds import DEPLOYMENTS, JOBS, NODES, PERSISTENT_VOLUME_CLAIMS, REPLICA_SETS, STATEFUL_SETS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.controllers.mover import owners
 from agent.controllers.mover.causes import Causes, Levels
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
+from agent.controllers.mover.groups import Groups, bound_claim, group_of
 from agent.controllers.mover.limits import is_waiting
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.room import room
 from agent.controllers.mover.view import Owner, Pod
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Refusal
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
 from agent.kube.store import Key, Object
 from agent.model import replacement
 from agent.model.moveterms import move_of
@@ -28,6 +31,7 @@ OwnerKey = tuple[str, str, str, str]
 
 A kind that is not of Kubernetes itself is followed by its group, as in `StatefulSet.apps.kruise.io`.
 """
+_KINDS = {owners.REPLICA_SET: REPLICA_SETS, owners.STATEFUL_SET: STATEFUL_SETS, owners.JOB: JOBS}
 _GROUPS = ("", "apps", "batch")
 
 _NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
@@ -50,6 +54,28 @@ class Read(NamedTuple):
         return (self.obj or {}).get("spec") or {}
 
 
+async def read_owner(client: Client, key: OwnerKey) -> Read | None:
+    """The owner of pods and what controls it, as the API server has them; None if it is gone."""
+    kind, namespace, name, uid = key
+    if kind not in _KINDS:
+        return Read(None, None)
+    try:
+        obj = await client.get(_KINDS[kind], name, namespace)
+    except NotFound:
+        return None
+    if obj["metadata"]["uid"] != uid or "deletionTimestamp" in obj["metadata"]:
+        return None
+    above = next((each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+    if above is None or kind != owners.REPLICA_SET:
+        return Read(obj, None)
+    if above["kind"] != owners.DEPLOYMENT or not above["apiVersion"].startswith("apps/"):
+        return Read(obj, {"kind": above["kind"]})
+    try:
+        return Read(obj, await client.get(DEPLOYMENTS, above["name"], namespace))
+    except NotFound:
+        return None
+
+
 def owner_of(pod: Object) -> OwnerKey:
     """What makes a pod: its controller, or of a replacement, also one that waits to be adopted, what is to be that."""
     owner = pod.controller or next(iter(pod.head.metadata.owner_references or ()), None)
@@ -69,6 +95,7 @@ class Gather:
         self._refusals = refusals
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
+        self._groups = Groups(deps, causes, self.nodes, self.claims)
 
     def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] = ()) -> Levels:
         """What is said about a pod."""
@@ -89,7 +116,13 @@ class Gather:
         owner = owners.owner(key[0], read.obj, read.parent, asked)
         if owner.way == "evict":
             views = [self._served(pod, view) for pod, view in zip(pods, views, strict=True)]
-        return self._with_room(owner, pods, views, key), views
+        return self._with_room(owner, pods, views, key), self._with_groups(pods, views)
+
+    def _with_groups(self, pods: Sequence[Object], views: Sequence[Pod]) -> list[Pod]:
+        """The pods, with what their groups have to say of those that are misplaced."""
+        of = [group_of(pod) if view.cause and view.lives else "" for pod, view in zip(pods, views, strict=True)]
+        said = {group: self._groups.together(pods[0].namespace, group) for group in {*of} - {""}}
+        return [replace(view, together=said.get(group)) for view, group in zip(views, of, strict=True)]
 
     def _pod(self, key: OwnerKey, read: Read, pod: Object, facts: Facts, *, is_replaced: bool) -> Pod:
         home = self._causes.home(pod.node_name)
@@ -102,7 +135,8 @@ class Gather:
             answers=home.answers or not pod.node_name,
             waits=is_waiting(pod, self._deps.clock.now()),
             certified=self._causes.is_dead(pod.node_name),
-            available=key[0] == owners.JOB or facts.is_available(self._deps.clock.now(), least),
+            available=(key[0] == owners.JOB and bool(pod.node_name))
+            or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
             **what_keeps(pod, facts, self.claims.store.get),
         )
@@ -124,11 +158,11 @@ class Gather:
         refusal = self._refusals.get(key[3])
         if why := unable(key, read, enabled=self._deps.namespaces.is_enabled(key[1])):
             return why
-        return refusal.message if refusal is not None and refusal.stands and not refusal.by_quota else ""
+        return refusal.message if refusal is not None and refusal.stands and not refusal.passes else ""
 
     def _with_room(self, owner: Owner, pods: Sequence[Object], views: Sequence[Pod], key: OwnerKey) -> Owner:
         refusal = self._refusals.get(key[3])
-        if refusal is not None and refusal.stands and refusal.by_quota:
+        if refusal is not None and refusal.stands and refusal.passes:
             return replace(owner, refused=refusal.message)
         if owner.way != "evict":
             return owner
@@ -149,10 +183,7 @@ class Gather:
         targets = [
             target
             for target in self._deps.targets.serving(pod.namespace)
-            if target.ready
-            and target.node_name != pod.node_name
-            and not self._causes.home(target.node_name).standing.closed
-            and (choice is None or choice.admits(target))
+            if target.ready and target.node_name != pod.node_name and self._causes.admits(pod, target, choice)
         ]
         nodes = (self.nodes.store.get(("", target.node_name)) for target in targets)
         return room(pod.decode(), [node.decode() for node in nodes if node is not None])
@@ -163,12 +194,8 @@ def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None])
 
     :param claim: a volume claim, None where there is none of this key
     """
-    for name in facts.claims:
-        found = claim((pod.namespace, name))
-        if found is not None and found.annotations.get(names.ANNOTATION_VOLUME_IN):
-            return {"data": True, "stays": f"the volume of its claim {name} is there"}
-    if names.annotation(facts.annotations, names.POD_GROUP):
-        return {"stays": "the pods of a group are not moved one by one"}
+    if name := bound_claim(pod, facts, claim):
+        return {"data": True, "stays": f"the volume of its claim {name} is there"}
     is_never = names.annotation(facts.annotations, moves.MOVE) == moves.NEVER
     return {"stays": _NEVER} if is_never else {}
 

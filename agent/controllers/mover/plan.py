@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from agent.controllers.mover.owners import plain
+from agent.controllers.mover.together import ONE_OF_A_KIND
 from agent.controllers.mover.view import Action, Owner, Pod, Tell
 
 CAUSES = {
@@ -12,8 +13,6 @@ CAUSES = {
     "Placement": "the Placement that it follows has decided for other clusters",
     "FailBack": "a target that it prefers is back",
 }
-_ONE_OF_A_KIND = ("StatefulSet", "Job")
-"""Owners whose pods must not run twice at the same time."""
 UNKNOWN = "its target does not answer: it is looked at again once it does, or is lost"
 
 
@@ -43,8 +42,11 @@ def stays(owner: Owner, old: Pod) -> Tell | None:
         return Tell(old, "Held", UNKNOWN)
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if plain(owner.kind) in _ONE_OF_A_KIND and not old.answers and not old.certified:
+    if plain(owner.kind) in ONE_OF_A_KIND and not old.answers and not old.certified:
         message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
         return Tell(old, "IdentityMayRun", f"{cause}; {message}")
-    reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")
+    if old.together is not None and old.together.reason:
+        return Tell(old, old.together.reason, f"{cause}; {old.together.message}")
+    alone = "the pods of its group are not replaced one by one" if old.together and owner.way == "surge" else ""
+    reason = old.stays or alone or owner.held or (owner.why if owner.way == "stay" else "")
     return Tell(old, "Held", f"{cause}; {reason}") if reason else None

@@ -13,6 +13,17 @@ Way = Literal["surge", "evict", "stay"]
 
 
 @dataclass(frozen=True)
+class Together:
+    """What a group has to say about each of its pods that is misplaced: by default that all of them may go at once."""
+
+    reason: Literal["", "Held", "NoRoom", "DataElsewhere", "IdentityMayRun"] = ""
+    """Why none of them goes; empty if all may."""
+    message: str = ""
+    waits: bool = False
+    """Whether it is starting again just now."""
+
+
+@dataclass(frozen=True)
 class Pod:
     """A pod of the owner, or a replacement that is to become one."""
 
@@ -40,6 +51,8 @@ class Pod:
     """Why it cannot be moved whatever its owner is, in words; empty if it can."""
     data: bool = False
     """Whether it stays because of its data."""
+    together: Together | None = None
+    """Of a pod of a group that is misplaced: what that has to say."""
     replaces: str = ""
     """UID of the pod that it replaces, until it is adopted."""
     replaced_by: str = ""

@@ -27,21 +27,24 @@ Raw = dict[str, Any]
 _DEAD = "its target is declared lost: nothing of it runs any more, and its owner makes another pod"
 _QUOTA = "exceeded quota"
 QUOTA_SECONDS, REFUSED_SECONDS = 30.0, 600.0
-"""For how long what refuses replacements is believed to refuse them still."""
+"""For how long what refuses replacements is believed to refuse them still: a quota twice as long each time."""
 
 
 class Refusal:
-    """Why a replacement of an owner was not created."""
+    """Why a replacement of an owner was not created, or of no use."""
 
-    def __init__(self, message: str, *, by_quota: bool) -> None:
+    def __init__(self, message: str, *, passes: bool, before: "Refusal | None" = None) -> None:
+        """:param passes: whether it may pass by itself, so that nothing else is done instead"""
         self.message = message
-        self.by_quota = by_quota
-        self._until = time.monotonic() + (QUOTA_SECONDS if by_quota else REFUSED_SECONDS)
+        self.passes = passes
+        self.tries: int = before.tries + 1 if passes and before is not None and before.passes else 0
+        seconds = min(REFUSED_SECONDS, QUOTA_SECONDS * 2.0 ** min(self.tries, 16)) if passes else REFUSED_SECONDS
+        self.until = time.monotonic() + seconds
 
     @property
     def stands(self) -> bool:
         """Whether it is not to be tried again yet."""
-        return time.monotonic() < self._until
+        return time.monotonic() < self.until
 
 
 class Writer:
@@ -83,7 +86,8 @@ class Writer:
         by_quota = _QUOTA in error.message
         remedy = "it is tried again" if by_quota else "its pods are evicted instead"
         message = f"a replacement is refused: {error.message}; {remedy}"
-        self.refusals[raw["metadata"]["uid"]] = Refusal(message, by_quota=by_quota)
+        uid = raw["metadata"]["uid"]
+        self.refusals[uid] = Refusal(message, passes=by_quota, before=self.refusals.get(uid))
         self._deps.recorder.event(raw, "Warning", "MoveWaiting", message)
         log.info("%s %s: %s", owner.kind, owner.name, message)
 
@@ -110,6 +114,7 @@ class Writer:
         annotations = new.annotations
         if not await self._patch(new, {"labels": missing, "annotations": {moves.ANNOTATION_REPLACES: None}}):
             return
+        self.refusals.pop(raw["metadata"]["uid"], None)
         MOVES.labels(action.old.cause, owner.kind, "replaced").inc()
         moved = replacement.moved(annotations)
         if moved is not None and moved.since:
@@ -129,6 +134,10 @@ class Writer:
             return
         if answer:
             self._pods.absorb(answer)
+        if action.new.ended:
+            uid = next((each.uid for each in new.head.metadata.owner_references or ()), "")
+            message = f"its replacement {new.name} has failed; another is made in a while"
+            self.refusals[uid] = Refusal(message, passes=True, before=self.refusals.get(uid))
         MOVES.labels(moved.cause if moved is not None else "", owner.kind, "undone").inc()
 
     async def evict(self, namespace: str, action: Evict, owner: Owner) -> str:

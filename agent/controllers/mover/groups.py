@@ -1,0 +1,147 @@
+"""Groups of pods that move together: gathers what `together` decides by, from the pods of all their owners."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent.api import names
+from agent.api.names import moves
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.mover.causes import Causes, Levels
+from agent.controllers.mover.facts import Facts, facts_of, is_replacement
+from agent.controllers.mover.room import Packing, room_for_all
+from agent.controllers.mover.together import Member, together
+from agent.controllers.mover.view import Cause, Together
+from agent.kube.errors import UNDECODABLE
+from agent.kube.informer import Informer
+from agent.kube.store import Key, Object
+from agent.model.errors import InvalidPod
+from agent.model.manifest import source_pod
+from agent.model.quantity import InvalidQuantity
+from agent.model.requests import host_ports, requests
+from agent.scheduling.node_fit import NodeFit
+from agent.scheduling.snapshot import PodTemplate, TargetInfo
+from agent.scheduling.told_shapes import told_shapes
+
+_GROUP = "mover group"
+_ONE_CLUSTER = "one-cluster"
+
+
+def group_of(pod: Object) -> str:
+    """Of which group of its namespace a pod is, empty for none."""
+    return pod.hot_annotations.group or pod.hot_annotations.group_short
+
+
+def bound_claim(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]) -> str:
+    """The claim of a pod whose volume is in the target that the pod is in, empty if it has none.
+
+    :param claim: a volume claim, None where there is none of this key
+    """
+    found = ((name, claim((pod.namespace, name))) for name in facts.claims)
+    said = (name for name, obj in found if obj is not None and obj.annotations.get(names.ANNOTATION_VOLUME_IN))
+    return next(said, "")
+
+
+class Groups:
+    """An index over proxy pods, and what is known of targets."""
+
+    def __init__(self, deps: Deps, causes: Causes, nodes: Informer, claims: Informer) -> None:
+        self._deps = deps
+        self._causes = causes
+        self._proxies = deps.proxies.informer.store
+        self._proxies.index(_GROUP, lambda pod: (f"{pod.namespace}/{group}",) if (group := group_of(pod)) else ())
+        self._nodes = nodes.store
+        self._claims = claims.store
+
+    def members(self, namespace: str, group: str) -> list[Object]:
+        """The pods of a group."""
+        return [pod for pod in self._proxies.by_index(_GROUP, f"{namespace}/{group}") if not is_replacement(pod)]
+
+    def together(self, namespace: str, group: str) -> Together:
+        """What a group has to say about its misplaced pods."""
+        if not self._deps.namespaces.is_enabled(namespace):
+            return Together("Held", "its namespace is not enabled any more, so that its group would not start again")
+        targets = [target for target in self._deps.targets.serving(namespace) if target.ready]
+        pods = self.members(namespace, group)
+        members = [self._member(pod, targets) for pod in pods]
+
+        def room() -> str:
+            packings = [packing for target in targets if (packing := self._packing(target)) is not None]
+            one = any(member.lives and member.policy == _ONE_CLUSTER for member in members)
+            asking = [replace(member, wanted=_wanted(pod)) for pod, member in zip(pods, members, strict=True)]
+            return room_for_all(asking, packings, one=one)
+
+        return together(group, members, room)
+
+    def _member(self, pod: Object, targets: Sequence[Target]) -> Member:
+        facts = facts_of(pod)
+        owners = self._deps.owners.of(pod).owners if self._deps.owners is not None else ()
+        above = (*(owner.annotations for owner in owners), self._deps.namespaces.annotations(pod.namespace))
+        said = (facts.annotations, *above)
+        choice = self._deps.choices.of(pod)
+        home = self._causes.home(pod.node_name)
+        found, _ = self._causes.of(pod, Levels(choice, lambda: said))
+        # Who would rather be elsewhere is not evicted for that.
+        cause: Cause = found if found != "FailBack" else ""
+        asked = (names.annotation(annotations, moves.MOVE) for annotations in said)
+        of = {key: names.annotation(facts.annotations, key) or "" for key in _OF_GROUP}
+        return Member(
+            name=pod.name,
+            kind=pod.controller.kind if pod.controller is not None else "",
+            node=pod.node_name,
+            cause=cause,
+            deleting=pod.deleting,
+            phase=pod.phase,
+            answers=home.answers or not pod.node_name,
+            certified=self._causes.is_dead(pod.node_name),
+            move=next(filter(None, asked), ""),
+            size=of[names.POD_GROUP_SIZE],
+            policy=of[names.POD_GROUP_POLICY],
+            on_failure=of[names.POD_GROUP_ON_FAILURE],
+            claim=bound_claim(pod, facts, self._claims.get),
+            targets=tuple(
+                target.node_name
+                for target in targets
+                if not (cause and target.node_name == pod.node_name) and self._causes.admits(pod, target, choice)
+            ),
+        )
+
+    def _packing(self, target: Target) -> Packing | None:
+        node = self._nodes.get(("", target.node_name))
+        return Packing(node.decode(), _nodes_of(target)) if node is not None else None
+
+
+_OF_GROUP = (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE)
+
+
+def _nodes_of(target: Target) -> NodeFit | None:
+    """What the nodes of a target have left, None where it does not tell."""
+    summary = target.summary
+    shapes = told_shapes(summary.annotations, summary.labels) if summary is not None else ()
+    if not shapes:
+        return None
+    return NodeFit(
+        TargetInfo(
+            title=target.title,
+            node_name=target.node_name,
+            namespace=target.namespace,
+            ready=True,
+            state="",
+            labels={},
+            taints=(),
+            unschedulable=False,
+            allocatable={},
+            shapes=shapes,
+        )
+    )
+
+
+def _wanted(pod: Object) -> PodTemplate | None:
+    """What a pod asks of a target's nodes, None where that cannot be read."""
+    raw: dict[str, Any] = pod.decode()
+    try:
+        spec = source_pod(raw)["spec"]
+        return PodTemplate(pod.namespace, {}, spec, requests(raw["spec"]), ports=host_ports(raw["spec"]))
+    except (InvalidPod, InvalidQuantity, *UNDECODABLE):
+        return None
