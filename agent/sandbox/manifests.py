@@ -41,6 +41,8 @@ def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},
         },
+        # Pods of all fake nodes of a cluster have their addresses from one range.
+        "spec": {"podCIDR": cluster.fake_pod_range, "podCIDRs": [cluster.fake_pod_range]},
         "status": {
             "capacity": size,
             "allocatable": size,

@@ -13,7 +13,7 @@ from agent.sandbox.bringup import Runner, bring_up
 from agent.sandbox.cluster import Cluster
 from agent.sandbox.components import APISERVER, Component, components
 from agent.sandbox.errors import SandboxError
-from agent.sandbox.layout import Network, Request, lay_out
+from agent.sandbox.layout import Network, PodNetwork, Request, lay_out
 from agent.sandbox.plan import NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions, parse_versions
 from agent.sandbox.progress import Progress, Silent, ticking, together
 from agent.sandbox.realnode import boot, cgroups
@@ -45,6 +45,7 @@ class Sandbox:
     `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this
     file says.
     `kubernetes`: `CLUSTER=1.30` pairs, for control planes of other versions than the sandbox's own.
+    `pod_network`: `own` gives each cluster one that is routed to the others; with `same` all have one, and none is.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
 
@@ -66,6 +67,7 @@ class Sandbox:
         audit: bool | Path = False,
         kubernetes: Sequence[str] = (),
         network: Network = "auto",
+        pod_network: PodNetwork = "own",
         progress: Progress | None = None,
     ) -> None:
         self.directory = Path(directory).resolve()
@@ -85,6 +87,7 @@ class Sandbox:
             audit_policy=str(audit.resolve()) if isinstance(audit, Path) else "",
             replicas=replicas,
             versions=parse_versions(kubernetes, names, kind),
+            same_pods=pod_network == "same",
         )
         self._progress = progress or Silent()
         self._plan: Plan | None = None
