@@ -161,13 +161,13 @@ def judge(here: Told, there: Told, uid: str, asked: Asked | None, before: str = 
         return Flatness("not flat", links.OVERLAP, f"{common} is in the pod networks of both clusters. {REMEDY}")
     if answer and uid and answer != uid:
         who = f"at {there.health}, where its agent is, answers that of cluster {answer[:_SHOWN]}"
-        return Flatness("not flat", links.UNREACHABLE, f"{who}: routes lead elsewhere. {REMEDY}")
-    if before == links.UNREACHABLE:
+        return Flatness("not flat", links.STRANGERS, f"{who}: routes lead elsewhere. {REMEDY}")
+    if before == links.STRANGERS:
         return Flatness("not flat", before, f"another cluster's pod answered before, and now nobody does. {REMEDY}")
     if not there.health or asked is None or asked.health != there.health:
         return NOT_TOLD
-    silence = f"nobody answers at {there.health}; a NetworkPolicy may be in the way"
-    return Flatness("unverified", message=f"not verified: {silence}")
+    silence = f"not verified: nobody answers at {there.health}; a NetworkPolicy may be in the way"
+    return Flatness("unverified", message=silence)
 
 
 REMEDY = (

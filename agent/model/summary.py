@@ -80,22 +80,12 @@ def summary(
     :param agent: address of the agent's pod and the port at which it says whose it is
     """
     own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
-    annotations = {}
-    if surveyed.alike is not None and (shapes := nodeshapes.write_shapes(surveyed.alike, taken)) is not None:
-        annotations[names.ANNOTATION_NODE_SHAPES] = shapes
-        if taken is not None:
-            annotations[names.ANNOTATION_COUNTED] = nodeshapes.write_counted(delegates)
+    annotations = _of_nodes(surveyed, taken, delegates, agent)
     if used is not None:
         annotations[USED] = write_used(used)
     if own:
         annotations[names.ANNOTATION_CLUSTER_PROPERTIES] = encode(list(own))
-    networks = flatness.write(surveyed.pods, *agent) if surveyed.alike is not None else ""
-    said = (
-        (CLAIMS, claims),
-        (links.ANNOTATION_NETWORKS, networks),
-        (names.ANNOTATION_AGENT_VERSION, version),
-        (names.ANNOTATION_CLUSTER_UID, cluster_uid),
-    )
+    said = ((CLAIMS, claims), (names.ANNOTATION_AGENT_VERSION, version), (names.ANNOTATION_CLUSTER_UID, cluster_uid))
     annotations |= {key: value for key, value in said if value}
     return {
         "apiVersion": CLUSTER_SUMMARIES.api_version,
@@ -104,6 +94,22 @@ def summary(
         "capacity": surveyed.capacity,
         "allocatable": surveyed.allocatable,
     }
+
+
+def _of_nodes(
+    surveyed: Survey, taken: Mapping[str, Taken] | None, delegates: Mapping[str, int] | None, agent: tuple[str, int]
+) -> dict[str, str]:
+    """What is told at the highest level of detail alone."""
+    annotations: dict[str, str] = {}
+    if surveyed.alike is None:
+        return annotations
+    if (shapes := nodeshapes.write_shapes(surveyed.alike, taken)) is not None:
+        annotations[names.ANNOTATION_NODE_SHAPES] = shapes
+        if taken is not None:
+            annotations[names.ANNOTATION_COUNTED] = nodeshapes.write_counted(delegates)
+    if networks := flatness.write(surveyed.pods, *agent):
+        annotations[links.ANNOTATION_NETWORKS] = networks
+    return annotations
 
 
 def summarise(

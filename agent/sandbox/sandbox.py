@@ -1,5 +1,6 @@
 """A sandbox: up, down, status, and faults on purpose."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
@@ -38,16 +39,16 @@ class ProcessStatus:
 class Sandbox:
     """Several clusters in one directory.
 
-    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`.
-    `regions`: `CLUSTER=REGION` pairs.
-    `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
-    `replicas`: agents of each cluster, 1 or 2, of which one leads; with a candidate scheduler only 1.
-    `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this
-    file says.
-    `kubernetes`: `CLUSTER=1.30` pairs, for control planes of other versions than the sandbox's own.
+    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`. `regions`:
+    `CLUSTER=REGION` pairs. `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: for
+    mode `reserve`. `replicas`: agents of each cluster, 1 or 2, of which one leads; with that scheduler only 1. `audit`:
+    API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this file says.
+    `kubernetes`: `CLUSTER=1.30` pairs, for other control planes than the sandbox's own.
     `pod_network`: `own` gives each cluster one that is routed to the others; with `same` all have one, and none is.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
+
+    _plan: Plan | None = None
 
     def __init__(
         self,
@@ -71,8 +72,7 @@ class Sandbox:
         progress: Progress | None = None,
     ) -> None:
         self.directory = Path(directory).resolve()
-        names = parse_names(clusters)
-        kind, count, fakes = parse_nodes(nodes)
+        names, (kind, count, fakes) = parse_names(clusters), parse_nodes(nodes)
         _check_replicas(replicas, candidate_scheduler=candidate_scheduler)
         self._request = Request(
             names=names,
@@ -90,7 +90,6 @@ class Sandbox:
             same_pods=pod_network == "same",
         )
         self._progress = progress or Silent()
-        self._plan: Plan | None = None
 
     @classmethod
     def open(cls, directory: Path | str, progress: Progress | None = None) -> "Sandbox":
@@ -292,10 +291,8 @@ class Sandbox:
 
 
 def _remove_if_empty(directory: Path) -> None:
-    try:
+    with contextlib.suppress(OSError):
         os.rmdir(directory)
-    except OSError:
-        return
 
 
 def _check_replicas(replicas: int, *, candidate_scheduler: bool) -> None:

@@ -9,6 +9,6 @@ ANNOTATION_POD_IPS = SHORT_PREFIX + "pod-ips"
 """On proxy pods whose target's pods are not reached at their own addresses from here: what these are."""
 
 OVERLAP = "PodNetworksOverlap"
-UNREACHABLE = "PodNetworkUnreachable"
-NOT_FLAT = (OVERLAP, UNREACHABLE)
+STRANGERS = "PodNetworkUnreachable"
+NOT_FLAT = (OVERLAP, STRANGERS)
 """Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""
