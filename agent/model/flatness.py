@@ -126,7 +126,9 @@ class Asked:
 
     health: str
     answer: str = ""
-    """UID of the cluster that says the pod is its own; empty where nobody says so."""
+    """UID of the cluster that says the pod is its own, or has said so last; empty where nobody ever has."""
+    silent: bool = False
+    """Whether nobody says so any more."""
 
 
 class Flatness(NamedTuple):
@@ -144,6 +146,15 @@ class Flatness(NamedTuple):
 
 
 NOT_TOLD = Flatness("unverified")
+ANSWERS = "its agent answers at the address of its pod"
+"""What is said where it is flat."""
+
+
+def waits(here: Told, there: Told, asked: Asked | None) -> bool:
+    """Whether only the answer of the target's agent can tell: it is in a network that both have, and not asked yet."""
+    if not there.health or not _is_in(here.pods, there.health) or (asked is not None and asked.health == there.health):
+        return False
+    return bool(overlap(here.pods, there.pods))
 
 
 def judge(here: Told, there: Told, uid: str, asked: Asked | None, before: str = "") -> Flatness:
@@ -153,10 +164,14 @@ def judge(here: Told, there: Told, uid: str, asked: Asked | None, before: str = 
     :param asked: None until it has been
     :param before: the reason that the condition has for not being True: silence ends it as little as it makes it
     """
-    answer = asked.answer if asked is not None and asked.health == there.health else ""
+    known = asked is not None and asked.health == there.health
+    answer = asked.answer if asked is not None and known else ""
+    silence = f"not verified: nobody answers at {there.health}; a NetworkPolicy may be in the way"
     common = overlap(here.pods, there.pods)
     if answer and answer == uid and (not common or _is_in(here.pods, there.health)):
-        return Flatness("flat", message="its agent answers at the address of its pod")
+        if asked is not None and asked.silent:
+            return Flatness("unverified", message=silence)
+        return Flatness("flat", message=ANSWERS)
     if common:
         return Flatness("not flat", links.OVERLAP, f"{common} is in the pod networks of both clusters. {REMEDY}")
     if answer and uid and answer != uid:
@@ -164,10 +179,7 @@ def judge(here: Told, there: Told, uid: str, asked: Asked | None, before: str = 
         return Flatness("not flat", links.STRANGERS, f"{who}: routes lead elsewhere. {REMEDY}")
     if before == links.STRANGERS:
         return Flatness("not flat", before, f"another cluster's pod answered before, and now nobody does. {REMEDY}")
-    if not there.health or asked is None or asked.health != there.health:
-        return NOT_TOLD
-    silence = f"not verified: nobody answers at {there.health}; a NetworkPolicy may be in the way"
-    return Flatness("unverified", message=silence)
+    return Flatness("unverified", message=silence) if there.health and known else NOT_TOLD
 
 
 REMEDY = (

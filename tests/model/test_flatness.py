@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.api.names import links
 from agent.model import flatness
-from agent.model.flatness import LIMIT, NOTHING_TOLD, Asked, Told, judge, of_nodes, overlap, read, write
+from agent.model.flatness import LIMIT, NOTHING_TOLD, Asked, Told, judge, of_nodes, overlap, read, waits, write
 from agent.model.podranges import network
 from tests.examples import examples
 
@@ -146,6 +146,9 @@ PARTLY = Told(nets("10.1.7.0/24", "10.2.0.0/16"), HEALTH)
         (SAME, Asked(SAME.health, "here"), "", "not flat", links.OVERLAP, "multicluster/network-driver"),
         # Its own agent answers from within what this cluster would have for itself: nobody's pods are in podCIDRs.
         (SAME, Asked(SAME.health, "there"), "", "flat", "", ""),
+        (SAME, Asked(SAME.health, "there", silent=True), "", "unverified", "", "nobody answers"),
+        (APART, Asked(HEALTH, "there", silent=True), "", "unverified", "", "nobody answers"),
+        (APART, Asked(HEALTH, "else", silent=True), "", "not flat", links.STRANGERS, ""),
         # An answer from elsewhere says nothing about the part that both have.
         (PARTLY, Asked(HEALTH, "there"), "", "not flat", links.OVERLAP, "10.1.7.0/24"),
     ],
@@ -157,6 +160,21 @@ def test_a_pair_is_judged_by_what_is_told_and_who_answers(
     assert (found.state, found.reason) == (state, reason)
     assert message in found.message
     assert found.usable == (state != "not flat")
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "want"),
+    [
+        (SAME, None, True),
+        (SAME, Asked("10.1.5.4:8080", "there"), True),
+        (SAME, Asked(SAME.health), False),
+        (PARTLY, None, False),
+        (APART, None, False),
+        (Told(SAME.pods), None, False),
+    ],
+)
+def test_nothing_is_said_while_only_an_answer_can_tell(there: Told, asked: Asked | None, want: bool) -> None:
+    assert waits(HERE, there, asked) is want
 
 
 def test_a_cluster_that_does_not_know_its_own_networks_overlaps_with_none() -> None:

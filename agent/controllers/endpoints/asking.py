@@ -59,17 +59,19 @@ class AgentAsks(Controller[Key]):
         if target is None or summary is None or target.is_self or not target.ready:
             return None
         health = read(summary.annotations).health
-        if not health or not target.ranges.holds(hostport.split(health)[0]):
+        if not can_be_asked(target, health):
             return None
         next_at, known = self._known.get(key, (0.0, None))
         now = time.monotonic()
         if known is not None and known.health == health and now < next_at:
             return next_at - now
         answer = await _asked(health)
+        # Silence ends nothing.
+        last = known.answer if known is not None and known.health == health else ""
         if self._deps.targets.get(key) is not target:
             return None
         pause = self._deps.settings.discovery_interval
-        self._known[key] = (time.monotonic() + pause, Asked(health, answer))
+        self._known[key] = (time.monotonic() + pause, Asked(health, answer or last, silent=not answer))
         if known != self._known[key][1]:
             self._changed(key)
         return pause
@@ -80,6 +82,11 @@ class AgentAsks(Controller[Key]):
     def _attached(self, target: Target) -> None:
         if not target.is_self:
             self.watch(target.summaries, lambda summary: (target.key,), required=False)
+
+
+def can_be_asked(target: Target, health: str) -> bool:
+    """Whether its agent tells an address, and one that pods of the target may have."""
+    return bool(health) and target.ranges.holds(hostport.split(health)[0])
 
 
 async def _asked(health: str) -> str:

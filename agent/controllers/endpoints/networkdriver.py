@@ -15,7 +15,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
-from agent.controllers.endpoints.asking import AgentAsks
+from agent.controllers.endpoints.asking import AgentAsks, can_be_asked
 from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.driver import Pair
@@ -23,7 +23,7 @@ from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import CONDITION, Sharing
 from agent.kube.store import Key, Object
 from agent.model import podranges
-from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read
+from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
 from agent.runtime.controller import Controller
 from agent.runtime.together import together
 
@@ -74,6 +74,8 @@ class NetworkDriverRoom(Controller[Key]):
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
         said = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
         flat = self._flatness(target, obj, "" if said.get("status") == "True" else str(said.get("reason", "")))
+        if flat is None:
+            return _UNREAD_SECONDS
         checked_at, asked = self._checked.get(key, (0.0, None))
         if asked == (target.port, annotation, flat) and now < checked_at:
             return checked_at - now
@@ -83,8 +85,10 @@ class NetworkDriverRoom(Controller[Key]):
         self._checked[key] = (now + pause, (target.port, annotation, flat))
         return pause
 
-    def _flatness(self, target: Target, obj: Object, before: str) -> Flatness:
-        """Whether pods of a target are reached from here, by what it tells and what its agent has answered."""
+    def _flatness(self, target: Target, obj: Object, before: str) -> Flatness | None:
+        """Whether pods of a target are reached from here, by what it tells and what its agent has answered; None while
+        nothing but that answer can tell, and it is not there yet.
+        """
         annotations = target.summary.annotations if target.summary is not None else {}
         uid = annotations.get(names.ANNOTATION_CLUSTER_UID, "")
         if uid == self._deps.cluster_uid:
@@ -92,7 +96,10 @@ class NetworkDriverRoom(Controller[Key]):
         there, named = read(annotations), podranges.of(obj.decode()).networks
         if named is not None:
             there = there._replace(pods=named)
-        return judge(self._here, there, uid, self._asks.of(target.key), before)
+        asked = self._asks.of(target.key)
+        if can_be_asked(target, there.health) and waits(self._here, there, asked):
+            return None
+        return judge(self._here, there, uid, asked, before)
 
     def _chose(self, key: Key, target: Target) -> bool:
         """Whether the present driver was found and not named, as far as this process has seen."""
