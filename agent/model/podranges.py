@@ -97,6 +97,13 @@ def strangers(status: Raw, ranges: PodRanges) -> str:
     return shown([each for each in told if ranges.holds(each)])
 
 
+def addresses(pod: Mapping[str, Any]) -> set[str]:
+    """Those of a pod in its own cluster, also where its proxy pod has them in an annotation only."""
+    found = {each["ip"] for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip")}
+    told = (pod["metadata"].get("annotations") or {}).get(links.ANNOTATION_POD_IPS, "")
+    return found | set(filter(None, told.split(", ")))
+
+
 def _entries(status: Raw) -> list[Raw]:
     listed, first = status.get("podIPs"), status.get("podIP")
     entries = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

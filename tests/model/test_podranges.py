@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.api.names import links
-from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, flaw, of, shown, strangers, without_outside
+from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, addresses, flaw, of, shown, strangers, without_outside
 from tests.examples import examples
 
 Raw = dict[str, Any]
@@ -112,6 +112,13 @@ def test_no_address_comes_home_from_where_it_leads_to_strangers(reason: str) -> 
     assert strangers(status("10.1.0.5", "fd00:1::5"), there) == "10.1.0.5, fd00:1::5"
     assert without_outside({"phase": "Pending"}, there) == ({"phase": "Pending"}, None)
     assert there.holds("10.1.0.5")
+
+
+def test_addresses_of_a_pod_are_known_wherever_they_are_told() -> None:
+    pod = {"metadata": {}, "status": status("10.1.0.5", "fd00:1::5")}
+    hidden = {"metadata": {"annotations": {links.ANNOTATION_POD_IPS: "10.1.0.5, fd00:1::5"}}, "status": {}}
+    assert addresses(pod) == addresses(hidden) == {"10.1.0.5", "fd00:1::5"}
+    assert addresses({"metadata": {}}) == set()
 
 
 def test_both_have_their_say() -> None:
