@@ -53,8 +53,9 @@ async def run(settings: Settings) -> None:
     """
     connection = load(settings.kubeconfig or None, settings.context or None)
     clock = SystemClock()
-    app = App(settings, connection, clock)
     health = Health(settings.health_address, metrics=not settings.metrics_address)
+    health.cluster = ""
+    app = App(settings, connection, clock, health)
     health.ready("agent", app.ready)
     health.live("agent", app.alive)
     async with Session(connection, name="local", timeout=settings.request_timeout) as session:
@@ -67,8 +68,9 @@ async def run(settings: Settings) -> None:
 class App:
     """One replica: waits for the lease, then leads."""
 
-    def __init__(self, settings: Settings, connection: Connection, clock: Clock) -> None:
+    def __init__(self, settings: Settings, connection: Connection, clock: Clock, health: Health) -> None:
         self._settings = settings
+        self._health = health
         self._connection = connection
         self._clock = clock
         self._lease: LeaderLease | None = None
@@ -148,7 +150,7 @@ class App:
 
     async def _deps(self, local: Cluster, supervisor: Supervisor) -> Deps:
         settings = self._settings
-        cluster_uid = await _cluster_uid(local.client)
+        cluster_uid = self._health.cluster = await _cluster_uid(local.client)
         probing = Probing(
             settings.probe_interval,
             settings.probe_timeout,

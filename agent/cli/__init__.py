@@ -19,6 +19,7 @@ _VERBS = {
     "targets": "listing",
     "pods": "listing",
     "top": "top",
+    "links": "links",
     "clusters": "clusters",
     "clustersets": "clusters",
     "bind": "clusters",

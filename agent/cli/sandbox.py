@@ -40,8 +40,18 @@ class Network(StrEnum):
     LOOPBACK = "loopback"
 
 
+class PodNetwork(StrEnum):
+    """Where pods get their addresses."""
+
+    OWN = "own"
+    SAME = "same"
+
+
 Nodes = Annotated[
     str, typer.Option("--nodes", help="Nodes of each cluster: kwok:N (fake), real:1 (root), or both, real:1+kwok:N.")
+]
+PodNetworks = Annotated[
+    PodNetwork, typer.Option(help="own: each cluster's is routed to the others; same: all have the same, not routed.")
 ]
 CandidateScheduler = Annotated[
     bool, typer.Option("--candidate-scheduler", help="A scheduler for mode reserve in each cluster.")
@@ -64,6 +74,7 @@ def up(
     candidate_scheduler: CandidateScheduler = False,
     kubernetes: Annotated[list[str], typer.Option(help="CLUSTER=1.30: a control plane of another version.")] = [],  # noqa: B006
     network: Annotated[Network, typer.Option(help="Network namespaces (root) or loopback addresses.")] = Network.AUTO,
+    pod_network: PodNetworks = PodNetwork.OWN,
 ) -> None:
     """Start the clusters; in a sandbox that is up, start again what died."""
 
@@ -81,6 +92,7 @@ def up(
         candidate_scheduler=candidate_scheduler,
         kubernetes=kubernetes,
         network=network.value,
+        pod_network=pod_network.value,
         progress=default(),
     )
     _run(_up(made, join=join, self_target=self_target))

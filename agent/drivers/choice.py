@@ -16,13 +16,16 @@ def all_drivers(sharing: Sharing) -> list[Driver]:
     return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Nothing()]
 
 
-def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair) -> Driver:
-    """The driver of a pair: the one that the annotation of its target names, else the first that both can have.
+def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:
+    """The driver of a pair: the one that the annotation of its target names, else the present one while it works, else
+    the first that both can have, None where there is no such.
 
+    :param present: its reason, empty where there is none
     :raises ValueError: if the annotation names none
     """
     if annotation is None:
-        return next(driver for driver in drivers if driver.detect(pair))
+        able = [driver for driver in drivers if driver.detect(pair)]
+        return next((driver for driver in able if driver.reason == present), able[0] if able else None)
     for driver in drivers:
         if driver.name == annotation:
             return driver

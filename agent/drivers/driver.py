@@ -16,6 +16,8 @@ class Pair(NamedTuple):
 
     one: frozenset[str]
     other: frozenset[str]
+    flat: bool = True
+    """Whether pods of either may be reached at their own addresses from the other."""
 
     def both_serve(self, group: str) -> bool:
         """Whether a kind of this group can be used in either."""

@@ -16,6 +16,7 @@ from agent.drivers.driver import HERE
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.store import Key, Object
+from agent.model import podranges
 from agent.model.endpoints import ready
 from agent.model.service import is_shared, is_shared_by_namespace
 
@@ -68,7 +69,7 @@ class EndpointReach:
         """
         metadata = proxy["metadata"]
         namespace, labels = metadata["namespace"], metadata.get("labels") or {}
-        addresses = _addresses(proxy)
+        addresses = podranges.addresses(proxy)
         home = self._home(proxy["spec"].get("nodeName") or HERE)
         services = self._selecting.of(namespace, labels)
         if withdrawn:
@@ -81,7 +82,7 @@ class EndpointReach:
         """Services that select a proxy pod and lead to others, too, as far as that can be seen."""
         metadata = proxy["metadata"]
         services = self._selecting.of(metadata["namespace"], metadata.get("labels") or {})
-        return [service for service in services if self._has_others(service, _addresses(proxy))]
+        return [service for service in services if self._has_others(service, podranges.addresses(proxy))]
 
     def _has_others(self, service: Object, addresses: Collection[str]) -> bool:
         annotations = service.annotations
@@ -150,10 +151,6 @@ class EndpointReach:
         service = key_of(changed) or changed.key
         for listener in self._listeners:
             listener(service)
-
-
-def _addresses(proxy: Mapping[str, Any]) -> set[str]:
-    return {each["ip"] for each in (proxy.get("status") or {}).get("podIPs") or () if each.get("ip")}
 
 
 def united(found: Collection[Reach]) -> Reach:

@@ -9,10 +9,14 @@ from agent.drivers.driver import HERE, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.model import podranges
+from agent.model.flatness import Networks, overlap, read
 from agent.model.service import is_shared, is_shared_by_namespace
 
 CONDITION = "ServicesShared"
 BY_SERVICE = "service"
+_BY_ADDRESSES = "EndpointSlices"
+"""The driver that tells addresses of pods as they are, by its reason."""
 
 
 def service_of(slice: Object) -> list[str]:
@@ -54,6 +58,8 @@ class Sharing:
         self._copies: dict[str, Informer] = {}
         self._spread = Spread()
         self._drivers: dict[Key, tuple[str, str]] = {}
+        self._networks: dict[str, tuple[str, str, Networks | None]] = {}
+        self._apart: dict[tuple[str, str], tuple[Networks, Networks, bool]] = {}
 
     def attach(self, target: Target) -> tuple[Informer, Informer]:
         """Begin to read a target: its copies and slices."""
@@ -65,6 +71,8 @@ class Sharing:
     def detach(self, target: Target) -> None:
         """A target is no more."""
         self._spread.detach(target.node_name)
+        self._networks.pop(target.node_name, None)
+        self._apart = {pair: known for pair, known in self._apart.items() if target.node_name not in pair}
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
 
@@ -134,12 +142,14 @@ class Sharing:
     def driver(self, one: str, other: str) -> str:
         """The driver between two clusters, by its reason; empty if there is none, or not yet.
 
-        That of a target and this cluster is the target's; two targets have one if it is the same.
+        That of a target and this cluster is the target's; two targets have one if it is the same, by addresses of pods
+        only if their pod networks do not overlap.
         """
         if one == other:
             return ""
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
-        return reasons.pop() if len(reasons) == 1 else ""
+        reason = reasons.pop() if len(reasons) == 1 else ""
+        return "" if reason == _BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
 
     def drivers(self, node: str, namespace: str) -> set[str]:
         """Those between a cluster and any other that pods of a namespace may be in, by their reasons.
@@ -147,6 +157,37 @@ class Sharing:
         Targets that are not connected count, too: after a start none is for a while.
         """
         return {self.driver(node, other) for other in (HERE, *self.serving(namespace))} - {""}
+
+    def networks(self, node: str) -> Networks | None:
+        """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
+
+        None where its Target is annotated with the driver `endpointslices`: a person's word that pods are reached.
+        """
+        obj, virtual = self.target_object(node), self.nodes.store.get(("", node))
+        versions = (obj.version if obj is not None else "", virtual.version if virtual is not None else "")
+        known = self._networks.get(node)
+        if known is None or known[:2] != versions:
+            found: Networks | None = read(virtual.annotations).pods if virtual is not None else ()
+            if obj is not None:
+                named = podranges.of(obj.decode()).networks
+                by_hand = names.annotation(obj.annotations, names.NETWORK_DRIVER) == names.NETWORK_DRIVERS[0]
+                found = None if by_hand else found if named is None else named
+            # Pairs are known by the same object.
+            found = known[2] if known is not None and known[2] == found else found
+            known = self._networks[node] = (*versions, found)
+        return known[2]
+
+    def _overlap(self, one: str, other: str) -> bool:
+        """Whether pods of two targets may have the same addresses."""
+        mine, theirs = self.networks(one), self.networks(other)
+        if not mine or not theirs:
+            return False
+        pair = (min(one, other), max(one, other))
+        known = self._apart.get(pair)
+        ordered = (mine, theirs) if one == pair[0] else (theirs, mine)
+        if known is None or known[0] is not ordered[0] or known[1] is not ordered[1]:
+            known = self._apart[pair] = (*ordered, bool(overlap(*ordered)))
+        return known[2]
 
     def _driver(self, node: str) -> str:
         """Reason of the condition ServicesShared of a target; empty if its endpoints are not shared, or not yet."""

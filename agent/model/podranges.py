@@ -4,7 +4,10 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+
+from agent.api.conditions import find_condition
+from agent.api.names import links
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Raw = dict[str, Any]
@@ -19,6 +22,8 @@ class PodRanges:
     """Networks, None for any address."""
 
     networks: tuple[Network, ...] | None = None
+    strange: str = ""
+    """Why the addresses lead elsewhere from here, as the condition ServicesShared has it; empty if they do not."""
 
     def holds(self, address: object) -> bool:
         """Whether a pod may have this address."""
@@ -33,39 +38,79 @@ ANYWHERE = PodRanges()
 
 def of(target: Mapping[str, Any]) -> PodRanges:
     """The ranges that a Target names; what is no CIDR holds no address."""
+    shared = find_condition((target.get("status") or {}).get("conditions"), "ServicesShared") or {}
+    reason = shared.get("reason", "") if shared.get("status") == "False" else ""
+    strange = reason if reason in links.NOT_FLAT else ""
     named = (target.get("spec") or {}).get("podCIDRs")
     if named is None:
-        return ANYWHERE
-    networks = (_network(each) for each in (named if isinstance(named, list) else ()))
-    return PodRanges(tuple(network for network in networks if network is not None))
+        return PodRanges(None, strange)
+    found = (network(each) for each in (named if isinstance(named, list) else ()))
+    return PodRanges(tuple(each for each in found if each is not None), strange)
 
 
 def flaw(text: str) -> str:
     """What is wrong with a CIDR, and the remedy; empty if nothing is."""
-    network = _network(text)
-    if network is None:
+    found = network(text)
+    if found is None:
         return f"{text[:_LONGEST]!r} is no CIDR: write an address and the length of its prefix, as 10.1.0.0/16"
-    if str(network.network_address) != str(_address(text.partition("/")[0])):
-        return f"{text!r} has bits set after its prefix: write {network}"
+    if str(found.network_address) != str(_address(text.partition("/")[0])):
+        return f"{text!r} has bits set after its prefix: write {found}"
     return ""
 
 
-def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, str]:
-    """A pod's status without its addresses outside the ranges, and which these are; empty if there are none."""
-    if ranges.networks is None:
-        return status, ""
+class LeftOut(NamedTuple):
+    """Addresses of a delegate that its proxy pod does not have, and why."""
+
+    reason: str
+    message: str
+
+
+def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None]:
+    """A pod's status without its addresses outside the ranges, and without any where they lead to strangers."""
+    if ranges.networks is None and not ranges.strange:
+        return status, None
+    entries = _entries(status)
+    kept = [each for each in entries if ranges.holds(each.get("ip"))]
+    outside = [str(each.get("ip"))[:_LONGEST] for each in entries if each not in kept]
+    if ranges.strange and kept:
+        left_out = LeftOut(
+            ranges.strange,
+            f"{strangers(status, ranges)}: from here that leads to other pods, if to any, and is left out; see the"
+            " condition ServicesShared of the Target",
+        )
+        kept = []
+    elif outside:
+        where = "outside spec.podCIDRs of the Target, and left out; add the range there if it is right"
+        left_out = LeftOut("OutsidePodCIDRs", f"{shown(outside)}: {where}")
+    else:
+        return status, None
+    rest = {key: value for key, value in status.items() if key not in ("podIP", "podIPs")}
+    inside = {"podIP": kept[0]["ip"], "podIPs": kept} if kept else {}
+    return {**rest, **inside}, left_out
+
+
+def strangers(status: Raw, ranges: PodRanges) -> str:
+    """The addresses of a pod that lead elsewhere from here, for the annotation of its proxy pod; empty for none."""
+    if not ranges.strange:
+        return ""
+    told = [each["ip"][:_LONGEST] for each in _entries(status) if isinstance(each.get("ip"), str)]
+    return shown([each for each in told if ranges.holds(each)])
+
+
+def addresses(pod: Mapping[str, Any]) -> set[str]:
+    """Those of a pod in its own cluster, also where its proxy pod has them in an annotation only."""
+    found = {each["ip"] for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip")}
+    told = (pod["metadata"].get("annotations") or {}).get(links.ANNOTATION_POD_IPS, "")
+    return found | set(filter(None, told.split(", ")))
+
+
+def _entries(status: Raw) -> list[Raw]:
     listed, first = status.get("podIPs"), status.get("podIP")
     entries = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if first and (not entries or entries[0].get("ip") != first):
         # Where they differ, API servers believe podIP.
         entries = [{"ip": first}, *entries]
-    kept = [each for each in entries if ranges.holds(each.get("ip"))]
-    outside = [str(each.get("ip"))[:_LONGEST] for each in entries if each not in kept]
-    if not outside:
-        return status, ""
-    rest = {key: value for key, value in status.items() if key not in ("podIP", "podIPs")}
-    inside = {"podIP": kept[0]["ip"], "podIPs": kept} if kept else {}
-    return {**rest, **inside}, shown(outside)
+    return entries
 
 
 def shown(addresses: list[str]) -> str:
@@ -83,7 +128,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _network(text: object) -> Network | None:
+def network(text: object) -> Network | None:
+    """What a CIDR stands for, None where it is none."""
     if not isinstance(text, str) or len(text) > _LONGEST:
         return None
     address, _, length = text.partition("/")

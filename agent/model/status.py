@@ -16,7 +16,7 @@ from agent.model.errors import InvalidPod
 from agent.model.homecoming import USUAL, Homecoming
 from agent.model.livechanges import told
 from agent.model.manifest import source_pod
-from agent.model.podranges import ANYWHERE, PodRanges, without_outside
+from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, without_outside
 from agent.model.podstate import has_ended, other_finalizers
 
 _OWN = (
@@ -59,16 +59,16 @@ def proxy_status(
     Entries of containers that the proxy does not have (injected in the target) are left out, restart counts are never
     lowered. Conditions that are about the proxy stay: those under our prefixes, and that it is being evicted here.
 
-    :param ranges: of the target; pod IPs outside are left out, and a condition says so
+    :param ranges: of the target; pod IPs outside, or that lead elsewhere, are left out, and a condition says so
     """
     current: dict[str, Any] = proxy.get("status") or {}
     if not chaperon_status:
         return current
     status = {key: value for key, value in chaperon_status.items() if key not in _NOT_HOME}
     status.update({key: current[key] for key in _OWN if key in current})
-    status, outside = without_outside(status, ranges)
-    if "conditions" in status or "conditions" in current or outside:
-        status["conditions"] = _conditions(current.get("conditions") or [], status.get("conditions") or [], outside)
+    status, left_out = without_outside(status, ranges)
+    if "conditions" in status or "conditions" in current or left_out:
+        status["conditions"] = _conditions(current.get("conditions") or [], status.get("conditions") or [], left_out)
     for field, of in _CONTAINERS.items():
         if field in status:
             declared = {container["name"] for container in proxy.get("spec", {}).get(of) or ()}
@@ -112,7 +112,9 @@ def _original_annotations(annotations: Mapping[str, str], known: Mapping[str, An
     return found
 
 
-def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]], outside: str) -> list[dict[str, Any]]:
+def _conditions(
+    current: list[dict[str, Any]], delegate: list[dict[str, Any]], left_out: LeftOut | None
+) -> list[dict[str, Any]]:
     """The delegate's, each with the proxy's observedGeneration: the delegate's counts changes of another spec.
 
     The API server keeps the old number of a condition that comes without one, so leaving it out would differ for ever.
@@ -128,14 +130,13 @@ def _conditions(current: list[dict[str, Any]], delegate: list[dict[str, Any]], o
         home.append(mine)
     there = {condition["type"] for condition in home}
     own = [condition for condition in current if condition["type"] not in there and _is_about_proxy(condition["type"])]
-    left_out = [_left_out(current, outside)] if outside else []
-    return home + [condition for condition in own if condition["type"] != CONDITION] + left_out
+    told = [_left_out(current, left_out)] if left_out else []
+    return home + [condition for condition in own if condition["type"] != CONDITION] + told
 
 
-def _left_out(current: list[dict[str, Any]], outside: str) -> dict[str, Any]:
+def _left_out(current: list[dict[str, Any]], found: LeftOut) -> dict[str, Any]:
     before: dict[str, Any] = next((each for each in current if each["type"] == CONDITION), {})
-    message = f"{outside}: outside spec.podCIDRs of the Target, and left out; add the range there if it is right"
-    return {**before, "type": CONDITION, "status": "False", "reason": "OutsidePodCIDRs", "message": message}
+    return {**before, "type": CONDITION, "status": "False", "reason": found.reason, "message": found.message}
 
 
 def _is_about_proxy(condition: str) -> bool:

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES
+from agent.api.names import links
 from agent.api.names.ocm import CLAIMS, USED
-from agent.model import nodeshapes
+from agent.model import flatness, nodeshapes
 from agent.model.free_capacity import Taken
 from agent.model.measured import write_used
 from agent.model.nodeshapes import Alike, encode, labels_of
@@ -34,6 +35,8 @@ class Survey:
     allocatable: dict[str, str]
     alike: tuple[Alike, ...] | None
     """None where the level of detail says nothing about single nodes."""
+    pods: flatness.Networks = ()
+    """Pod networks; none at the lower levels of detail."""
 
 
 def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
@@ -49,6 +52,7 @@ def survey(nodes: Iterable[dict[str, Any]], detail: Detail = "full") -> Survey:
         capacity=_total(node.get("status", {}).get("capacity") or {} for node in real),
         allocatable=_total(node.get("status", {}).get("allocatable") or {} for node in real),
         alike=tuple(nodeshapes.group_alike(real)) if detail == "full" else None,
+        pods=flatness.of_nodes(real) if detail == "full" else (),
     )
 
 
@@ -62,6 +66,7 @@ def summary(
     delegates: Mapping[str, int] | None = None,
     used: Amounts | None = None,
     claims: str = "",
+    agent: tuple[str, int] = ("", 0),
 ) -> dict[str, Any]:
     """The ClusterSummary of a cluster with these nodes.
 
@@ -72,13 +77,10 @@ def summary(
     :param delegates: how many pods among those are delegates, by the UID of the cluster that they are from
     :param used: what nodes use together; None where that is not known, or nobody is to know
     :param claims: of the cluster (`clusterclaims`)
+    :param agent: address of the agent's pod and the port at which it says whose it is
     """
     own = {key: value for key, value in sorted((properties or {}).items()) if key not in surveyed.labels}
-    annotations = {}
-    if surveyed.alike is not None and (shapes := nodeshapes.write_shapes(surveyed.alike, taken)) is not None:
-        annotations[names.ANNOTATION_NODE_SHAPES] = shapes
-        if taken is not None:
-            annotations[names.ANNOTATION_COUNTED] = nodeshapes.write_counted(delegates)
+    annotations = _of_nodes(surveyed, taken, delegates, agent)
     if used is not None:
         annotations[USED] = write_used(used)
     if own:
@@ -92,6 +94,22 @@ def summary(
         "capacity": surveyed.capacity,
         "allocatable": surveyed.allocatable,
     }
+
+
+def _of_nodes(
+    surveyed: Survey, taken: Mapping[str, Taken] | None, delegates: Mapping[str, int] | None, agent: tuple[str, int]
+) -> dict[str, str]:
+    """What is told at the highest level of detail alone."""
+    annotations: dict[str, str] = {}
+    if surveyed.alike is None:
+        return annotations
+    if (shapes := nodeshapes.write_shapes(surveyed.alike, taken)) is not None:
+        annotations[names.ANNOTATION_NODE_SHAPES] = shapes
+        if taken is not None:
+            annotations[names.ANNOTATION_COUNTED] = nodeshapes.write_counted(delegates)
+    if networks := flatness.write(surveyed.pods, *agent):
+        annotations[links.ANNOTATION_NETWORKS] = networks
+    return annotations
 
 
 def summarise(

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics over plain HTTP."""
+"""/healthz, /readyz, /cluster and /metrics over plain HTTP."""
 
 import asyncio
 import ssl
@@ -11,12 +11,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from agent.base.metrics import REGISTRY
 from agent.model import hostport
 
+CLUSTER_PATH = "/cluster"
+"""Where sources ask whether they reach the pods of the cluster that they mean."""
+
 Check = Callable[[], str | None]
 """Gives the reason why something is not well, None when it is."""
 
 
 class Health:
-    """Serves the state of this process: nothing but health and metrics, so it needs no authentication."""
+    """Serves nothing but health, metrics and the UID of the process's cluster, so it needs no authentication."""
 
     def __init__(self, address: str, *, metrics: bool = True) -> None:
         """:param metrics: off where these are served elsewhere"""
@@ -24,6 +27,8 @@ class Health:
         self._metrics = metrics
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
+        self.cluster: str | None = None
+        """UID of the cluster that this process is in, empty until it is known; None where nobody is to ask."""
 
     def live(self, name: str, check: Check) -> None:
         """Add a check to /healthz: failing means that only a restart helps."""
@@ -38,9 +43,15 @@ class Health:
         app = web.Application()
         app.router.add_get("/healthz", _answers(self._live))
         app.router.add_get("/readyz", _answers(self._ready))
+        app.router.add_get(CLUSTER_PATH, self._tell_cluster)
         if self._metrics:
             app.router.add_get("/metrics", metrics)
         await serve(app, self._address)
+
+    async def _tell_cluster(self, request: web.Request) -> web.Response:
+        if self.cluster is None:
+            raise web.HTTPNotFound
+        return web.json_response({"cluster": self.cluster}, status=200 if self.cluster else 503)
 
 
 async def serve(app: web.Application, address: str, tls: ssl.SSLContext | None = None) -> None:

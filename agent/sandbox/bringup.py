@@ -221,6 +221,7 @@ async def bring_up(runner: Runner, task: Task) -> None:
             await objects.apply_nodes(client, cluster, f"v{cluster.kubernetes or runner.plan.kubernetes}.0")
             needed = (*node_components(runner.plan), CONTROLLER_MANAGER, SCHEDULER, APISERVER, ETCD)
             await runner.wait("nodes ready", lambda: objects.is_usable(client, cluster), *needed)
+            await objects.name_pod_ranges(client, cluster)
             await runner.started(SCHEDULER)
     except KubeError as error:
         raise SandboxError(f"cluster {cluster.name}: {error}") from error

@@ -13,6 +13,7 @@ from agent.sandbox.errors import SandboxError
 from agent.sandbox.plan import ClusterPlan, NodeShape, Plan, identity
 
 Network = Literal["auto", "namespaces", "loopback"]
+PodNetwork = Literal["own", "same"]
 
 _FIRST_HOST = 10
 
@@ -33,6 +34,7 @@ class Request:
     audit_policy: str = ""
     replicas: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
+    same_pods: bool = False
 
 
 async def lay_out(directory: Path, request: Request, programs: Programs) -> Plan:
@@ -78,6 +80,7 @@ def _in_namespaces(name: str, request: Request, subnet: IPv4Network) -> tuple[Cl
             namespace=network.namespace_name(name, cluster),
             kubernetes=_minor(request.versions.get(cluster, "")),
             programs=_programs(request.versions.get(cluster, "")),
+            same_pods=request.same_pods,
         )
         for index, cluster in enumerate(request.names)
     )
@@ -89,7 +92,9 @@ def _on_loopback(name: str, request: Request) -> tuple[ClusterPlan, ...]:
         address = network.loopback_address(name, index)
         version = request.versions.get(cluster, "")
         plan = ClusterPlan(cluster, index, address, request.regions[cluster], request.shape)
-        plan = dataclasses.replace(plan, kubernetes=_minor(version), programs=_programs(version))
+        plan = dataclasses.replace(
+            plan, kubernetes=_minor(version), programs=_programs(version), same_pods=request.same_pods
+        )
         clusters.append(dataclasses.replace(plan, ports=network.free_ports(address)))
     return tuple(clusters)
 

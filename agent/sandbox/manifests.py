@@ -19,14 +19,10 @@ is how long it takes at most until a new round of reservation, or an extender th
 
 
 def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
-    """A fake node that kwok keeps alive. `version` is its kubelet's, such as v1.36."""
+    """A fake node that kwok keeps alive. All of a cluster share one range of pods. `version` is its kubelet's."""
     name = f"{cluster.name}-node-{number}"
-    size = {
-        "cpu": cluster.nodes.cpu,
-        "memory": cluster.nodes.memory,
-        "ephemeral-storage": "1Ti",
-        "pods": str(cluster.nodes.pods),
-    }
+    size = {"cpu": cluster.nodes.cpu, "memory": cluster.nodes.memory, "ephemeral-storage": "1Ti"}
+    size["pods"] = str(cluster.nodes.pods)
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -41,6 +37,7 @@ def node(cluster: ClusterPlan, number: int, version: str) -> Manifest:
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},
         },
+        "spec": {"podCIDR": cluster.fake_pod_range, "podCIDRs": [cluster.fake_pod_range]},
         "status": {
             "capacity": size,
             "allocatable": size,

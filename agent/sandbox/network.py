@@ -112,9 +112,9 @@ async def make(plan: Plan) -> None:
 
 
 async def _route_pods(plan: Plan, cluster: ClusterPlan) -> None:
-    """Let a cluster's pods reach those of every other cluster: one flat pod network."""
+    """Let a cluster's pods reach those of every other cluster: one flat pod network, unless all have the same."""
     for other in plan.clusters:
-        if other is not cluster:
+        if other is not cluster and not cluster.same_pods:
             await _ip("-n", cluster.namespace, "route", "replace", other.pod_range, "via", other.address)
 
 

@@ -104,6 +104,14 @@ async def apply_nodes(client: Client, cluster: ClusterPlan, version: str) -> Non
             continue
 
 
+async def name_pod_ranges(client: Client, cluster: ClusterPlan) -> None:
+    """Have the real node say where its pods get their addresses; its network plugin takes them from a file."""
+    for node in await client.list(NODES, labels="type=real"):
+        if not node["spec"].get("podCIDR"):
+            ranges = {"podCIDR": cluster.real_pod_range, "podCIDRs": [cluster.real_pod_range]}
+            await client.patch(NODES, node["metadata"]["name"], {"spec": ranges})
+
+
 async def apply(client: Client, kind: Kind, obj: manifests.Manifest) -> None:
     """Create an object, or make it say what it should."""
     metadata = obj["metadata"]

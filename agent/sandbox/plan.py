@@ -75,6 +75,8 @@ class ClusterPlan:
     kubernetes: str = ""
     """Its version (`1.30`) and the programs of it, where these are not those of the sandbox."""
     programs: Mapping[str, str] = field(default_factory=dict)
+    same_pods: bool = False
+    """Whether its pod network is that of the first cluster, and nothing of it is routed to others."""
 
     @property
     def server(self) -> str:
@@ -88,18 +90,22 @@ class ClusterPlan:
 
     @property
     def pod_range(self) -> str:
-        """Pod network, different in each cluster."""
-        return f"10.{224 + self.index}.0.0/16"
+        """Pod network, different in each cluster unless all have the same."""
+        return f"{self._pods}.0.0/16"
 
     @property
     def real_pod_range(self) -> str:
         """What the containers of a real node have of it: the lower half beside fake nodes."""
-        return f"10.{224 + self.index}.0.0/17" if self.nodes.fakes else self.pod_range
+        return f"{self._pods}.0.0/17" if self.nodes.fakes else self.pod_range
 
     @property
     def fake_pod_range(self) -> str:
         """What the pods of fake nodes have of it."""
-        return f"10.{224 + self.index}.128.0/17" if self.nodes.fakes else self.pod_range
+        return f"{self._pods}.128.0/17" if self.nodes.fakes else self.pod_range
+
+    @property
+    def _pods(self) -> str:
+        return f"10.{224 + (0 if self.same_pods else self.index)}"
 
     @property
     def service_range(self) -> str:

@@ -1,5 +1,6 @@
 """A sandbox: up, down, status, and faults on purpose."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from agent.sandbox.bringup import Runner, bring_up
 from agent.sandbox.cluster import Cluster
 from agent.sandbox.components import APISERVER, Component, components
 from agent.sandbox.errors import SandboxError
-from agent.sandbox.layout import Network, Request, lay_out
+from agent.sandbox.layout import Network, PodNetwork, Request, lay_out
 from agent.sandbox.plan import NodeShape, Plan, identity, parse_names, parse_nodes, parse_regions, parse_versions
 from agent.sandbox.progress import Progress, Silent, ticking, together
 from agent.sandbox.realnode import boot, cgroups
@@ -38,15 +39,16 @@ class ProcessStatus:
 class Sandbox:
     """Several clusters in one directory.
 
-    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`.
-    `regions`: `CLUSTER=REGION` pairs.
-    `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: run one for mode `reserve`.
-    `replicas`: agents of each cluster, 1 or 2, of which one leads; with a candidate scheduler only 1.
-    `audit`: API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this
-    file says.
-    `kubernetes`: `CLUSTER=1.30` pairs, for control planes of other versions than the sandbox's own.
+    `clusters`: names, as a list or `cd,us,eu`. `nodes`: `kwok:N`, `real:1` or `real:1+kwok:N`. `regions`:
+    `CLUSTER=REGION` pairs. `agent_flags`, `webhook_flags`: appended to the command lines. `candidate_scheduler`: for
+    mode `reserve`. `replicas`: agents of each cluster, 1 or 2, of which one leads; with that scheduler only 1. `audit`:
+    API servers note in `audit.log` what our own agents and webhooks ask of them, or what the policy in this file says.
+    `kubernetes`: `CLUSTER=1.30` pairs, for other control planes than the sandbox's own.
+    `pod_network`: `own` gives each cluster one that is routed to the others; with `same` all have one, and none is.
     `network`: `auto` gives each cluster a network namespace where that is allowed, else a loopback address.
     """
+
+    _plan: Plan | None = None
 
     def __init__(
         self,
@@ -66,11 +68,11 @@ class Sandbox:
         audit: bool | Path = False,
         kubernetes: Sequence[str] = (),
         network: Network = "auto",
+        pod_network: PodNetwork = "own",
         progress: Progress | None = None,
     ) -> None:
         self.directory = Path(directory).resolve()
-        names = parse_names(clusters)
-        kind, count, fakes = parse_nodes(nodes)
+        names, (kind, count, fakes) = parse_names(clusters), parse_nodes(nodes)
         _check_replicas(replicas, candidate_scheduler=candidate_scheduler)
         self._request = Request(
             names=names,
@@ -85,9 +87,9 @@ class Sandbox:
             audit_policy=str(audit.resolve()) if isinstance(audit, Path) else "",
             replicas=replicas,
             versions=parse_versions(kubernetes, names, kind),
+            same_pods=pod_network == "same",
         )
         self._progress = progress or Silent()
-        self._plan: Plan | None = None
 
     @classmethod
     def open(cls, directory: Path | str, progress: Progress | None = None) -> "Sandbox":
@@ -289,10 +291,8 @@ class Sandbox:
 
 
 def _remove_if_empty(directory: Path) -> None:
-    try:
+    with contextlib.suppress(OSError):
         os.rmdir(directory)
-    except OSError:
-        return
 
 
 def _check_replicas(replicas: int, *, candidate_scheduler: bool) -> None:

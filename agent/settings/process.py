@@ -8,6 +8,7 @@ from uuid import uuid4
 from agent.api import labels
 from agent.base.flags import InvalidSetting, flag
 from agent.base.forms import ADDRESS, DURATION, FILE, LOG_LEVEL, SWITCH, TEXT, form, or_empty
+from agent.model import hostport
 from agent.model.duration import written
 
 _LABEL = form(
@@ -27,7 +28,7 @@ class Process:
     )
     context: str = flag(TEXT, "", "context of the kubeconfig; empty: its current one")
     cluster_name: str = flag(_LABEL, "", "name of this cluster, written on what it creates elsewhere (63 characters)")
-    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "HOST:PORT of /healthz, /readyz and /metrics")
+    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "HOST:PORT of /healthz, /readyz, /cluster and /metrics")
     metrics_address: str = flag(
         or_empty(ADDRESS),
         "",
@@ -44,6 +45,13 @@ class Process:
         "how long a watch may fail, or a task be started again and again, until its target is not ready, or, in this"
         " cluster, another replica leads",
     )
+
+    @property
+    def told_address(self) -> tuple[str, int]:
+        """Where other clusters may ask a pod of this agent whose it is: no address where it is none or not served."""
+        host, port = hostport.split(self.health_address)
+        address = os.environ.get("VKUBELET_POD_IP", "")
+        return (address, port) if port and host in ("", "0.0.0.0", "::", address) else ("", 0)
 
 
 @dataclass(frozen=True, kw_only=True)

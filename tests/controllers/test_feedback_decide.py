@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.names import links
 from agent.controllers.feedback.decide import (
     CONDITION,
     Action,
@@ -22,7 +23,7 @@ from agent.controllers.feedback.decide import (
     decide,
     home_patch,
 )
-from agent.model.podranges import of
+from agent.model.podranges import PodRanges, of
 
 EU, US, AP = (names.PREFIX + f"default-{name}" for name in ("eu", "us", "ap"))
 RUNNING = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -480,6 +481,23 @@ def test_of_a_target_with_ranges_neither_pod_ips_nor_annotations_bring_other_add
     assert patch["metadata"]["annotations"] == {"cni.projectcalico.org/containerID": "x"}
     assert "podIP" not in patch["status"]
     assert patch["status"]["phase"] == "Running"
+
+
+def test_addresses_that_lead_to_strangers_are_told_in_an_annotation_until_they_do_not() -> None:
+    free = delegate()
+    strange = replace(free, ranges=PodRanges(None, links.OVERLAP))
+    patch = home_patch(proxy(), strange)
+    assert patch["metadata"]["annotations"] == {links.ANNOTATION_POD_IPS: "10.0.0.1"}
+    assert "podIP" not in patch["status"]
+    left_out = find_condition(patch["status"]["conditions"], "multicluster/PodIPsAllowed")
+    assert left_out is not None
+    assert left_out["reason"] == links.OVERLAP
+    settled = proxy(annotations={links.ANNOTATION_POD_IPS: "10.0.0.1"}, status=patch["status"])
+    assert home_patch(settled, strange) == {}
+    back = home_patch(settled, free)
+    assert back["metadata"]["annotations"] == {links.ANNOTATION_POD_IPS: None}
+    assert back["status"]["podIP"] == "10.0.0.1"
+    assert [each["type"] for each in back["status"]["conditions"]] == ["Ready"]
 
 
 def come_home(annotations: dict[str, str], found: dict[str, Any]) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.api.names import ANNOTATION_NODE_SHAPES
+from agent.api.names import ANNOTATION_NODE_SHAPES, links
 from agent.controllers.summary.decide import Amounts, decide, properties, substance
 from agent.model.summary import summarise
 
@@ -48,6 +48,11 @@ def test_what_was_edited_by_hand_is_repaired_with_the_smallest_patch() -> None:
     }
 
 
+def test_networks_that_are_told_no_more_are_removed() -> None:
+    told = summarise([{**NODE, "spec": {**NODE["spec"], "podCIDRs": ["10.1.0.0/24"]}}])
+    assert decide(summarise([NODE]), stored(told)) == {"metadata": {"annotations": {links.ANNOTATION_NETWORKS: None}}}
+
+
 def test_shapes_that_have_become_too_long_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     current = stored(summarise([NODE]))
     monkeypatch.setattr("agent.model.nodeshapes.SHAPES_LIMIT", 10)
@@ -69,6 +74,8 @@ def test_a_heartbeat_changes_nothing_that_matters() -> None:
         pytest.param({"metadata": {"name": "n1", "labels": {"zone": "b"}}}, id="a label"),
         pytest.param({"spec": {"taints": []}}, id="a taint"),
         pytest.param({"spec": {**NODE["spec"], "unschedulable": True}}, id="a cordon"),
+        pytest.param({"spec": {**NODE["spec"], "podCIDR": "10.1.0.0/24"}}, id="its pods' network"),
+        pytest.param({"spec": {**NODE["spec"], "podCIDRs": ["10.1.0.0/24"]}}, id="its pods' networks"),
         pytest.param({"status": {**NODE["status"], "allocatable": {"cpu": "2"}}}, id="allocatable"),
         pytest.param({"status": {**NODE["status"], "capacity": {"cpu": "8"}}}, id="capacity"),
     ],
@@ -78,7 +85,7 @@ def test_what_the_summary_is_made_of_matters(parts: dict[str, Any]) -> None:
 
 
 def test_a_node_without_status_can_be_read() -> None:
-    assert substance(b'{"metadata":{"name":"n"}}') == (b"", False, b"", b"", b"")
+    assert substance(b'{"metadata":{"name":"n"}}') == (b"", False, b"", b"", b"", b"", b"")
 
 
 def amounts(memory: str) -> dict[str, Any]:

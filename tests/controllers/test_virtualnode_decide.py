@@ -8,6 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.names import links
 from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
@@ -55,6 +56,16 @@ def test_a_node_says_what_is_free_in_its_target() -> None:
     assert names.ANNOTATION_FREE not in node["metadata"]["annotations"]
     told = patch(replace(VIEW, node=node, free='{"cpu":"5"}'))
     assert told.body["metadata"]["annotations"] == {names.ANNOTATION_FREE: '{"cpu":"5"}'}
+
+
+def test_a_node_says_what_pod_networks_its_target_has_told_last() -> None:
+    told = {links.ANNOTATION_NETWORKS: '{"health":"10.2.0.7:8080","pods":["10.2.0.0/16"]}'}
+    summary = {**SUMMARY, "metadata": {**SUMMARY["metadata"], "annotations": told}}
+    node = created(replace(VIEW, summary=summary))
+    assert node["metadata"]["annotations"][links.ANNOTATION_NETWORKS] == '{"pods":["10.2.0.0/16"]}'
+    assert decide(replace(VIEW, node=node, summary=None)) is None
+    gone = patch(replace(VIEW, node=node))
+    assert gone.body["metadata"]["annotations"] == {links.ANNOTATION_NETWORKS: None}
 
 
 def test_a_node_is_made_with_everything_at_once() -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import lifecycle, moves, ocm
+from agent.api.names import lifecycle, links, moves, ocm
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -77,7 +77,8 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US
-    assert shown - formed == (KEYS | of_ocm | of_moves) - {names.LABEL_ENABLED} - OF_KUBERNETES
+    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS}
+    assert shown - formed == (KEYS | of_ocm | of_moves | of_links) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,

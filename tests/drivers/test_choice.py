@@ -39,6 +39,41 @@ def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
     assert type(choose(annotation, all_drivers(_Sharing()), Pair(here, there))) is want  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("annotation", "present", "here", "want"),
+    [
+        (None, "", PLAIN, None),
+        (None, "EndpointSlices", PLAIN, None),
+        (None, "", MCS, McsExports),
+        (None, "EndpointSlices", MCS, McsExports),
+        # A person's word that pods are reached all the same.
+        ("endpointslices", "", PLAIN, EndpointSlices),
+        ("none", "EndpointSlices", PLAIN, Nothing),
+    ],
+)
+def test_where_pods_are_not_reached_their_addresses_are_not_told(
+    annotation: str | None, present: str, here: frozenset[str], want: type[Driver] | None
+) -> None:
+    found = choose(annotation, all_drivers(_Sharing()), Pair(here, here, flat=False), present)  # type: ignore[arg-type]
+    assert found is None if want is None else type(found) is want
+
+
+@pytest.mark.parametrize(
+    ("present", "here", "want"),
+    [
+        ("EndpointSlices", MCS | CILIUM, EndpointSlices),
+        ("MCS", MCS | CILIUM, McsExports),
+        ("MCS", CILIUM, Cilium),
+        ("MCS", PLAIN, EndpointSlices),
+        # Was a person's choice, and nobody's now.
+        ("Off", PLAIN, EndpointSlices),
+        ("Forbidden", MCS, McsExports),
+    ],
+)
+def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[str], want: type[Driver]) -> None:
+    assert type(choose(None, all_drivers(_Sharing()), Pair(here, here), present)) is want  # type: ignore[arg-type]
+
+
 def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
     with pytest.raises(ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, none"):
         choose("wormhole", all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.api.names.links import ANNOTATION_POD_IPS
 from agent.drivers.driver import HERE
 from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode
@@ -86,6 +87,7 @@ def reach(slices: dict[str, Object], service: Any = None, *, pod: Any = POD, **m
     return asked(slices, service, **more).of(pod)
 
 
+HIDDEN: Any = {**POD, "metadata": {**POD["metadata"], "annotations": {ANNOTATION_POD_IPS: "10.1.0.7"}}, "status": {}}
 HAS = slice_of("10.9.9.9", "10.1.0.7")
 NOT = slice_of("10.9.9.9")
 
@@ -102,6 +104,7 @@ NOT = slice_of("10.9.9.9")
         (reach({"us": HAS, "eu": HAS, HERE: HAS}, unconnected=("fr",)), {"us", "eu", HERE}, set(), False, True),
         (reach({"us": HAS, "eu": NOT, HERE: HAS}, unread=("eu",)), {"us", HERE}, set(), True, False),
         (reach({"us": HAS, "eu": HAS, HERE: HAS, "de": NOT}), {"us", "eu", HERE}, set(), True, False),
+        (reach({"us": HAS, "eu": HAS, HERE: HAS}, pod=HIDDEN), {"us", "eu", HERE}, set(), False, False),
         (reach({}, service=ALONE), set(), set(), True, False),
         (reach({"us": HAS, "eu": HAS, HERE: HAS}, pod={**POD, "status": {}}), set(), {"us", "eu", HERE}, False, False),
     ],
@@ -115,6 +118,7 @@ NOT = slice_of("10.9.9.9")
         "not-connected-yet",
         "unread",
         "driver",
+        "not-shown-here",
         "alone",
         "no-address",
     ],

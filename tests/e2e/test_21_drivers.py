@@ -1,5 +1,7 @@
 """Promise 21, second part: how endpoints are shared is chosen for every target, and what is amiss is said there."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from agent.api import names
@@ -7,13 +9,14 @@ from agent.api.kinds import (
     CRDS,
     ENDPOINT_SLICES,
     INGRESSES,
+    NODES,
     PODS,
     SECRETS,
     SERVICE_EXPORTS,
     SERVICES,
     TARGETS,
 )
-from agent.api.names import PREFIX
+from agent.api.names import PREFIX, links
 from agent.api.roles import EVERYTHING, rules
 from tests.e2e import manifests, shared
 from tests.e2e.fleet import Fleet, condition
@@ -97,6 +100,70 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
     finally:
         for cluster in ("cd", "us"):
             await fleet.clients[cluster].delete(CRDS, "serviceexports.multicluster.x-k8s.io")
+
+
+async def test_addresses_of_pods_stay_where_they_mean_something(fleet: Fleet, namespace: str) -> None:
+    """A node of `us` with the pod network of another cluster is all it takes for the two to overlap."""
+    await shared.web(fleet, namespace, 4)
+    await known_everywhere(fleet, namespace, "web", 4)
+    ranges = {plan.name: plan.fake_pod_range for plan in fleet.sandbox.plan.clusters}
+    async with overlapping(fleet, ranges["eu"]):
+        # The source reaches both; they reach it, and not each other.
+        await known(fleet, namespace, cd=("us", "eu"), us=("us",), eu=("eu",))
+        assert shares(await fleet.source.get(TARGETS, "us", namespace))
+    await known_everywhere(fleet, namespace, "web", 4)
+    async with overlapping(fleet, ranges["cd"]):
+        told = await has(fleet, "cd", TARGETS, namespace, "us", lambda found: not shares(found))
+        said = condition(told, "ServicesShared")
+        assert said["reason"] == links.OVERLAP
+        assert f"{ranges['cd']} is in the pod networks of both clusters" in said["message"]
+        await known(fleet, namespace, cd=("eu",), us=("us", "eu"), eu=("us", "eu"))
+        await fleet.until(
+            "addresses in us are told in an annotation", lambda: hidden(fleet, namespace), about=namespace
+        )
+        await driver(fleet, namespace, "us", "endpointslices")
+        await known_everywhere(fleet, namespace, "web", 4)
+        await driver(fleet, namespace, "us", None)
+        await known(fleet, namespace, cd=("eu",), us=("us", "eu"), eu=("us", "eu"))
+    await known_everywhere(fleet, namespace, "web", 4)
+    assert await shared.ready(fleet, namespace, "web", "cd")
+
+
+async def hidden(fleet: Fleet, namespace: str) -> bool:
+    """Whether proxy pods have the addresses of their delegates in `us` in an annotation only, those in `eu` as ever."""
+    proxies = {pod["metadata"]["uid"]: pod for pod in await fleet.source.list(PODS, namespace)}
+    for uid, (cluster, delegate) in (await fleet.delegates(namespace)).items():
+        proxy, address = proxies[uid], delegate["status"]["podIP"]
+        found = (proxy["status"].get("podIP"), proxy["metadata"]["annotations"].get(links.ANNOTATION_POD_IPS))
+        if found != ((None, address) if cluster == "us" else (address, None)):
+            return False
+    return True
+
+
+@contextlib.asynccontextmanager
+async def overlapping(fleet: Fleet, pods: str) -> AsyncIterator[None]:
+    """With a node in `us` that takes no pods, and has a pod network of its own."""
+    head = {"apiVersion": NODES.api_version, "kind": NODES.name, "metadata": {"name": "overlapping"}}
+    node = {**head, "spec": {"unschedulable": True, "podCIDR": pods, "podCIDRs": [pods]}}
+    await fleet.clients["us"].create(NODES, node)
+    try:
+        yield
+    finally:
+        await fleet.clients["us"].delete(NODES, "overlapping")
+
+
+async def known(fleet: Fleet, namespace: str, **clusters: tuple[str, ...]) -> None:
+    """Wait until clusters know the delegates in these clusters, and no others."""
+
+    async def probe() -> bool:
+        pods = [(cluster, pod["status"]["podIP"]) for cluster, pod in (await fleet.delegates(namespace)).values()]
+        for cluster, others in clusters.items():
+            want = sorted(address for where, address in pods if where in others)
+            if await shared.ready(fleet, namespace, "web", cluster) != want:
+                return False
+        return True
+
+    await fleet.until(f"endpoints are known: {clusters}", probe, about=namespace)
 
 
 def export_crd() -> Raw:

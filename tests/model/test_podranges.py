@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.model.podranges import ANYWHERE, PodRanges, flaw, of, shown, without_outside
+from agent.api.names import links
+from agent.model.podranges import ANYWHERE, LeftOut, PodRanges, addresses, flaw, of, shown, strangers, without_outside
 from tests.examples import examples
 
 Raw = dict[str, Any]
@@ -20,7 +21,7 @@ TWO = ranges("10.1.0.0/16", "fd00:1::/64")
 def test_a_target_that_names_none_may_have_any_address() -> None:
     assert of({"spec": {}}) == of({}) == ANYWHERE
     status = {"podIP": "203.0.113.7", "podIPs": [{"ip": "203.0.113.7"}]}
-    assert without_outside(status, ANYWHERE) == (status, "")
+    assert without_outside(status, ANYWHERE) == (status, None)
 
 
 @pytest.mark.parametrize("address", ["10.1.0.1", "10.1.255.255", "fd00:1::5", "fd00:0001:0::5"])
@@ -76,18 +77,59 @@ def status(*ips: str) -> Raw:
     return {"phase": "Running", "podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips], "hostIP": "192.0.2.1"}
 
 
+OUTSIDE = LeftOut(
+    "OutsidePodCIDRs",
+    "10.9.0.5: outside spec.podCIDRs of the Target, and left out; add the range there if it is right",
+)
+
+
 def test_addresses_outside_are_left_out_and_the_first_of_the_others_is_the_pods() -> None:
-    assert without_outside(status("10.1.0.5", "fd00:1::5"), TWO) == (status("10.1.0.5", "fd00:1::5"), "")
-    assert without_outside(status("10.9.0.5", "fd00:1::5"), TWO) == (status("fd00:1::5"), "10.9.0.5")
+    assert without_outside(status("10.1.0.5", "fd00:1::5"), TWO) == (status("10.1.0.5", "fd00:1::5"), None)
+    assert without_outside(status("10.9.0.5", "fd00:1::5"), TWO) == (status("fd00:1::5"), OUTSIDE)
     none = {"phase": "Running", "hostIP": "192.0.2.1"}
-    assert without_outside(status("10.9.0.5"), TWO) == (none, "10.9.0.5")
-    assert without_outside({**none, "podIP": "10.9.0.5"}, TWO) == (none, "10.9.0.5")
-    assert without_outside(none, TWO) == (none, "")
-    assert without_outside({**status("10.1.0.5"), "podIP": "10.9.0.5"}, TWO) == (status("10.1.0.5"), "10.9.0.5")
+    assert without_outside(status("10.9.0.5"), TWO) == (none, OUTSIDE)
+    assert without_outside({**none, "podIP": "10.9.0.5"}, TWO) == (none, OUTSIDE)
+    assert without_outside(none, TWO) == (none, None)
+    assert without_outside({**status("10.1.0.5"), "podIP": "10.9.0.5"}, TWO) == (status("10.1.0.5"), OUTSIDE)
 
 
 def test_of_many_addresses_some_are_shown() -> None:
     assert shown([str(each) for each in range(7)]) == "0, 1, 2, 3, 4 and 2 more"
+
+
+def condition(status: str, reason: str) -> Raw:
+    return {"conditions": [{"type": "ServicesShared", "status": status, "reason": reason, "message": ""}]}
+
+
+@pytest.mark.parametrize("reason", links.NOT_FLAT)
+def test_no_address_comes_home_from_where_it_leads_to_strangers(reason: str) -> None:
+    there = of({"spec": {}, "status": condition("False", reason)})
+    found, left_out = without_outside(status("10.1.0.5", "fd00:1::5"), there)
+    assert found == {"phase": "Running", "hostIP": "192.0.2.1"}
+    assert left_out is not None
+    assert left_out.reason == reason
+    assert "10.1.0.5, fd00:1::5: from here that leads to other pods" in left_out.message
+    assert strangers(status("10.1.0.5", "fd00:1::5"), there) == "10.1.0.5, fd00:1::5"
+    assert without_outside({"phase": "Pending"}, there) == ({"phase": "Pending"}, None)
+    assert there.holds("10.1.0.5")
+
+
+def test_addresses_of_a_pod_are_known_wherever_they_are_told() -> None:
+    pod = {"metadata": {}, "status": status("10.1.0.5", "fd00:1::5")}
+    hidden = {"metadata": {"annotations": {links.ANNOTATION_POD_IPS: "10.1.0.5, fd00:1::5"}}, "status": {}}
+    assert addresses(pod) == addresses(hidden) == {"10.1.0.5", "fd00:1::5"}
+    assert addresses({"metadata": {}}) == set()
+
+
+def test_both_have_their_say() -> None:
+    there = of({"spec": {"podCIDRs": ["10.1.0.0/16"]}, "status": condition("False", links.OVERLAP)})
+    assert strangers(status("10.1.0.5", "fd00:1::5"), there) == "10.1.0.5"
+    assert without_outside(status("10.9.0.5"), there) == ({"phase": "Running", "hostIP": "192.0.2.1"}, OUTSIDE)
+
+
+@pytest.mark.parametrize(("state", "reason"), [("False", "Forbidden"), ("True", links.OVERLAP), ("True", "MCS")])
+def test_addresses_come_home_whatever_else_keeps_endpoints_from_being_shared(state: str, reason: str) -> None:
+    assert of({"spec": {}, "status": condition(state, reason)}) == ANYWHERE
 
 
 JSON = st.recursive(
@@ -101,6 +143,7 @@ JSON = st.recursive(
 @given(JSON, JSON, JSON)
 def test_no_address_outside_ever_comes_through(named: Any, ip: Any, ips: Any) -> None:
     of({"spec": {"podCIDRs": named}})
+    assert isinstance(strangers({"podIP": ip, "podIPs": ips}, PodRanges(None, links.OVERLAP)), str)
     found, outside = without_outside({"podIP": ip, "podIPs": ips}, TWO)
     kept = found.get("podIPs")
     for each in kept if isinstance(kept, list) else ():
@@ -108,7 +151,7 @@ def test_no_address_outside_ever_comes_through(named: Any, ip: Any, ips: Any) ->
             assert TWO.holds(each["ip"])
     if isinstance(found.get("podIP"), str) and found["podIP"]:
         assert TWO.holds(found["podIP"])
-    assert isinstance(outside, str)
+    assert outside is None or outside.reason == "OutsidePodCIDRs"
 
 
 @settings(max_examples=examples(300))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.api import names
+from agent.api.names import links
 from agent.model.free_capacity import Taken
 from agent.model.nodeshapes import SHAPES_LIMIT, read_counted
 from agent.model.quantity import parse
@@ -302,3 +303,11 @@ def test_the_sum_of_what_is_free_is_never_more_than_what_is_left(nodes: list[tup
     assert sum(entry.get("count", 1) for entry in told) == len(nodes)
     said = sum(amounts(entry["amounts"]).get("cpu", 0) * entry.get("count", 1) for entry in told)
     assert said <= sum(max(0, cpu - pods) for cpu, pods in nodes) * 10**6
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+def test_pod_networks_are_told_at_the_highest_level_of_detail(detail: Detail) -> None:
+    nodes = [node(podCIDRs=["10.1.0.0/24"]), node(podCIDRs=["10.1.1.0/24"])]
+    told = summary_of(survey(nodes, detail), agent=("10.1.1.9", 8080))["metadata"]["annotations"]
+    networks = '{"health":"10.1.1.9:8080","pods":["10.1.0.0/23"]}'
+    assert told.get(links.ANNOTATION_NETWORKS) == (networks if detail == "full" else None)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from agent.controllers.endpoints.asking import ask
 from agent.runtime.health import Health, heartbeat
 
 
@@ -82,3 +83,13 @@ async def test_a_silent_heart_is_noticed() -> None:
     assert "no sign of life" in (check() or "")
     pulse()
     assert check() is None
+
+
+async def test_it_says_which_cluster_it_is_in_once_that_is_known(served: Served) -> None:
+    assert (await served.get("/cluster"))[0] == 404
+    served.health.cluster = ""
+    assert await served.get("/cluster") == (503, '{"cluster": ""}')
+    assert await ask(served.address) == ""
+    served.health.cluster = "uid"
+    assert await served.get("/cluster") == (200, '{"cluster": "uid"}')
+    assert await ask(served.address) == "uid"

@@ -103,6 +103,12 @@ def test_pod_and_service_networks_of_clusters_do_not_overlap() -> None:
     assert all(IPv4Network(cluster.pod_range).subnet_of(IPv4Network(POD_NETWORKS)) for cluster in clusters)
 
 
+def test_clusters_may_have_the_same_pod_network() -> None:
+    clusters = [ClusterPlan(f"c{index}", index, "", "", NodeShape(), same_pods=True) for index in range(3)]
+    assert {cluster.pod_range for cluster in clusters} == {"10.224.0.0/16"}
+    assert len({cluster.service_range for cluster in clusters}) == 3
+
+
 def test_clusters_may_have_versions_of_their_own() -> None:
     assert parse_versions(["eu=1.30", "us=1.32.4"], ("cd", "us", "eu"), "kwok") == {"eu": "v1.30.14", "us": "v1.32.4"}
 

@@ -11,7 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
+from agent.api import names
 from agent.api.kinds import SERVICES
+from agent.api.names import links
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
@@ -52,6 +54,7 @@ class EndpointsRoom(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.here(), lambda slice: self._slice_changed(HERE, slice))
         self.watch(self._sharing.nodes, lambda node: ())
+        self._sharing.nodes.subscribe(self._node_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in self._sharing.targets.informers:
@@ -144,8 +147,17 @@ class EndpointsRoom(Controller[At]):
         """A Target that comes or goes, or has another driver, concerns every shared Service of its namespace."""
         obj = new or old
         assert obj is not None
-        if old is None or new is None or self._sharing.reason(old) != self._sharing.reason(new):
+        if old is None or new is None or self._of_driver(old) != self._of_driver(new):
             self._all(obj.namespace)
+
+    def _of_driver(self, target: Object) -> tuple[str, str | None]:
+        return self._sharing.reason(target), names.annotation(target.annotations, names.NETWORK_DRIVER)
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        """The pod networks of a target decide whether it and others tell each other of addresses."""
+        told = [each.annotations.get(links.ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
+        if told[0] != told[1]:
+            self._all("")
 
     def _target_changed(self, target: Target) -> None:
         """A target that comes or goes, or whose stores can be believed from now on, has every shared Service looked at

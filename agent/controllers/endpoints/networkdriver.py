@@ -1,7 +1,7 @@
 """Network drivers: choose for every target how Services there and elsewhere learn of each other's endpoints.
 
-Watches  Targets and ClusterTargets, Services here; asks their clusters, and this one, which kinds they serve and what
-         is granted.
+Watches  Targets and ClusterTargets, Services here, the ClusterSummaries here and there; asks their clusters, and this
+         one, which kinds they serve and what is granted, and whether pods are reached.
 Writes   the condition ServicesShared of Targets: its reason is the driver, or why there is none.
 Absent target: the condition stays. The rooms that share endpoints and reroute Services go by it.
 """
@@ -9,20 +9,27 @@ Absent target: the condition stays. The rooms that share endpoints and reroute S
 import time
 
 from agent.api import names
-from agent.api.kinds import SERVICES
+from agent.api.conditions import find_condition
+from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
 from agent.clusters.deps import Deps
 from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
+from agent.controllers.endpoints.asking import AgentAsks, can_be_asked
 from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.driver import Pair
+from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import CONDITION, Sharing
-from agent.kube.store import Key
+from agent.kube.store import Key, Object
+from agent.model import podranges
+from agent.model.flatness import NOT_TOLD, NOTHING_TOLD, Flatness, judge, read, waits
 from agent.runtime.controller import Controller
+from agent.runtime.together import together
 
 RECHECK_SECONDS = 30.0
 """Pause between looks whether what was missing is there."""
+_UNREAD_SECONDS = 0.5
 
 
 class NetworkDriverRoom(Controller[Key]):
@@ -39,11 +46,21 @@ class NetworkDriverRoom(Controller[Key]):
         self._checked: dict[Key, tuple[float, object]] = {}
         self._condition = TargetCondition(deps, CONDITION)
         self._services = deps.local.informer(SERVICES)
+        self._asks = AgentAsks(deps, self.queue.add)
+        self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
+        self._here = NOTHING_TOLD
         self.watch(self._services, lambda service: ())
+        self.watch(self._summaries, lambda summary: ())
+        self._summaries.subscribe(self._summary_changed)
         for informer in self._condition.objects.informers:
             self.watch(informer, lambda target: (target.key,))
+        deps.targets.on_attach(self._attached)
         deps.targets.on_change(lambda target: self.queue.add(target.key))
         deps.targets.on_detach(self._detached)
+
+    async def run(self) -> None:
+        """Choose, and ask agents of targets, until cancelled."""
+        await together(super().run(), self._asks.run())
 
     async def reconcile(self, key: Key) -> float | None:
         """Say which driver one target has."""
@@ -51,28 +68,58 @@ class NetworkDriverRoom(Controller[Key]):
         target = self._deps.targets.get(key)
         if obj is None or obj.deleting or target is None or target.is_self or not target.ready:
             return None
+        if target.summary is None and not target.summaries.synced.is_set() and target.summaries.error is None:
+            return _UNREAD_SECONDS
         now = time.monotonic()
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
+        said = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+        flat = self._flatness(target, obj, "" if said.get("status") == "True" else str(said.get("reason", "")))
+        if flat is None:
+            return _UNREAD_SECONDS
         checked_at, asked = self._checked.get(key, (0.0, None))
-        if asked == (target.port, annotation) and now < checked_at:
+        if asked == (target.port, annotation, flat) and now < checked_at:
             return checked_at - now
-        words = await self._words(target, annotation)
+        words = await self._words(target, annotation, flat, Sharing.reason(obj) if self._chose(key, target) else "")
         await self._condition.write(obj, words)
         pause = self._deps.settings.discovery_interval if words.status == "True" else RECHECK_SECONDS
-        self._checked[key] = (now + pause, (target.port, annotation))
+        self._checked[key] = (now + pause, (target.port, annotation, flat))
         return pause
 
-    async def _words(self, target: Target, annotation: str | None) -> Words:
+    def _flatness(self, target: Target, obj: Object, before: str) -> Flatness | None:
+        """Whether pods of a target are reached from here, by what it tells and what its agent has answered; None while
+        nothing but that answer can tell, and it is not there yet.
+        """
+        annotations = target.summary.annotations if target.summary is not None else {}
+        uid = annotations.get(names.ANNOTATION_CLUSTER_UID, "")
+        if uid == self._deps.cluster_uid:
+            return NOT_TOLD
+        there, named = read(annotations), podranges.of(obj.decode()).networks
+        if named is not None:
+            there = there._replace(pods=named)
+        asked = self._asks.of(target.key)
+        if can_be_asked(target, there.health) and waits(self._here, there, asked):
+            return None
+        return judge(self._here, there, uid, asked, before)
+
+    def _chose(self, key: Key, target: Target) -> bool:
+        """Whether the present driver was found and not named, as far as this process has seen."""
+        asked = self._checked.get(key, (0.0, None))[1]
+        return not (isinstance(asked, tuple) and asked[0] == target.port and asked[1] is not None)
+
+    async def _words(self, target: Target, annotation: str | None, flat: Flatness, present: str) -> Words:
         services = (service.name for service in self._services.store)
         here, there = usable(await self._served(self._deps.local.port), services), await self._served(target.port)
         try:
-            driver = choose(annotation, self._drivers, Pair(here, there))
+            driver = choose(annotation, self._drivers, Pair(here, there, flat.usable), present)
         except ValueError as error:
             return Words("False", "InvalidNetworkDriver", str(error))
+        if driver is None:
+            return Words("False", flat.reason, f"endpoints are not shared: {flat.message}")
         problem = await driver.status(target)
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
-        return Words("True", driver.reason, f"endpoints of shared Services: network driver {driver.name}")
+        how = f"; {flat.message}" if flat.message and driver.reason == EndpointSlices.reason else ""
+        return Words("True", driver.reason, f"endpoints of shared Services: network driver {driver.name}{how}")
 
     async def _served(self, port: Port) -> frozenset[str]:
         """API groups of a cluster."""
@@ -86,3 +133,14 @@ class NetworkDriverRoom(Controller[Key]):
     def _detached(self, target: Target) -> None:
         self._groups.pop(target.port, None)
         self._checked.pop(target.key, None)
+
+    def _summary_changed(self, old: Object | None, new: Object | None) -> None:
+        here = read(new.annotations if new is not None else None)
+        if here != self._here:
+            self._here = here
+            for target in self._deps.targets:
+                self.queue.add(target.key)
+
+    def _attached(self, target: Target) -> None:
+        if not target.is_self:
+            self.watch(target.summaries, lambda summary: (target.key,), required=False)

@@ -7,11 +7,12 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition, without_condition
+from agent.api.names import links
 from agent.model import podstate
 from agent.model.annotations import fitting, message
 from agent.model.diff import merge_patch
 from agent.model.homecoming import USUAL, Homecoming
-from agent.model.podranges import ANYWHERE, PodRanges
+from agent.model.podranges import ANYWHERE, PodRanges, strangers
 from agent.model.podstate import has_ended
 from agent.model.status import annotations_home, is_done, is_given_up, proxy_status, status_of_let_go, status_of_lost
 
@@ -261,6 +262,9 @@ def home_patch(
         homecoming = homecoming.without_addresses()
     mine, theirs = (each["metadata"].get("annotations") or {} for each in (proxy, here.chaperon))
     annotations, left_out = fitting(mine, annotations_home(mine, theirs, homecoming))
+    strange = strangers(here.chaperon.get("status") or {}, here.ranges)
+    if strange != mine.get(links.ANNOTATION_POD_IPS, ""):
+        annotations = {**annotations, links.ANNOTATION_POD_IPS: strange or None}
     wanted_status = _with_left_out(proxy_status(proxy, here.chaperon.get("status") or {}, here.ranges), left_out)
     status = merge_patch(proxy.get("status") or {}, wanted_status)
     finalizers = proxy["metadata"].get("finalizers") or []

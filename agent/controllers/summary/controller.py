@@ -105,6 +105,7 @@ class SummaryRoom(Controller[str]):
             taken=usage.taken if usage is not None else None,
             delegates=usage.delegates if usage is not None else None,
             used=self._measured.read(),
+            agent=self._settings.told_address,
         )
         now = time.monotonic()
         self._next_look = now + max(PAUSE_SECONDS, _PAUSE_FACTOR * (now - started))

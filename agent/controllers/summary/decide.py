@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.api import labels, names
+from agent.api.names import links
 from agent.api.names.ocm import CLAIMS, USED
 from agent.model.diff import merge_patch
 from agent.model.summary import steady
@@ -16,6 +17,8 @@ Raw = dict[str, Any]
 class _Spec(msgspec.Struct):
     taints: msgspec.Raw = msgspec.Raw()
     unschedulable: bool = False
+    podCIDR: msgspec.Raw = msgspec.Raw()
+    podCIDRs: msgspec.Raw = msgspec.Raw()
 
 
 class _Status(msgspec.Struct):
@@ -39,6 +42,7 @@ _OURS = (
     names.ANNOTATION_CLUSTER_PROPERTIES,
     names.ANNOTATION_AGENT_VERSION,
     names.ANNOTATION_CLUSTER_UID,
+    links.ANNOTATION_NETWORKS,
     CLAIMS,
     USED,
 )
@@ -46,13 +50,15 @@ _OURS = (
 _decoder = msgspec.json.Decoder(_Node)
 
 
-def substance(node: bytes) -> tuple[bytes, bool, bytes, bytes, bytes]:
+def substance(node: bytes) -> tuple[bytes | bool, ...]:
     """The parts of a node that the summary is made of; heartbeats and images are not among them."""
     seen = _decoder.decode(node)
     return (
         bytes(seen.metadata.labels),
         seen.spec.unschedulable,
         bytes(seen.spec.taints),
+        bytes(seen.spec.podCIDR),
+        bytes(seen.spec.podCIDRs),
         bytes(seen.status.capacity),
         bytes(seen.status.allocatable),
     )

@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agent.api import names
-from agent.api.names import lifecycle
+from agent.api.names import lifecycle, links
 from agent.clusters.agenthealth import AgentRecord
 from agent.clusters.endpoints import Served
 from agent.clusters.target import Record, State
+from agent.model import flatness
 from agent.model.diff import merge_patch
 from agent.model.standing import NOTHING_SAID, Standing
 from agent.model.virtualnode import TAINT, InvalidPattern, amounts, desired_labels, node_status, virtual_node
@@ -127,13 +128,23 @@ def wanted(view: TargetAndNode, node: Raw) -> Raw:
             **metadata,
             "labels": labels.labels,
             "annotations": {
-                **annotations,
+                **{key: value for key, value in annotations.items() if key != links.ANNOTATION_NETWORKS},
                 names.ANNOTATION_APPLIED_LABELS: labels.applied,
+                **_networks(view, annotations),
                 **({names.ANNOTATION_FREE: view.free} if view.free else {}),
             },
         },
         "spec": {**spec, "taints": _taints(view, spec.get("taints") or [])},
     }
+
+
+def _networks(view: TargetAndNode, annotations: Raw) -> dict[str, str]:
+    """Those of the target, for pairs of targets; while it tells nothing, as it told them last."""
+    if view.summary is None:
+        text = annotations.get(links.ANNOTATION_NETWORKS, "")
+    else:
+        text = flatness.write(flatness.read((view.summary.get("metadata") or {}).get("annotations")).pods)
+    return {links.ANNOTATION_NETWORKS: text} if text else {}
 
 
 def check_pattern(pattern: str | None) -> str | None:

@@ -1,0 +1,14 @@
+"""Names of how clusters reach each other's pods: what a cluster tells of its pod networks, and what is made of it."""
+
+from agent.api.names.prefixes import SHORT_PREFIX
+
+ANNOTATION_NETWORKS = SHORT_PREFIX + "networks"
+"""On the ClusterSummary: JSON of the pod networks of a cluster, and where a pod of its agent says whose it is. On
+virtual nodes: the networks of their target."""
+ANNOTATION_POD_IPS = SHORT_PREFIX + "pod-ips"
+"""On proxy pods whose target's pods are not reached at their own addresses from here: what these are."""
+
+OVERLAP = "PodNetworksOverlap"
+STRANGERS = "PodNetworkUnreachable"
+NOT_FLAT = (OVERLAP, STRANGERS)
+"""Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""

@@ -1,0 +1,205 @@
+"""Whether the pod networks of two clusters are flat: pods of either are reached at their own addresses from the other.
+
+Measured, not assumed: each cluster tells in its ClusterSummary where its pods are and where a pod of its agent answers
+whose it is. Where networks overlap, or somebody else answers there, they are not flat. Silence proves nothing: a
+NetworkPolicy may be in the way. A cluster that tells nothing (Admiralty's) counts as flat. Pure.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from agent.api import names
+from agent.api.names import links
+from agent.model import hostport
+from agent.model.podranges import Network, network
+
+Networks = tuple[Network, ...]
+"""Of a cluster's pods; empty where they are not known."""
+
+LIMIT = 256
+"""Networks that a cluster tells of; one that is in more pieces tells of none."""
+_TEXT_LIMIT = 65536
+_SHOWN = 60
+
+
+class Told(NamedTuple):
+    """What a cluster tells of its pod networks."""
+
+    pods: Networks = ()
+    health: str = ""
+    """ADDRESS:PORT at which a pod of its agent says whose it is, empty where that is not told."""
+
+
+NOTHING_TOLD = Told()
+
+
+class _Document(msgspec.Struct, omit_defaults=True):
+    pods: list[str] = []
+    health: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Document)
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def of_nodes(nodes: Iterable[Mapping[str, Any]]) -> Networks:
+    """The pod networks of nodes together, as few as can be; none where there are too many."""
+    found = set[Network]()
+    for node in nodes:
+        spec = node.get("spec") or {}
+        listed = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
+        found |= {each for each in map(network, listed) if each is not None}
+    united = _united(found)
+    return united if len(united) <= LIMIT else ()
+
+
+def _united(networks: Iterable[Network]) -> Networks:
+    four, six = list[ipaddress.IPv4Network](), list[ipaddress.IPv6Network]()
+    for each in networks:
+        if isinstance(each, ipaddress.IPv4Network):
+            four.append(each)
+        else:
+            six.append(each)
+    return (*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six))
+
+
+def write(pods: Networks, agent: str = "", port: int = 0) -> str:
+    """The annotation that tells it; empty where there is nothing to tell.
+
+    An agent whose own pod is in none of the networks shows that pods are elsewhere than `podCIDRs` of nodes say, as
+    where the network plugin has ranges of its own: then they are not told.
+
+    :param agent: address of this pod, empty where that is not known
+    """
+    address = _address(agent)
+    if address is not None and not _holds(pods, address):
+        pods = ()
+    health = "" if address is None else f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+    if not pods and not health:
+        return ""
+    return _encode(_Document([str(each) for each in pods], health)).decode()
+
+
+def read(annotations: Mapping[str, str] | None) -> Told:
+    """What a summary with these annotations tells; nothing where it cannot be read."""
+    text = (annotations or {}).get(links.ANNOTATION_NETWORKS)
+    if text is None or len(text) > _TEXT_LIMIT:
+        return NOTHING_TOLD
+    try:
+        found = _decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return NOTHING_TOLD
+    pods = [network(each) for each in found.pods[: LIMIT + 1]]
+    if len(pods) > LIMIT or None in pods:
+        return NOTHING_TOLD
+    return Told(_united(each for each in pods if each is not None), found.health if _can_be_asked(found.health) else "")
+
+
+def _can_be_asked(health: str) -> bool:
+    """Whether it is an address that a pod can have: a target has us ask nothing on our own node or link."""
+    try:
+        host, port = hostport.split(health)
+    except ValueError:
+        return False
+    address = _address(host)
+    if address is None or not port or (isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped):
+        return False
+    return not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
+
+
+def overlap(one: Networks, other: Networks) -> str:
+    """A network that both have a part in; empty where they have nothing in common."""
+    for a in one:
+        for b in other:
+            if a.version == b.version and a.overlaps(b):
+                return str(max(a, b, key=lambda each: each.prefixlen))
+    return ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of asking a cluster's agent at the address of its pod."""
+
+    health: str
+    answer: str = ""
+    """UID of the cluster that says the pod is its own, or has said so last; empty where nobody ever has."""
+    silent: bool = False
+    """Whether nobody says so any more."""
+
+
+class Flatness(NamedTuple):
+    """Whether one cluster reaches another one's pods at their own addresses."""
+
+    state: Literal["flat", "not flat", "unverified"]
+    reason: str = ""
+    """Of the condition ServicesShared, where they are not flat."""
+    message: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether addresses of pods may be told: silence withdraws nothing."""
+        return self.state != "not flat"
+
+
+NOT_TOLD = Flatness("unverified")
+ANSWERS = "its agent answers at the address of its pod"
+"""What is said where it is flat."""
+
+
+def waits(here: Told, there: Told, asked: Asked | None) -> bool:
+    """Whether only the answer of the target's agent can tell: it is in a network that both have, and not asked yet."""
+    if not there.health or not _is_in(here.pods, there.health) or (asked is not None and asked.health == there.health):
+        return False
+    return bool(overlap(here.pods, there.pods))
+
+
+def judge(here: Told, there: Told, uid: str, asked: Asked | None, before: str = "") -> Flatness:
+    """Whether pods of a target are reached from this cluster.
+
+    :param uid: of the target; its agent's answer from within a network that both have proves that they are told apart
+    :param asked: None until it has been
+    :param before: the reason that the condition has for not being True: silence ends it as little as it makes it
+    """
+    known = asked is not None and asked.health == there.health
+    answer = asked.answer if asked is not None and known else ""
+    silence = f"not verified: nobody answers at {there.health}; a NetworkPolicy may be in the way"
+    common = overlap(here.pods, there.pods)
+    if answer and answer == uid and (not common or _is_in(here.pods, there.health)):
+        if asked is not None and asked.silent:
+            return Flatness("unverified", message=silence)
+        return Flatness("flat", message=ANSWERS)
+    if common:
+        return Flatness("not flat", links.OVERLAP, f"{common} is in the pod networks of both clusters. {REMEDY}")
+    if answer and uid and answer != uid:
+        who = f"at {there.health}, where its agent is, answers that of cluster {answer[:_SHOWN]}"
+        return Flatness("not flat", links.STRANGERS, f"{who}: routes lead elsewhere. {REMEDY}")
+    if before == links.STRANGERS:
+        return Flatness("not flat", before, f"another cluster's pod answered before, and now nobody does. {REMEDY}")
+    return Flatness("unverified", message=silence) if there.health and known else NOT_TOLD
+
+
+REMEDY = (
+    "Give the clusters pod networks of their own that are routed to each other; name the right ranges in spec.podCIDRs"
+    f" of the Target, if these are not; or annotate it {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: endpointslices if"
+    " its pods are reached all the same, or cilium or mcs where such a network is there"
+)
+
+
+def _is_in(networks: Networks, health: str) -> bool:
+    address = _address(hostport.split(health)[0])
+    return address is not None and _holds(networks, address)
+
+
+def _holds(networks: Networks, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return any(address in each for each in networks)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return None if "%" in text else ipaddress.ip_address(text)
+    except ValueError:
+        return None

@@ -1,0 +1,108 @@
+"""What becomes of a shared Service's endpoints between two clusters: the driver, whether they are told, and if not why.
+
+Pure. The names of states and reasons are those that conditions of links have: Ready is True, False or Unknown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.model import podranges
+from agent.model.flatness import ANSWERS, Networks, overlap
+
+HERE = "local-cluster"
+"""This cluster, as Open Cluster Management calls it."""
+_BY_ADDRESSES, _OFF = "EndpointSlices", "Off"
+_DRIVERS = {"EndpointSlices": "endpointslices", "Cilium": "cilium", "MCS": "mcs"}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A target, with what its Target says of shared Services."""
+
+    name: str
+    status: str = ""
+    """Of its condition ServicesShared, empty where it has none."""
+    reason: str = ""
+    message: str = ""
+    networks: Networks = ()
+    """Where its pods are, empty where that is not known or a person says that they are reached."""
+    is_self: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two clusters, and whether each learns of the endpoints that a Service has in the other one."""
+
+    one: str
+    other: str
+    driver: str
+    ready: str
+    reason: str
+    message: str
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this cluster is one of the two."""
+        return self.one == HERE
+
+
+def peer(target: dict[str, Any], told: Networks) -> Peer:
+    """What a Target says; `told` are the networks that its cluster tells."""
+    said = find_condition((target.get("status") or {}).get("conditions"), "ServicesShared") or {}
+    metadata, spec = target["metadata"], target.get("spec") or {}
+    named = podranges.of(target).networks
+    by_hand = names.annotation(metadata.get("annotations") or {}, names.NETWORK_DRIVER) == names.NETWORK_DRIVERS[0]
+    return Peer(
+        metadata["name"],
+        str(said.get("status", "")),
+        str(said.get("reason", "")),
+        str(said.get("message", "")),
+        () if by_hand else told if named is None else named,
+        is_self=bool(spec.get("self")),
+    )
+
+
+def links(peers: Sequence[Peer]) -> list[Link]:
+    """One for each pair of clusters, those with this cluster first."""
+    others = [each for each in peers if not each.is_self]
+    home = [_with_home(each) for each in others]
+    return [*home, *(_between(one, other) for one, other in combinations(others, 2))]
+
+
+def _with_home(other: Peer) -> Link:
+    driver, ready, reason, message = _state(other)
+    return Link(HERE, other.name, driver, ready, reason, message)
+
+
+def _state(other: Peer) -> tuple[str, str, str, str]:
+    """Driver, ready, reason and message between this cluster and a target."""
+    if other.status == "False":
+        return "", "False", other.reason, other.message
+    if other.status != "True":
+        return "", "Unknown", "Pending", "the agent has not said yet which driver it has"
+    if other.reason == _OFF:
+        return "", "False", "NoPath", f"its Target is annotated {names.SHORT_PREFIX}{names.NETWORK_DRIVER}: none"
+    connected = other.reason == _BY_ADDRESSES and ANSWERS in other.message
+    driver = _DRIVERS.get(other.reason, other.reason)
+    return driver, "True", "Connected" if connected else "Unverified", other.message
+
+
+def _between(one: Peer, other: Peer) -> Link:
+    """Two targets have the driver that both have with this cluster, and learn of each other through this cluster."""
+    states = [(each, _state(each)) for each in (one, other)]
+    for each, (_, ready, reason, message) in states:
+        if ready != "True":
+            return Link(one.name, other.name, "", ready, reason, f"{each.name}: {message}")
+    drivers = [driver for _, (driver, *_) in states]
+    if drivers[0] != drivers[1]:
+        message = f"{one.name} has the driver {drivers[0]}, {other.name} {drivers[1]}: annotate both Targets with one"
+        return Link(one.name, other.name, "", "False", "NoPath", message)
+    if one.reason == _BY_ADDRESSES and (common := overlap(one.networks, other.networks)):
+        message = f"{common} is in the pod networks of both: spec.podCIDRs of the Targets names the right ranges"
+        return Link(one.name, other.name, "", "False", "NoPath", message)
+    message = "nobody can ask from one target whether it reaches the other"
+    return Link(one.name, other.name, drivers[0], "True", "Unverified", message)

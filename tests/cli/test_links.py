@@ -1,0 +1,49 @@
+"""`flotilla links`: lines by Service and by pair of clusters."""
+
+from typing import Any
+
+import msgspec
+
+from agent.api import names
+from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS, Kind
+from agent.cli.links import lines
+from agent.kube.store import Object
+
+
+def obj(kind: Kind, name: str, namespace: str = "shop", **fields: Any) -> Object:
+    metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"} | fields.pop("metadata", {})
+    return Object(kind, msgspec.json.encode({"metadata": metadata, **fields}))
+
+
+def target(name: str, reason: str = "EndpointSlices", namespace: str = "shop") -> Object:
+    condition = {"type": "ServicesShared", "status": "True", "reason": reason, "message": ""}
+    return obj(TARGETS, name, namespace, status={"conditions": [condition]})
+
+
+def mirror(service: str, origin: str, *ready: bool) -> Object:
+    labels = {
+        names.LABEL_SERVICE_NAME: service,
+        names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER,
+        names.LABEL_ORIGIN: names.origin("shop", origin),
+    }
+    endpoints = [{"addresses": [f"10.0.0.{n}"], "conditions": {"ready": each}} for n, each in enumerate(ready)]
+    return obj(ENDPOINT_SLICES, f"{service}-{origin}", metadata={"labels": labels}, endpoints=endpoints)
+
+
+def test_every_service_has_a_line_per_pair_with_the_endpoints_that_are_known_here() -> None:
+    services = [obj(SERVICES, "web"), obj(SERVICES, "db")]
+    slices = [mirror("web", "us", True, False, True), mirror("web", "eu", True), mirror("db", "eu")]
+    found = lines(services, [target("us"), target("eu"), target("mine", namespace="other")], {}, slices)
+    assert [(each.service, each.link.one, each.link.other, each.endpoints) for each in found] == [
+        ("db", "local-cluster", "us", 0),
+        ("db", "local-cluster", "eu", 0),
+        ("db", "us", "eu", None),
+        ("web", "local-cluster", "us", 2),
+        ("web", "local-cluster", "eu", 1),
+        ("web", "us", "eu", None),
+    ]
+
+
+def test_of_a_mesh_it_is_not_known_here_what_endpoints_it_tells() -> None:
+    (line,) = lines([obj(SERVICES, "web")], [target("us", "Cilium")], {}, [])
+    assert (line.link.driver, line.endpoints) == ("cilium", None)

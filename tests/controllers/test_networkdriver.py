@@ -1,0 +1,99 @@
+"""A target's network driver, by what both clusters tell of their pod networks and by who answers there."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import CLUSTER_SUMMARIES, NAMESPACES, TARGETS
+from agent.api.names import links
+from agent.controllers.endpoints import NetworkDriverRoom
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from agent.runtime.health import Health
+from tests.controllers.pair import Pair
+from tests.controllers.targets import condition, target
+
+pytestmark = pytest.mark.cluster
+
+
+async def tell(client: Client, uid: str, health: str, *pods: str) -> None:
+    """What the cluster's agent would tell of it."""
+    annotations = {links.ANNOTATION_NETWORKS: json.dumps({"pods": pods, "health": health})}
+    metadata = {"name": names.SUMMARY_NAME, "annotations": {**annotations, names.ANNOTATION_CLUSTER_UID: uid}}
+    try:
+        await client.patch(CLUSTER_SUMMARIES, names.SUMMARY_NAME, {"metadata": metadata})
+    except NotFound:
+        head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
+        await client.create(CLUSTER_SUMMARIES, {**head, "metadata": metadata, "capacity": {}, "allocatable": {}})
+
+
+def own_address(server: str) -> str:
+    """An address of this machine that is not its own alone."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((urlsplit(server).hostname or "", 9))
+        address = str(probe.getsockname()[0])
+    if address.startswith("127."):
+        pytest.skip("without network namespaces clusters have no addresses that pods could have")
+    return address
+
+
+@contextlib.asynccontextmanager
+async def serving(health: Health) -> AsyncIterator[None]:
+    task = asyncio.create_task(health.serve())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def uid_of(client: Client) -> str:
+    return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+
+
+async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -> None:
+    here, there = await uid_of(pair.here), await uid_of(pair.there)
+    address = own_address(pair.connection.server)
+    with socket.create_server((address, 0)) as free:
+        health = Health(f"{address}:{free.getsockname()[1]}")
+    health_address = health._address
+    health.cluster = there
+
+    async def said(status: str, reason: str) -> str:
+        found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", status, reason)
+        return str(found["message"])
+
+    async def change(**parts: Any) -> None:
+        await pair.here.patch(TARGETS, "eu", parts, pair.namespace)
+
+    await tell(pair.here, here, "", "10.1.0.0/16")
+    await tell(pair.there, there, health_address, "10.2.0.0/16")
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    try:
+        async with pair.at_work(NetworkDriverRoom, discovery_interval=0.3):
+            async with serving(health):
+                await said("True", "EndpointSlices")
+                health.cluster = here
+                assert "answers that of cluster" in await said("False", links.STRANGERS)
+            health.cluster = there
+            async with serving(health):
+                await said("True", "EndpointSlices")
+                await tell(pair.there, there, health_address, "10.2.0.0/16", "10.1.7.0/24")
+                assert "10.1.7.0/24 is in the pod networks of both" in await said("False", links.OVERLAP)
+            annotation = names.SHORT_PREFIX + names.NETWORK_DRIVER
+            await change(metadata={"annotations": {annotation: "endpointslices"}})
+            assert "10.1.7.0/24" in await said("True", "EndpointSlices")
+            await change(metadata={"annotations": {annotation: None}})
+            await said("False", links.OVERLAP)
+            await change(spec={"podCIDRs": ["10.3.0.0/16"]})
+            await said("True", "EndpointSlices")
+    finally:
+        for client in (pair.here, pair.there):
+            await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)

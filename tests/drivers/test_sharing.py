@@ -1,0 +1,106 @@
+"""Which driver two clusters have for each other."""
+
+import json
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.api import names
+from agent.api.kinds import NODES, TARGETS
+from agent.api.names.links import ANNOTATION_NETWORKS
+from agent.drivers.driver import HERE
+from agent.drivers.sharing import Sharing
+from agent.kube.client import encode
+from agent.kube.store import Object
+
+COUNT = count()
+
+
+class Fleet:
+    """Stands for the stores of this cluster: Targets and the virtual nodes that stand for them."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Object] = {}
+        self._targets: dict[str, Object] = {}
+        self.sharing = Sharing.__new__(Sharing)
+        self.sharing._networks, self.sharing._apart, self.sharing._drivers = {}, {}, {}
+        self.sharing.nodes = SimpleNamespace(  # type: ignore[assignment]
+            store=SimpleNamespace(get=lambda key: self._nodes.get(key[1]))
+        )
+        self.sharing.target_object = self._targets.get  # type: ignore[method-assign,assignment]
+
+    def set(
+        self,
+        name: str,
+        *pods: str,
+        reason: str = "EndpointSlices",
+        status: str = "True",
+        by_hand: str = "",
+        **spec: Any,
+    ) -> None:
+        version = {"resourceVersion": f"{next(COUNT)}", "name": name}
+        condition = {"type": "ServicesShared", "status": status, "reason": reason, "message": ""}
+        annotations = {names.SHORT_PREFIX + names.NETWORK_DRIVER: by_hand} if by_hand else {}
+        metadata = {**version, "namespace": "shop", "annotations": annotations}
+        manifest = {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
+        self._targets[name] = Object(TARGETS, encode(manifest))
+        told = {ANNOTATION_NETWORKS: json.dumps({"pods": pods})} if pods else {}
+        self._nodes[name] = Object(NODES, encode({"metadata": {**version, "annotations": told}}))
+
+    def between(self, one: str, other: str) -> str:
+        """The same whichever way it is asked, and asked again."""
+        found = {self.sharing.driver(*pair) for pair in ((one, other), (other, one), (one, other))}
+        (driver,) = found
+        return driver
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    fleet = Fleet()
+    fleet.set("us", "10.1.0.0/16")
+    fleet.set("eu", "10.2.0.0/16")
+    return fleet
+
+
+def test_two_targets_have_the_driver_that_both_have(fleet: Fleet) -> None:
+    assert fleet.between("us", "eu") == "EndpointSlices"
+    fleet.set("eu", "10.2.0.0/16", reason="MCS")
+    assert fleet.between("us", "eu") == ""
+    assert fleet.between(HERE, "eu") == "MCS"
+    assert fleet.between("us", "us") == ""
+
+
+def test_two_targets_with_the_same_pod_network_are_apart_though_each_is_fine_with_the_source(fleet: Fleet) -> None:
+    fleet.set("eu", "10.1.7.0/24", "10.2.0.0/16")
+    assert fleet.between("us", "eu") == ""
+    assert (fleet.between(HERE, "us"), fleet.between(HERE, "eu")) == ("EndpointSlices", "EndpointSlices")
+    fleet.set("eu", "10.2.0.0/16")
+    assert fleet.between("us", "eu") == "EndpointSlices"
+
+
+def test_what_a_mesh_does_with_addresses_is_its_own_matter(fleet: Fleet) -> None:
+    for name in ("us", "eu"):
+        fleet.set(name, "10.1.0.0/16", reason="Cilium")
+    assert fleet.between("us", "eu") == "Cilium"
+
+
+def test_a_target_that_tells_no_networks_counts_as_flat(fleet: Fleet) -> None:
+    fleet.set("eu")
+    assert fleet.between("us", "eu") == "EndpointSlices"
+
+
+def test_a_person_knows_better_where_pods_are(fleet: Fleet) -> None:
+    fleet.set("eu", "10.1.0.0/16", podCIDRs=["10.9.0.0/16"])
+    assert fleet.between("us", "eu") == "EndpointSlices"
+    fleet.set("eu", "10.2.0.0/16", podCIDRs=["10.1.0.0/16"])
+    assert fleet.between("us", "eu") == ""
+    fleet.set("eu", "10.1.0.0/16", by_hand="endpointslices")
+    assert fleet.between("us", "eu") == "EndpointSlices"
+
+
+def test_a_target_without_a_driver_has_none_with_others(fleet: Fleet) -> None:
+    fleet.set("eu", "10.2.0.0/16", reason="PodNetworksOverlap", status="False")
+    assert fleet.between("us", "eu") == ""
+    assert fleet.between(HERE, "eu") == ""

@@ -1,0 +1,185 @@
+"""Whether the pod networks of two clusters are flat."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.api.names import links
+from agent.model import flatness
+from agent.model.flatness import LIMIT, NOTHING_TOLD, Asked, Told, judge, of_nodes, overlap, read, waits, write
+from agent.model.podranges import network
+from tests.examples import examples
+
+HEALTH = "10.2.0.7:8080"
+
+
+def nets(*cidrs: str) -> flatness.Networks:
+    return tuple(found for found in map(network, cidrs) if found is not None)
+
+
+def node(*cidrs: str) -> dict[str, Any]:
+    return {"spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}} if cidrs else {}
+
+
+def told(text: str) -> Told:
+    return read({links.ANNOTATION_NETWORKS: text})
+
+
+def test_networks_of_nodes_are_united() -> None:
+    nodes = [node("10.1.1.0/24", "fd00::/64"), node("10.1.0.0/24"), node(), {"spec": {"podCIDR": "10.1.9.0/24"}}]
+    assert of_nodes(nodes) == nets("10.1.0.0/23", "10.1.9.0/24", "fd00::/64")
+    assert of_nodes([]) == ()
+
+
+def test_networks_in_too_many_pieces_are_not_told() -> None:
+    apart = [node(f"10.{number // 128}.{number % 128 * 2}.0/24") for number in range(LIMIT + 1)]
+    assert of_nodes(apart) == ()
+    assert len(of_nodes(apart[1:])) == LIMIT
+
+
+@pytest.mark.parametrize(
+    ("pods", "agent", "want"),
+    [
+        (("10.1.0.0/16",), "", Told(nets("10.1.0.0/16"))),
+        (("10.1.0.0/16",), "10.1.3.4", Told(nets("10.1.0.0/16"), "10.1.3.4:8080")),
+        (("fd00::/64",), "fd00::5", Told(nets("fd00::/64"), "[fd00::5]:8080")),
+        # Its network plugin has ranges of its own.
+        (("10.1.0.0/16",), "192.168.0.9", Told((), "192.168.0.9:8080")),
+        ((), "10.1.3.4", Told((), "10.1.3.4:8080")),
+        (("10.1.0.0/16",), "no address", Told(nets("10.1.0.0/16"))),
+        ((), "", NOTHING_TOLD),
+    ],
+)
+def test_what_is_written_is_read(pods: tuple[str, ...], agent: str, want: Told) -> None:
+    assert told(write(nets(*pods), agent, 8080)) == want
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "5", '{"pods":["nonsense"]}', '{"pods":[5]}', '{"pods":"10.1.0.0/16"}', '{"pods":null}', "[" * 999],
+)
+def test_what_cannot_be_read_tells_nothing(text: str) -> None:
+    assert told(text) == NOTHING_TOLD
+
+
+def test_too_much_is_not_read() -> None:
+    assert told(msgspec.json.encode({"pods": ["10.1.0.0/16"] * (LIMIT + 1)}).decode()) == NOTHING_TOLD
+    assert told('{"pods":[]}' + " " * 70_000) == NOTHING_TOLD
+    assert read(None) == read({}) == NOTHING_TOLD
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        "127.0.0.1:80",
+        "[::1]:80",
+        "169.254.169.254:80",
+        "[fe80::1]:80",
+        "224.0.0.1:80",
+        "0.0.0.0:80",
+        "[::]:80",
+        "[::ffff:127.0.0.1]:80",
+        "[fe80::1%eth0]:80",
+        "web.example:80",
+        "10.1.0.1",
+        "10.1.0.1:0",
+        "10.1.0.1:80/x",
+        "10.1.0.1:99999",
+        "x@10.1.0.1:80",
+    ],
+)
+def test_a_target_does_not_have_us_ask_what_no_pod_can_be(health: str) -> None:
+    assert told(msgspec.json.encode({"health": health}).decode()) == NOTHING_TOLD
+
+
+@settings(max_examples=examples(300))
+@given(st.text(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=9), st.lists, max_leaves=4))
+def test_nothing_that_is_told_is_an_error(value: Any) -> None:
+    assert isinstance(told(value if isinstance(value, str) else msgspec.json.encode({"pods": value}).decode()), Told)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "want"),
+    [
+        (("10.1.0.0/16",), ("10.2.0.0/16",), ""),
+        (("10.1.0.0/16",), ("10.1.7.0/24",), "10.1.7.0/24"),
+        (("10.1.7.0/24",), ("10.1.0.0/16",), "10.1.7.0/24"),
+        (("10.1.0.0/16", "fd00::/64"), ("10.2.0.0/16", "fd00::/56"), "fd00::/64"),
+        (("10.1.0.0/16",), ("fd00::/64",), ""),
+        ((), ("10.1.0.0/16",), ""),
+        ((), (), ""),
+    ],
+)
+def test_overlap(one: tuple[str, ...], other: tuple[str, ...], want: str) -> None:
+    assert overlap(nets(*one), nets(*other)) == want
+
+
+HERE = Told(nets("10.1.0.0/16"), "10.1.0.3:8080")
+APART = Told(nets("10.2.0.0/16"), HEALTH)
+SAME = Told(nets("10.1.0.0/16"), "10.1.5.5:8080")
+PARTLY = Told(nets("10.1.7.0/24", "10.2.0.0/16"), HEALTH)
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "before", "state", "reason", "message"),
+    [
+        (NOTHING_TOLD, None, "", "unverified", "", ""),
+        (NOTHING_TOLD, None, "Forbidden", "unverified", "", ""),
+        (APART, None, "", "unverified", "", ""),
+        (APART, Asked(HEALTH, "there"), "", "flat", "", "its agent answers"),
+        (APART, Asked(HEALTH), "", "unverified", "", "NetworkPolicy"),
+        (APART, Asked(HEALTH, "else"), "", "not flat", links.STRANGERS, "answers that of cluster else"),
+        (APART, Asked(HEALTH, "here"), "", "not flat", links.STRANGERS, "answers that of cluster here"),
+        # The pod of its agent is another one by now.
+        (APART, Asked("10.2.0.6:8080", "else"), "", "unverified", "", ""),
+        (Told(APART.pods), None, "", "unverified", "", ""),
+        # Silence neither withdraws nor gives back.
+        (APART, Asked(HEALTH), links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
+        (APART, None, links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
+        (APART, Asked(HEALTH, "there"), links.STRANGERS, "flat", "", ""),
+        (APART, Asked(HEALTH), links.OVERLAP, "unverified", "", ""),
+        (SAME, None, "", "not flat", links.OVERLAP, "10.1.0.0/16 is in the pod networks of both"),
+        (SAME, Asked(SAME.health), "", "not flat", links.OVERLAP, "spec.podCIDRs"),
+        (SAME, Asked(SAME.health, "here"), "", "not flat", links.OVERLAP, "multicluster/network-driver"),
+        # Its own agent answers from within what this cluster would have for itself: nobody's pods are in podCIDRs.
+        (SAME, Asked(SAME.health, "there"), "", "flat", "", ""),
+        (SAME, Asked(SAME.health, "there", silent=True), "", "unverified", "", "nobody answers"),
+        (APART, Asked(HEALTH, "there", silent=True), "", "unverified", "", "nobody answers"),
+        (APART, Asked(HEALTH, "else", silent=True), "", "not flat", links.STRANGERS, ""),
+        # An answer from elsewhere says nothing about the part that both have.
+        (PARTLY, Asked(HEALTH, "there"), "", "not flat", links.OVERLAP, "10.1.7.0/24"),
+    ],
+)
+def test_a_pair_is_judged_by_what_is_told_and_who_answers(
+    there: Told, asked: Asked | None, before: str, state: str, reason: str, message: str
+) -> None:
+    found = judge(HERE, there, "there", asked, before)
+    assert (found.state, found.reason) == (state, reason)
+    assert message in found.message
+    assert found.usable == (state != "not flat")
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "want"),
+    [
+        (SAME, None, True),
+        (SAME, Asked("10.1.5.4:8080", "there"), True),
+        (SAME, Asked(SAME.health), False),
+        (PARTLY, None, False),
+        (APART, None, False),
+        (Told(SAME.pods), None, False),
+    ],
+)
+def test_nothing_is_said_while_only_an_answer_can_tell(there: Told, asked: Asked | None, want: bool) -> None:
+    assert waits(HERE, there, asked) is want
+
+
+def test_a_cluster_that_does_not_know_its_own_networks_overlaps_with_none() -> None:
+    assert judge(NOTHING_TOLD, SAME, "there", None).usable
+
+
+def test_an_answer_to_a_cluster_that_does_not_tell_who_it_is_proves_nothing() -> None:
+    assert judge(HERE, APART, "", Asked(HEALTH, "there")).state == "unverified"
