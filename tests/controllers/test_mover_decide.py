@@ -173,6 +173,9 @@ def test_of_two_that_are_marked_the_first_goes_first() -> None:
         (replace(EVICT, room="us is full"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, certified=True), Pod("db-1", "y")), ["x"]),
+        (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=0.0), Pod("db-1", "y")), ["x"]),
+        (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=0.1), Pod("db-1", "y")), []),
+        (EVICT, (Pod("db-0", "x", cause="Retire", answers=False, fence=0.0), Pod("db-1", "y")), []),
         (replace(EVICT, kind="StatefulSet.apps.kruise.io"), (Pod("a-0", "x", cause="Lost", answers=False), A), []),
         (replace(EVICT, way="stay", why="it finishes"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
     ],
@@ -184,6 +187,9 @@ def test_of_two_that_are_marked_the_first_goes_first() -> None:
         "no room",
         "it may run still",
         "a person says that it does not",
+        "its fence has stopped it",
+        "its fence has not stopped it yet",
+        "its fence has stopped it, but its target is not lost",
         "it may run still, of a kind that others have made",
         "not at all",
     ],
@@ -424,3 +430,13 @@ def test_room_is_what_virtual_nodes_tell() -> None:
     assert room(pod, [node(cpu="500m", pods="3"), node(cpu="2", pods="3")]) == ""
     assert "cordoned" in room(pod, [{**node(), "spec": {"unschedulable": True}}])
     assert "taint drain" in room(pod, [{**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}])
+
+
+def test_how_long_a_fence_takes_is_told_in_steps() -> None:
+    for seconds, shown in ((95.2, "100 s"), (90.0, "90 s"), (0.5, "10 s")):
+        plan = decide(EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=seconds), Pod("db-1", "y")))
+        (said,) = plan.actions
+        assert isinstance(said, Tell)
+        assert said.reason == "IdentityMayRun"
+        assert said.message.endswith(f"its fence will have stopped it in {shown}")
+        assert plan.waits

@@ -76,6 +76,7 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
     for pod in pods:
         if pod.withdrawn and pod.lives and pod.uid not in begun and (owner.way != "evict" or not pod.cause):
             plan.actions.append(Restore(pod))
+    plan.waits |= any(pod.fence for pod in pods if _is_to_go(pod))
     waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
     failed = [pod for pod in waiting if _is_dead(owner, pod)]
     plan.actions.extend(map(Fail, failed))
@@ -102,7 +103,7 @@ def _is_to_go(pod: Pod) -> bool:
 
 def _is_dead(owner: Owner, pod: Pod) -> bool:
     """Whether a pod is to end as failed: nothing of it runs any more, and its owner makes another for it."""
-    return owner.remakes and pod.cause == "Lost" and pod.certified and not (pod.answers or pod.stays)
+    return owner.remakes and pod.cause == "Lost" and pod.dead and not pod.stays
 
 
 # Moves that have begun ----------------------------------------------------------------------------------------------
@@ -300,8 +301,7 @@ def _stays(owner: Owner, old: Pod) -> Tell | None:
         return Tell(old, "Held", _UNKNOWN)
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if plain(owner.kind) in _ONE_OF_A_KIND and not old.answers and not old.certified:
-        message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
-        return Tell(old, "IdentityMayRun", f"{cause}; {message}")
+    if plain(owner.kind) in _ONE_OF_A_KIND and not (old.answers or old.dead):
+        return Tell(old, "IdentityMayRun", f"{cause}; it may still run there: {old.until}")
     reason = old.stays or owner.held or (owner.why if owner.way == "stay" else "")
     return Tell(old, "Held", f"{cause}; {reason}") if reason else None
