@@ -14,6 +14,8 @@ from agent.controllers.elect_by_default.controller import ElectByDefaultRoom
 from agent.controllers.endpoints.controller import EndpointsRoom
 from agent.controllers.endpoints.networkdriver import NetworkDriverRoom
 from agent.controllers.feedback.controller import Feedback
+from agent.controllers.fence.renewals import FenceRoom
+from agent.controllers.fence.stopping import StoppingRoom
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
 from agent.controllers.globalsvc.controller import GlobalServices
@@ -51,6 +53,7 @@ ROOMS: tuple[Callable[[Deps], Controller[Any]], ...] = (
     # Where others' pods run: what a target offers and makes.
     SummaryRoom,
     Chaperon,
+    StoppingRoom,
     SignsPlaceRoom,
     # Where pods come from: which of them, the clusters they may go to, and what comes home.
     ElectByDefaultRoom,
@@ -113,7 +116,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:
-        rooms += [TargetLifeRoom(deps), RetiredRoom(deps)]
+        rooms += [TargetLifeRoom(deps), RetiredRoom(deps), FenceRoom(deps)]
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
     return rooms

@@ -78,6 +78,7 @@ TARGET = "targets, their conditions and credentials"
 VIRTUAL_NODES = "virtual nodes"
 NODE_LEASES = "virtual nodes stay alive"
 DELEGATES = "delegates of other clusters"
+FENCE = "delegates of other clusters stop where their source cannot be heard"
 TELL = "events"
 SUMMARY = "what other clusters are told of this one"
 PROPERTIES = "properties of this cluster"
@@ -139,6 +140,7 @@ AGENT = Account(
             *grants(PODS, "create", DELEGATES),
             *grants(PODS, "patch", DELEGATES, sub="resize"),
             *grants(PODS, "patch", DELEGATES, sub="ephemeralcontainers"),
+            *grants(LEASES, "list watch", FENCE),
             *grants(EVENTS, "create get patch", TELL),
             *grants(CLUSTER_SUMMARIES, "create", SUMMARY),
             *grants(CLUSTER_SUMMARIES, "list watch patch", SUMMARY, names=(SUMMARY_NAME,)),

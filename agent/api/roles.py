@@ -81,6 +81,7 @@ SUMMARY = "capacity of virtual nodes"
 QUOTAS = "no pods beyond a target's resource quotas"
 AGENT_HEALTH = "health of the target's agent"
 SIGNS = "signs of life of the source"
+FENCE = "pods that must not run twice are stopped where their source is cut off"
 RENEW = "its token is renewed before it ends"
 
 
@@ -132,10 +133,13 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")
     ),
     "accounts": tuple(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
+    "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
 }
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
+NAMED_FEATURES = ("fence",)
+"""Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))
 """All that a Source may be granted by an agent."""

@@ -7,7 +7,8 @@ that cannot be evaluated refuses nothing: kube-system has to work when our CRDs 
 from typing import Any, NamedTuple
 
 from agent.api import cel, names
-from agent.api.kinds import CHAPERONS, CLUSTER_SOURCES, SOURCES, Kind
+from agent.api.kinds import CHAPERONS, CLUSTER_SOURCES, LEASES, SOURCES, Kind
+from agent.api.names import fencing
 from agent.api.roles import EVERYTHING, SOURCE_RULES
 
 Raw = dict[str, Any]
@@ -15,6 +16,8 @@ Raw = dict[str, Any]
 WRITES = "multicluster-scheduler-cluster-source-writes"
 TOKENS = "multicluster-scheduler-source-tokens"
 CLUSTER_TOKENS = "multicluster-scheduler-cluster-source-tokens"
+FENCES = "multicluster-scheduler-source-leases"
+CLUSTER_FENCES = "multicluster-scheduler-cluster-source-leases"
 
 LONGEST_TOKEN_SECONDS = 90 * 86400
 """The longest life for which tokens of sources are asked."""
@@ -45,6 +48,8 @@ def specs(home: str) -> dict[str, Policy]:
         WRITES: _policy(CLUSTER_SOURCES, _writes(home)),
         TOKENS: _policy(SOURCES, _tokens()),
         CLUSTER_TOKENS: _policy(CLUSTER_SOURCES, _tokens()),
+        FENCES: _policy(SOURCES, _leases()),
+        CLUSTER_FENCES: _policy(CLUSTER_SOURCES, _leases()),
     }
 
 
@@ -97,14 +102,33 @@ def _writes(home: str) -> Raw:
 
 
 def _written() -> list[Raw]:
-    """Rules for all that roles of sources let change, but the PodChaperons that are there already."""
+    """Rules for all that roles of sources let change, but Leases and the PodChaperons that are there already."""
     groups: dict[str, list[str]] = {}
     for grant in (*EVERYTHING, *SOURCE_RULES):
-        if grant.verb in _CHANGES and not grant.sub and grant.kind != CHAPERONS:
+        if grant.verb in _CHANGES and not grant.sub and grant.kind not in (CHAPERONS, LEASES):
             plurals = groups.setdefault(grant.kind.group, [])
             plurals += [] if grant.kind.plural in plurals else [grant.kind.plural]
     rules = [cel.rule(group, ["CREATE", "UPDATE", "DELETE"], plurals) for group, plurals in groups.items()]
     return [cel.rule(CHAPERONS.group, ["CREATE"], [CHAPERONS.plural]), *rules]
+
+
+def _leases() -> Raw:
+    """A source that fences its pods writes Leases for that, and none by which others here find out who leads."""
+    name, prefix = "object.metadata.name", fencing.LEASE_PREFIX
+    asks = "has(params.spec.allow) && 'fence' in params.spec.allow"
+    return {
+        "matchConstraints": {"resourceRules": [cel.rule(LEASES.group, ["CREATE", "UPDATE"], [LEASES.plural])]},
+        "matchConditions": [_IS_NO_COMPONENT],
+        "validations": [
+            {
+                "expression": f"!variables.named || !({asks}) || {name}.startsWith('{prefix}')"
+                f" || {name} == '{names.LEASE_SOURCES}'",
+                "message": f"metadata.name: a source writes Leases whose names begin with {prefix} only: have others"
+                " written by somebody else",
+                "reason": "Forbidden",
+            }
+        ],
+    }
 
 
 def _tokens() -> Raw:

@@ -42,6 +42,8 @@ class AgentMonitor:
         """None until it is known for the first time."""
         self.homes: tuple[str, ...] = ()
         """Namespaces there that have a lease of an agent."""
+        self.replicas: frozenset[str] = frozenset()
+        """Those that lead there, by these leases."""
         self._connected = asyncio.Event()
         self._pulse = Pulse(interval / 3)
         self._pulse_record = self.record
@@ -91,6 +93,7 @@ class AgentMonitor:
             return
         else:
             self.homes = tuple(lease.metadata.namespace for lease in leases)
+            self.replicas = frozenset(lease.spec.holder_identity or "" for lease in leases) - {""}
             self._pulse_record = self._pulse.read(leases, asyncio.get_running_loop().time()) or self._pulse_record
         self._judge()
 

@@ -8,6 +8,7 @@ from agent.clusters.brake import Brake
 from agent.clusters.chaperons import Chaperons
 from agent.clusters.cluster import Cluster
 from agent.clusters.endpoints import Endpoints
+from agent.clusters.fences import Fences
 from agent.clusters.live_reads import LiveReads
 from agent.clusters.lives import Lives
 from agent.clusters.namespaces import Namespaces
@@ -48,6 +49,7 @@ class Deps:
     """By which this replica leads; None where nobody else could."""
     sending: Sending = field(default_factory=Sending)
     lives: Lives = field(default_factory=Lives)
+    fences: Fences = field(default_factory=Fences)
 
     @cached_property
     def namespaces(self) -> Namespaces:

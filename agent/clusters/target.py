@@ -10,7 +10,7 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, CLUSTER_SUMMARIES, Kind
 from agent.base.clock import Clock
 from agent.clusters.agent_monitor import AgentMonitor
-from agent.clusters.agenthealth import AgentRecord
+from agent.clusters.agenthealth import AgentRecord, AgentState
 from agent.clusters.cluster import Cluster
 from agent.clusters.identity import Identity
 from agent.clusters.latency_monitor import LatencyMonitor
@@ -127,6 +127,11 @@ class Target:
     def homes(self) -> tuple[str, ...]:
         """Namespaces there that have a lease of an agent."""
         return self._agent.homes
+
+    @property
+    def replicas(self) -> frozenset[str]:
+        """Replicas of agents that lead there, as far as they are known to be alive."""
+        return self._agent.replicas if self.agent is not None and self.agent.state is AgentState.READY else frozenset()
 
     def serves(self, namespace: str) -> bool:
         """Whether pods of a namespace may go there."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CHAPERONS
+from agent.api.names import fencing
 from agent.model import admitted, baseline, downward, owner_labels, priorityclass, sourceapi
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
@@ -32,6 +33,9 @@ _OF_CHAPERON = frozenset(
         names.ANNOTATION_ATTEMPTS,
         names.ANNOTATION_LIVE_CHANGES,
         names.ANNOTATION_RESTARTS,
+        fencing.ANNOTATION_LEASE,
+        fencing.ANNOTATION_KEPT_BY,
+        fencing.ANNOTATION_FENCED,
         priorityclass.KEY,
     )
 )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agent.api.roles import FEATURES, OPTIONAL_FEATURES
+from agent.api.roles import FEATURES, NAMED_FEATURES, OPTIONAL_FEATURES
 from agent.model import podpolicy
 
 DEFAULT_ACCOUNT = "default"
@@ -38,9 +38,9 @@ def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
 
 
 def features(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which features beyond Admiralty's rules a Source is granted: all of them where `spec.allow` is not set."""
+    """Which features beyond Admiralty's rules a Source is granted: nearly all of them where `spec.allow` is not set."""
     allowed = spec.get("allow")
-    allowed = OPTIONAL_FEATURES if allowed is None else allowed
+    allowed = [name for name in OPTIONAL_FEATURES if name not in NAMED_FEATURES] if allowed is None else allowed
     return tuple(name for name in FEATURES if name not in OPTIONAL_FEATURES or name in allowed)
 
 

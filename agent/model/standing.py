@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.names import lifecycle
+from agent.api.names import fencing, lifecycle
 from agent.model import duration
 from agent.model.duration import InvalidDuration
 
@@ -141,6 +141,7 @@ def flaws(annotations: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 _SHOWN = 60
 _CHOICES: dict[str, tuple[str, ...]] = {
     lifecycle.FAIL_BACK: lifecycle.FAIL_BACKS,
+    fencing.FENCE: fencing.FENCES,
     lifecycle.RETIRE: ("true", "false"),
     lifecycle.LOST: ("true", "false"),
     lifecycle.FAILOVER_NOW: ("true", "false"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agent.base.flags import flag
-from agent.base.forms import DURATION, POSITIVE, SWITCH, Form, whole
+from agent.base.forms import DURATION, POSITIVE, SWITCH, Form, duration, whole
 from agent.model import standing
 from agent.model.standing import InvalidTerm
 
@@ -47,4 +47,16 @@ class Moves:
         "10m",
         "with moves: how long a target has to have answered before pods that prefer it, and that say"
         " multicluster/fail-back: auto, go back to it",
+    )
+    fence_after: float = flag(
+        duration("1s", "1h"),
+        "60s",
+        "with moves: how long the agent of a target that hears nothing from here lets pods run that are annotated"
+        " multicluster/fence: lease, before it stops them",
+    )
+    fence_margin: float = flag(
+        DURATION,
+        "30s",
+        "how much longer than that, and than the pod's grace, it takes before another one starts elsewhere: the agent"
+        " there may just have failed, and another follow it; requests may be late",
     )

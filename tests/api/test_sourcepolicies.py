@@ -2,18 +2,20 @@
 
 from agent.api.admission import policies
 from agent.api.roles import EVERYTHING, SOURCE_RULES
-from agent.api.sourcepolicies import CLUSTER_TOKENS, TOKENS, WRITES, specs
+from agent.api.sourcepolicies import CLUSTER_FENCES, CLUSTER_TOKENS, FENCES, TOKENS, WRITES, specs
 
 
 def test_each_is_about_the_sources_that_there_are_and_about_nobody_where_there_are_none() -> None:
     found = {each["metadata"]["name"]: each["spec"] for each in policies("agent", "home") if "Binding" in each["kind"]}
-    for name in (WRITES, TOKENS, CLUSTER_TOKENS):
+    for name in (WRITES, TOKENS, CLUSTER_TOKENS, FENCES, CLUSTER_FENCES):
         reference = {"selector": {}, "parameterNotFoundAction": "Allow"}
         assert found[name] == {"policyName": name, "validationActions": ["Deny"], "paramRef": reference}
     assert {name: each.spec["paramKind"]["kind"] for name, each in specs("home").items()} == {
         WRITES: "ClusterSource",
         TOKENS: "Source",
         CLUSTER_TOKENS: "ClusterSource",
+        FENCES: "Source",
+        CLUSTER_FENCES: "ClusterSource",
     }
 
 
@@ -35,7 +37,8 @@ def test_all_that_roles_let_sources_change_is_guarded_in_the_clusters_own_namesp
         for grant in (*EVERYTHING, *SOURCE_RULES)
         if grant.verb in ("create", "update", "patch", "delete") and grant.sub != "finalizers"
     }
-    assert writes <= guarded
+    # Which Leases a source writes is guarded everywhere.
+    assert writes - guarded == {("coordination.k8s.io", "leases")}
 
 
 def test_an_agent_in_kube_system_names_it_once() -> None:

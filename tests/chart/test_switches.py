@@ -35,7 +35,7 @@ ALWAYS = {
     *(ownroles.VIRTUAL_NODES, ownroles.NODE_LEASES, ownroles.TELL, ownroles.SUMMARY, ownroles.PROPERTIES),
     *(ownroles.SOURCES_READ, ownroles.ACCOUNTS_READ, ownroles.BINDINGS_READ, ownroles.SELF_TARGETS),
     *(ownroles.FOLLOW, ownroles.FOLLOW_CLAIMS, ownroles.FOLLOW_RULES, ownroles.SHARE, ownroles.SHARE_BY_MCS),
-    *(ownroles.KUBELET, ownroles.KUBELET_APPROVAL, ownroles.WARN, ownroles.CALLED, ownroles.SERVE),
+    *(ownroles.KUBELET, ownroles.KUBELET_APPROVAL, ownroles.WARN, ownroles.CALLED, ownroles.SERVE, ownroles.FENCE),
 }
 """No value switches these off."""
 BOTH = pytest.mark.parametrize("account", [AGENT, WEBHOOK], ids=lambda account: account.name)

@@ -437,3 +437,18 @@ def test_the_status_is_told_without_annotations_that_do_not_fit() -> None:
     assert put == PutStatus(RUNNING)
     both = {"big": annotations["big"], "small": "1"}
     assert outcome(chaperon(RUNNING, both), pod(RUNNING, annotations)) == [left]
+
+
+def test_behind_a_fence_no_pod_is_made_and_once_it_has_fallen_never_again() -> None:
+    for status, since in (({}, {}), (RUNNING, ago(61))):
+        found = decide(ChaperonAndPod(chaperon(status, since), None, 60.0, bar="now"), NOW)
+        assert [type(each) for each in found] == [LookAgain]
+    assert decide(ChaperonAndPod(chaperon({}), None, 60.0, bar="ever"), NOW) == [
+        PatchChaperon({"metadata": {"annotations": {SINCE: stamp(NOW)}}}, if_missing=True)
+    ]
+    found = decide(ChaperonAndPod(chaperon(RUNNING, ago(61)), None, 60.0, bar="ever"), NOW)
+    assert [type(each) for each in found] == [LookAgain]
+
+
+def test_a_fence_keeps_no_pod_from_telling_how_it_fares() -> None:
+    assert decide(ChaperonAndPod(chaperon(), pod(RUNNING), 60.0, bar="ever"), NOW) == outcome(chaperon(), pod(RUNNING))

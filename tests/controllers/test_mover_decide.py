@@ -183,6 +183,9 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
         (replace(EVICT, room="us is full"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, certified=True), Pod("db-1", "y")), ["x"]),
+        (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=0.0), Pod("db-1", "y")), ["x"]),
+        (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=0.1), Pod("db-1", "y")), []),
+        (EVICT, (Pod("db-0", "x", cause="Retire", answers=False, fence=0.0), Pod("db-1", "y")), []),
         (replace(EVICT, kind="StatefulSet.apps.kruise.io"), (Pod("a-0", "x", cause="Lost", answers=False), A), []),
         (replace(EVICT, way="stay", why="it finishes"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
     ],
@@ -194,6 +197,9 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
         "no room",
         "it may run still",
         "a person says that it does not",
+        "its fence has stopped it",
+        "its fence has not stopped it yet",
+        "its fence has stopped it, but its target is not lost",
         "it may run still, of a kind that others have made",
         "not at all",
     ],
@@ -442,3 +448,13 @@ def test_pods_that_are_not_where_they_should_be_are_counted_by_what_they_say() -
     assert reasons(pods, decide(replace(SURGE, held="it rolls out"), pods).actions) == {"Held": 2}
     assert reasons([A, O], decide(SURGE, [A, O]).actions) == {"Moving": 1}
     assert reasons([A, told_before], []) == {"NoRoom": 1}
+
+
+def test_how_long_a_fence_takes_is_told_in_steps() -> None:
+    for seconds, shown in ((95.2, "100 s"), (90.0, "90 s"), (0.5, "10 s")):
+        plan = decide(EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=seconds), Pod("db-1", "y")))
+        (said,) = plan.actions
+        assert isinstance(said, Tell)
+        assert said.reason == "IdentityMayRun"
+        assert said.message.endswith(f"its fence will have stopped it in {shown}")
+        assert plan.waits

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
-from agent.api.roles import FEATURES
+from agent.api.roles import FEATURES, NAMED_FEATURES
 from agent.controllers.source.decide import (
     Create,
     Delete,
@@ -103,14 +103,21 @@ def test_a_binding_to_another_role_is_made_again() -> None:
     assert isinstance(second, Create)
 
 
+def test_a_source_that_does_not_say_what_it_may_use_has_all_but_what_has_to_be_named() -> None:
+    obj = source(userName="u")
+    assert len(everything(KEY, obj)) == 2 + len(FEATURES) - len(NAMED_FEATURES)
+    obj["spec"]["allow"] = list(FEATURES)
+    assert len(everything(KEY, obj)) == 2 + len(FEATURES)
+
+
 def test_all_bindings_go_with_the_source() -> None:
     bindings = everything(KEY, source(userName="u"))
-    assert [type(action) for action in decide(view(KEY, None, *bindings))] == [Delete] * (2 + len(FEATURES))
+    assert [type(action) for action in decide(view(KEY, None, *bindings))] == [Delete] * len(bindings)
 
 
 def test_a_source_that_names_nobody_any_more_loses_its_rights() -> None:
     bindings = everything(KEY, source(userName="u"))
-    assert [type(action) for action in decide(view(KEY, source(), *bindings))] == [Delete] * (2 + len(FEATURES))
+    assert [type(action) for action in decide(view(KEY, source(), *bindings))] == [Delete] * len(bindings)
 
 
 def features(key: tuple[str, str], obj: dict[str, Any]) -> dict[str, str]:

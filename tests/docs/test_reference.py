@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import lifecycle, links, moves, ocm
+from agent.api.names import fencing, lifecycle, links, moves, ocm
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -41,10 +41,13 @@ OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_C
 WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
 
 MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
-OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW}
+OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW, fencing.FENCE}
 """Annotations of users about targets that go."""
 OF_TARGETS_BY_US = {
     value for value in vars(lifecycle).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
+} - {names.SHORT_PREFIX}
+OF_FENCES = {
+    value for value in vars(fencing).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
 } - {names.SHORT_PREFIX}
 CONDITIONS_OF_TARGETS = {lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE, lifecycle.RETIRED}
 
@@ -76,7 +79,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID")}
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
-    of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US
+    of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS}
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
@@ -102,6 +105,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),
         (moves.MOVE, moves.MOVE_CHOICES),
+        (fencing.FENCE, fencing.FENCES),
         (ocm.WHEN_UNPLACED, ocm.WHEN_UNPLACED_CHOICES),
     ],
 )

@@ -73,9 +73,9 @@ async def allow(fleet: Fleet, namespace: str, *features: str) -> None:
 async def test_a_source_may_do_what_it_has_with_admiralty_and_what_its_source_allows(fleet: Fleet) -> None:
     async with fleet.namespace(targets=("us",)) as namespace:
         us, user = fleet.clients["us"], f"system:serviceaccount:{namespace}:cd"
-        assert await granted(us, user, namespace) == set(EVERYTHING)
+        assert await granted(us, user, namespace) == set(EVERYTHING) - set(FEATURES["fence"])
         basic = {*SOURCE, *FEATURES["pods"]}
-        for features in ((), ("volumes",), ("services", "accounts")):
+        for features in ((), ("volumes", "fence"), ("services", "accounts")):
             await allow(fleet, namespace, *features)
             want = basic.union(*(FEATURES[name] for name in features))
 

@@ -203,7 +203,8 @@ def _source(service_account: dict[str, Schema]) -> Schema:
                 "type": "array",
                 "description": "What it may use beside PodChaperons, ConfigMaps, Secrets, Services and Ingresses: "
                 "`services` (their endpoints in other clusters), `volumes` (claims that follow pods), `accounts` "
-                "(service accounts that follow pods). All of it if it is not set.",
+                "(service accounts that follow pods), `fence` (Leases by which pods are stopped that must not run "
+                "twice). If it is not set, all of it but `fence`.",
                 "items": {"type": "string", "enum": list(OPTIONAL_FEATURES)},
                 "maxItems": len(OPTIONAL_FEATURES),
                 "x-kubernetes-list-type": "set",

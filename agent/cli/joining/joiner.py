@@ -8,7 +8,7 @@ from typing import Any
 from agent.api.conditions import find_condition
 from agent.api.kinds import SECRETS, SERVICE_ACCOUNTS
 from agent.api.names import ACCEPT_CLUSTER, LEASE_CONTROLLERS, SHORT_PREFIX
-from agent.api.roles import OPTIONAL_FEATURES
+from agent.api.roles import NAMED_FEATURES, OPTIONAL_FEATURES
 from agent.cli.joining import credentials, manifests
 from agent.cli.joining.contexts import Side, Way, address, telling
 from agent.cli.joining.manifests import Names, Raw
@@ -26,7 +26,7 @@ ACCEPT = SHORT_PREFIX + ACCEPT_CLUSTER
 DEFAULT_TOKEN = "7d"
 NOT_ALLOWED = (
     "volume claims, service accounts and endpoints of Services do not go there: allow what pods need by --allow"
-    f" {','.join(OPTIONAL_FEATURES)}"
+    f" {','.join(name for name in OPTIONAL_FEATURES if name not in NAMED_FEATURES)}"
 )
 READS_ALL = (
     "{source} can read all Secrets and ConfigMaps of {target}, those of kube-system and of Flotilla included, where"

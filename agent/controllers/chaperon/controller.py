@@ -98,6 +98,7 @@ class Chaperon(Controller[Key]):
             candidates=self._deps.settings.candidate_scheduler,
             unmade=self._once.is_unmade(chaperon),
             unborn=self._once.is_unborn(chaperon),
+            bar=self._deps.fences.seen.bar(chaperon),
         )
         return await self._take(key, view, versions, decide.decide(view, self._deps.clock.now()))
 

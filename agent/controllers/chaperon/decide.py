@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,6 +52,8 @@ class ChaperonAndPod:
     """No pod has come of the record that one is made."""
     unborn: bool = False
     """The pod that is gone has never had a node."""
+    bar: Literal["", "now", "ever"] = ""
+    """Whether its fence keeps it from having a pod: until its source renews it, or since that has fallen."""
 
 
 _UNREAD_SECONDS = 0.5
@@ -62,12 +64,14 @@ def decide(view: ChaperonAndPod, now: datetime) -> list[Action]:
     """The actions that bring chaperon and pod in line."""
     if view.chaperon["metadata"].get("deletionTimestamp"):
         return _last_words(view)
-    return [*_allowed(view, _delegate(view, now)), *_reservation(view.chaperon, now)]
+    return [*_allowed(view, _delegate(view, now), now), *_reservation(view.chaperon, now)]
 
 
-def _allowed(view: ChaperonAndPod, actions: list[Action]) -> list[Action]:
+def _allowed(view: ChaperonAndPod, actions: list[Action], now: datetime) -> list[Action]:
     """The actions without those that the policies of Sources do not allow."""
     if any(isinstance(action, CreatePod) for action in actions):
+        if view.bar:
+            return _barred(view, now)
         if view.rules is None:
             return [LookAgain(_UNREAD_SECONDS)]
         if not isinstance(view.chaperon.get("spec"), dict):
@@ -75,6 +79,18 @@ def _allowed(view: ChaperonAndPod, actions: list[Action]) -> list[Action]:
         refused = refusal(view.chaperon["spec"], view.rules)
         return [Refuse(refused.message, refused.source)] if refused else actions
     return [each for action in actions for each in _allowed_change(view.rules, action)]
+
+
+_BARRED_SECONDS = 2.0
+
+
+def _barred(view: ChaperonAndPod, now: datetime) -> list[Action]:
+    """No pod is made behind a fence; where it has fallen the pod is missing for good, which its source has to know."""
+    if view.bar == "now":
+        return [LookAgain(_BARRED_SECONDS)]
+    if names.ANNOTATION_POD_MISSING_SINCE in (view.chaperon["metadata"].get("annotations") or {}):
+        return [LookAgain(3600)]
+    return [PatchChaperon(_annotations({names.ANNOTATION_POD_MISSING_SINCE: stamp(now)}), if_missing=True)]
 
 
 def _allowed_change(rules: tuple[Rule, ...] | None, action: Action) -> list[Action]:

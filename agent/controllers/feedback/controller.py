@@ -85,6 +85,7 @@ class Feedback(Controller[Key]):
         if versions is not None and versions == self._agreed.get(key):
             return None
         doubtful = await self._doubtful(proxy)
+        falls = self._fence(proxy)
         view, targets = self._gather(key, proxy, frozenset(doubtful))
         self._agreed.pop(key, None)
         for action in decide.decide(view):
@@ -96,7 +97,13 @@ class Feedback(Controller[Key]):
             versions = versions._replace(proxy=written) if written and versions else None
         if versions is not None:
             self._agreed[key] = versions
-        return min(doubtful.values(), default=None)
+        return min((*doubtful.values(), *((falls,) if falls else ())), default=None)
+
+    def _fence(self, proxy: Object | None) -> float | None:
+        """In how many seconds a terminating proxy pod waits no more for its target, if that is cut off."""
+        if proxy is None or not proxy.deleting:
+            return None
+        return self._deps.fences.sent.left(proxy, self._deps.settings.fence_margin)
 
     async def _doubtful(self, proxy: Object | None) -> dict[str, float]:
         """The finalizer of the target that may run the delegate of a terminating proxy pod without our seeing it, and
@@ -195,7 +202,7 @@ class Feedback(Controller[Key]):
             homecoming=self._homecoming,
             last=_delegate(last) if last is not None and ours else None,
             doubtful=doubtful,
-            lost=self._lost.finalizers,
+            lost=self._lost.finalizers | ({home} if self._fence(proxy) == 0 else frozenset()),
         )
         return view, targets
 

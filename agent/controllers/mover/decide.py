@@ -34,6 +34,7 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
     for pod in pods:
         if pod.withdrawn and pod.lives and pod.uid not in begun and (owner.way != "evict" or not pod.cause):
             plan.actions.append(Restore(pod))
+    plan.waits |= any(pod.fence for pod in pods if _is_to_go(pod))
     waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
     failed = [pod for pod in waiting if _is_dead(owner, pod)]
     plan.actions.extend(map(Fail, failed))
@@ -56,7 +57,7 @@ def _is_to_go(pod: Pod) -> bool:
 
 def _is_dead(owner: Owner, pod: Pod) -> bool:
     """Whether a pod is to end as failed: nothing of it runs any more, and its owner makes another for it."""
-    return owner.remakes and pod.cause == "Lost" and pod.certified and not (pod.answers or pod.stays)
+    return owner.remakes and pod.cause == "Lost" and pod.dead and not pod.stays
 
 
 # Moves that have begun ----------------------------------------------------------------------------------------------

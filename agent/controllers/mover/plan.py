@@ -42,9 +42,8 @@ def stays(owner: Owner, old: Pod) -> Tell | None:
         return Tell(old, "Held", UNKNOWN)
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if plain(owner.kind) in ONE_OF_A_KIND and not old.answers and not old.certified:
-        message = "it may still run there: certify that it does not, by multicluster/lost on the Target"
-        return Tell(old, "IdentityMayRun", f"{cause}; {message}")
+    if plain(owner.kind) in ONE_OF_A_KIND and not (old.answers or old.dead):
+        return Tell(old, "IdentityMayRun", f"{cause}; it may still run there: {old.until}")
     if old.together is not None and old.together.reason:
         return Tell(old, old.together.reason, f"{cause}; {old.together.message}")
     alone = "the pods of its group are not replaced one by one" if old.together and owner.way == "surge" else ""

@@ -1,5 +1,6 @@
 """What a move is decided by: one owner, its pods and their replacements, and what is done about them. Pure."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
 
 Way = Literal["surge", "evict", "stay"]
 """How an owner's pods move: replacement first, eviction, or not at all."""
+
+
+_STEP_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Pod:
     """Whether the target that it is in answers."""
     certified: bool = False
     """Whether a person has certified that nothing of its target runs any more, and nothing shows otherwise."""
+    fence: float | None = None
+    """In how many seconds its target has stopped it, if that is cut off; 0 for it has. None: nobody has said so."""
     stays: str = ""
     """Why it cannot be moved whatever its owner is, in words; empty if it can."""
     data: bool = False
@@ -80,6 +86,18 @@ class Pod:
     def frozen(self) -> bool:
         """Whether nobody knows for now what is true of it: its target may come back, or be lost."""
         return bool(self.cause) and self.cause != "Lost" and not self.answers
+
+    @property
+    def dead(self) -> bool:
+        """Whether its target does not answer, and all the same it is sure that it does not run there any more."""
+        return not self.answers and (self.certified or self.fence == 0)
+
+    @property
+    def until(self) -> str:
+        """What has to happen before that is sure. Seconds are told in steps: each is a write."""
+        if self.fence is None:
+            return "certify that it does not, by multicluster/lost on the Target"
+        return f"its fence will have stopped it in {math.ceil(self.fence / _STEP_SECONDS) * _STEP_SECONDS} s"
 
     @property
     def lives(self) -> bool:
