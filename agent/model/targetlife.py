@@ -91,9 +91,11 @@ class TargetLife:
         """In how many seconds to look again if nothing else happens; infinite for not by itself."""
         if self.state is LifeState.UNREACHABLE:
             return max(0.0, terms.failover_after - self.silent_for(now))
+        # An outage that is an hour ago makes the pause shorter.
+        forgets = min((start + HOUR_SECONDS - now for start in self.outages), default=math.inf)
         if self.state is LifeState.RETURNING and self.ready_since is not None:
-            return max(0.0, self.ready_since + self.pause(terms) - now)
-        return min((start + HOUR_SECONDS - now for start in self.outages), default=math.inf)
+            return min(forgets, max(0.0, self.ready_since + self.pause(terms) - now))
+        return forgets
 
 
 def step(life: TargetLife, sight: Sight, terms: Terms, now: float) -> TargetLife:

@@ -34,7 +34,7 @@ NOTHING_TO_SHOW = {
 
 _THRESHOLD = re.compile(r" (?:==|>|<) [0-9.]+$")
 _OF_TROUBLE = {"FlotillaReconcileErrors", "FlotillaTaskFails", "FlotillaForbidden", "FlotillaUnauthorized",
-               "FlotillaApiErrors"}  # fmt: skip
+               "FlotillaApiErrors", "FlotillaMovesStuck"}  # fmt: skip
 
 POD = """kubectl --context cd apply -f - <<EOF
 apiVersion: v1

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.model.targetlife import LONGEST_PAUSE_SECONDS, LifeState, Sight, TargetLife, Terms, is_held, resumed, step
@@ -147,6 +147,7 @@ def test_one_that_stays_ready_is_connected_in_the_end(steps: list[tuple[float, S
     assert step(life, READY, TERMS, now + LONGEST_PAUSE_SECONDS).state is LifeState.CONNECTED
 
 
+@example([(0.0, SILENT), (1.0, READY), (3570.0, SILENT), (1.0, READY)])
 @given(PAST)
 def test_looking_when_it_is_due_is_soon_enough(steps: list[tuple[float, Sight]]) -> None:
     looks = history(steps)
