@@ -11,6 +11,7 @@ from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object, Store
+from agent.model.flatness import Networks
 from agent.model.service import rerouted, shared
 
 KEY = ("shop", "db")
@@ -35,6 +36,9 @@ class Everywhere(Sharing):
 
     def _driver(self, node: str) -> str:
         return EndpointSlices.reason
+
+    def networks(self, node: str) -> Networks | None:
+        return ()
 
 
 @pytest.mark.parametrize(
