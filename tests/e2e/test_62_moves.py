@@ -1,8 +1,8 @@
 """Promise 62: whatever has pods end, no request is lost, on real containers that end at once when they are told to.
 
 Fifty requests a second, from every cluster to the Service's address there and from one to the endpoints in its slices,
-each on a new connection, with a history of every state of the Deployment. Where Traefik is built, as many more through
-it in every cluster, which serves the Ingress in front of the Service.
+each on a new connection, with a history of every state of the Deployment. Where Traefik is built, some of them go
+through it in every cluster, which serves the Ingress in front of the Service.
 """
 
 import contextlib

@@ -20,8 +20,8 @@ from tests.e2e.manifests import DEPLOYMENTS, REPLICASETS
 from tests.e2e.shared import CLUSTERS
 
 Raw = dict[str, Any]
-RATE = 12.5
-"""Requests a second of each of four clients."""
+RATE = 50.0
+"""Requests a second of all clients together."""
 BALANCER = "balancer"
 _REVISION = "deployment.kubernetes.io/revision"
 
@@ -32,14 +32,16 @@ class Traffic:
     The latter is what ingress controllers do: they look at the slices themselves, and have no kube-proxy between.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rate: float) -> None:
+        """:param rate: requests a second of each client"""
+        self._rate = rate
         self._processes: dict[str, Process] = {}
         self.results: dict[str, Raw] = {}
 
     async def begin(self, fleet: Fleet, name: str, cluster: str) -> None:
         """Start a client in the network of a cluster."""
         where = fleet.sandbox[cluster].runner.cluster.namespace
-        program = (sys.executable, str(Path(requester.__file__)), str(RATE))
+        program = (sys.executable, str(Path(requester.__file__)), str(self._rate))
         self._processes[name] = await asyncio.create_subprocess_exec(
             "nsenter", f"--net=/var/run/netns/{where}", "--", *program, stdin=PIPE, stdout=PIPE
         )
@@ -71,7 +73,7 @@ class Traffic:
         failed = {name: each["failed"] for name, each in self.results.items() if each["failed"]}
         assert not failed, f"requests failed: {json.dumps(failed, indent=1)}"
         asked = {name: each["asked"] for name, each in self.results.items()}
-        assert min(asked.values()) >= seconds * RATE / 4, f"too few were asked: {asked}"
+        assert min(asked.values()) >= seconds * self._rate / 4, f"too few were asked: {asked}"
 
     def answered_by(self, name: str) -> set[str]:
         """Who has answered a client."""
@@ -91,7 +93,7 @@ async def traffic(
 
     :param ingresses: addresses of ingress controllers by their cluster, each of which a client there asks as well
     """
-    found = Traffic()
+    found = Traffic(RATE / (len(CLUSTERS) + 1 + len(ingresses or ())))
     labels = f"{LABEL_SERVICE_NAME}={service}"
     slices = Informer(fleet.source, ENDPOINT_SLICES, namespace, labels=labels)
     try:
