@@ -45,8 +45,8 @@ class Moves:
     fail_back_after: float = flag(
         DURATION,
         "10m",
-        "with moves: how long a target has to have answered before pods that prefer it, and that say"
-        " multicluster/fail-back: auto, go back to it",
+        "with moves: how long a target has to have answered, and been open for new pods, before pods that prefer it,"
+        " and that say multicluster/fail-back: auto, go back to it",
     )
     fence_after: float = flag(
         duration("1s", "1h"),

@@ -10,7 +10,7 @@ from agent.api.kinds import PODS
 from agent.base.clock import parse
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, viewed
-from agent.controllers.mover.gather import owner_of
+from agent.controllers.mover.gather import Read, owner_of
 from agent.controllers.mover.limits import Limits, is_starting, is_waiting
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.view import Discard
@@ -92,3 +92,13 @@ def test_who_only_asks_whether_a_move_may_begin_takes_no_turn() -> None:
     assert limits.may_begin()
     assert not limits.may_begin(tries=True)
     assert not Limits(parallel=1, rate=1.0, under_way=lambda: 1).may_begin(tries=True)
+
+
+def test_a_deployment_speaks_for_its_replica_sets_on_which_copies_of_what_it_said_stay() -> None:
+    copy = {"kind": "ReplicaSet", "metadata": {"annotations": {"multicluster/fail-back": "auto"}}}
+    deployment = {"kind": "Deployment", "metadata": {"annotations": {"a": "b"}}}
+    assert Read(copy, deployment).annotations == ({"a": "b"},)
+    assert Read(copy, None).annotations == ({"multicluster/fail-back": "auto"},)
+    assert Read(copy, {"kind": "Rollout"}).annotations == ({"multicluster/fail-back": "auto"},)
+    assert Read({"metadata": {}}, {"kind": "CronJob", "metadata": {}}).annotations == ({}, {})
+    assert Read(None, None).annotations == ()

@@ -269,8 +269,9 @@ async def freed(client: Client, namespace: str, name: str, *left: str) -> bool:
     return bool(found == [finalizer(namespace, target) for target in left])
 
 
-async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced(
-    cluster: Cluster, client: Client, namespace: str
+@pytest.mark.parametrize("word", ["force-remove", "lost"])
+async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_a_person_says_so(
+    cluster: Cluster, client: Client, namespace: str, word: str
 ) -> None:
     async with running(cluster, *ROOMS, OrphanFinalizersRoom, release_after=2.0):
         await add(client, namespace, "c1", kubeconfig(cluster))
@@ -283,7 +284,7 @@ async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_forced
         assert "may still run there" in found["message"]
         await gone(lambda: client.get(PODS, "there", namespace))
         assert await held(client, TARGETS, namespace, "c1")
-        annotation = {"metadata": {"annotations": {"multicluster/force-remove": "true"}}}
+        annotation = {"metadata": {"annotations": {f"multicluster/{word}": "true"}}}
         await client.patch(TARGETS, "c1", annotation, namespace)
         await gone(lambda: client.get(TARGETS, "c1", namespace))
         await until(lambda: unheld(client, namespace, "c1"))

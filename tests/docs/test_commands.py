@@ -25,6 +25,7 @@ ELSEWHERE = {
     "soak": "below: its arguments",
     "corpus": "below: its arguments",
     "day": "below: its arguments, and whoever runs this",
+    "volumes": "tests/e2e/test_65_failover.py, by the same requests",
 }
 """Marks of blocks that test_on_the_sandbox.py does not run, and what stands for that."""
 
@@ -43,7 +44,7 @@ def every() -> list[Block]:
     return [block for page in PAGES for block in blocks(page, "sh")]
 
 
-MOVES = ("moves.md", "blue-green.md", "failover.md")
+MOVES = ("moves.md", "blue-green.md", "failover.md", "disaster-recovery.md")
 PLACEMENTS = ("placement.md", "placement-from-ocm.md")
 
 

@@ -105,17 +105,45 @@ async def test_admiraltys_walkthrough(shell: Shell) -> None:
     await shell.run("kubectl --context cd delete namespace walkthrough --wait=false")
 
 
+SIGNAL_API_SERVER = 'pkill -{} -f "kube-apiserver.*$PWD/.sandbox/eu/"'
+
+
 async def test_what_is_said_of_targets(shell: Shell) -> None:
-    signal_api_server = 'pkill -{} -f "kube-apiserver.*$PWD/.sandbox/eu/"'
     for block in of("failover.md"):
         is_cut_off = "--now" in block
         if is_cut_off:
-            await shell.run(signal_api_server.format("STOP"))
+            await shell.run(SIGNAL_API_SERVER.format("STOP"))
             await shell.run("kubectl wait target eu --for=condition=Reachable=False --timeout=60s")
         try:
             await shell.run(block)
         finally:
             if is_cut_off:
-                await shell.run(signal_api_server.format("CONT"))
+                await shell.run(SIGNAL_API_SERVER.format("CONT"))
                 await shell.run("kubectl wait target eu --for=condition=Ready --timeout=60s")
         await shell.run("kubectl annotate target eu multicluster/failover-now- multicluster/lost- multicluster/retire-")
+
+
+async def test_a_target_that_is_gone_for_good(shell: Shell) -> None:
+    before, now, why, lost, remove, join, end = of("disaster-recovery.md")
+    assert (await shell.run(before)).count(" admiralty-default-eu ") == 5
+    await shell.run(SIGNAL_API_SERVER.format("STOP"))
+    try:
+        await shell.run("kubectl wait target eu --for=condition=Reachable=False --timeout=60s")
+        seen = await shell.run(now)
+        assert "Lost: True (Asked)" in seen
+        assert seen.count(" Terminating ") == 3
+        said = [line.split() for line in (await shell.run(why)).splitlines()]
+        assert [reason for _, reason in said] == ["IdentityMayRun"] * 2
+        seen = await shell.run(lost)
+        pods = [line.split() for line in seen.splitlines() if " admiralty-default-" in line]
+        found = sorted((pod[0].split("-")[0], pod[2]) for pod in pods if "admiralty-default-us" in pod)
+        assert {*found} == {("ledger", "Running"), ("report", "Running"), ("shop", "Running")}
+        assert [pod[2] for pod in pods if "admiralty-default-eu" in pod] == ["TargetLost"]
+        assert '"failed"' not in seen.splitlines()[-1]
+        assert "eu" not in (await shell.run(remove)).splitlines()[-1].split()[0]
+    finally:
+        await shell.run(SIGNAL_API_SERVER.format("CONT"))
+    loopback = Sandbox.open(shell.folder / ".sandbox")["us"].address.startswith("127.")
+    seen = await shell.run(join.replace("flotilla join", "flotilla join --allow-loopback") if loopback else join)
+    assert seen.count(" admiralty-default-us ") == 5
+    await shell.run(end)

@@ -36,6 +36,14 @@ AGENT_FLAGS = (
     "--agent-interval=2",
     "--take-up=45",
 )
+_USUAL = (
+    "--source-api=192.0.2.1:6443",
+    "--moves",
+    "--stable-after=2s",
+    "--fail-back-after=5s",
+    "--fence-after=4s",
+    "--fence-margin=8s",
+)
 RESERVING_NODES, RESERVING_CPU = 3, 4
 MISSING_SECONDS = 3
 USUAL = "usual"
@@ -75,16 +83,7 @@ class Spec:
 SPECS = {
     # Source cd, targets us and eu; agents that notice within seconds what takes others minutes. Tokens of the source go
     # to targets, where no container runs that could call the address.
-    USUAL: Spec(
-        ("cd", "us", "eu"),
-        flags=(
-            "--source-api=192.0.2.1:6443",
-            "--moves",
-            "--stable-after=2s",
-            "--fence-after=4s",
-            "--fence-margin=8s",
-        ),
-    ),
+    USUAL: Spec(("cd", "us", "eu"), flags=_USUAL),
     # The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon.
     "reserving": Spec(
         ("cd", "us", "eu"),

@@ -107,13 +107,9 @@ class Causes:
         if home.target is not None and (why := self._unplaced(pod, home.target)):
             return "Placement", why
         if levels.choice is not None and home.target is not None and home.standing == UNKNOWN:
-            return self._back(pod, home.target, levels.choice, levels)
+            why = self._fail_back.misplaced(pod, home.target, levels.choice, levels.annotations)
+            return ("FailBack", why) if why else ("", "")
         return "", ""
-
-    def _back(self, pod: Object, home: Target, choice: TargetChoice, levels: Levels) -> tuple[Cause, str]:
-        closed = lambda target: self._standings.get(target.node_name, UNKNOWN) != UNKNOWN  # noqa: E731
-        why = self._fail_back.misplaced(pod, home, choice, closed, levels.annotations)
-        return ("FailBack", why) if why else ("", "")
 
     def admits(self, pod: Object, target: Target, choice: TargetChoice | None) -> bool:
         """Whether a pod may go to a target, as far as what is said of both goes."""
@@ -158,15 +154,20 @@ class Causes:
         if after != UNKNOWN:
             self._standings[node] = after
         (self._told_ready.add if is_ready else self._told_ready.discard)(node)
+        self._note(node)
         if before != after or was_ready != is_ready:
             self._changed(node)
+
+    def _note(self, node: str) -> None:
+        is_open = node in self._ready and self._standings.get(node, UNKNOWN) == UNKNOWN
+        self._fail_back.note(node, is_open=is_open)
 
     def _target_changed(self, target: Target) -> None:
         """What is held while it does not answer goes on once it does."""
         ready = self._deps.targets.by_node(target.node_name) is target and target.ready
         if ready != (target.node_name in self._ready):
             (self._ready.add if ready else self._ready.discard)(target.node_name)
-            self._fail_back.note(target, ready=ready)
+            self._note(target.node_name)
             self._changed(target.node_name)
             if ready:
                 asyncio.get_running_loop().call_later(BACK_SECONDS, self._changed, target.node_name)

@@ -20,14 +20,14 @@ class FailBack:
         self._due = due
         self._after = deps.settings.fail_back_after
         self._since: dict[str, float] = {}
-        """When targets became ready, as this process has seen it, by virtual node of those that are."""
+        """Since when targets may have new pods, as this process has seen it, by virtual node of those that may."""
 
-    def note(self, target: Target, *, ready: bool) -> None:
-        """A target has become ready, or is so no more."""
-        if not ready:
-            self._since.pop(target.node_name, None)
-            return
-        self._begin(target.node_name)
+    def note(self, node: str, *, is_open: bool) -> None:
+        """Whether a target is ready, and nothing is said against new pods there."""
+        if not is_open:
+            self._since.pop(node, None)
+        elif node not in self._since:
+            self._begin(node)
 
     def put_off(self) -> None:
         """Wait as long once more, for what pods prefer has no room for them."""
@@ -43,12 +43,10 @@ class FailBack:
         pod: Object,
         home: Target,
         choice: TargetChoice,
-        closed: Callable[[Target], bool],
         annotations: Callable[[], tuple[Mapping[str, str], ...]],
     ) -> str:
         """Why a pod is to go back, in words; empty if it is not.
 
-        :param closed: whether a target may have no new pods
         :param annotations: of the pod, of its owners and of its namespace
         """
         mine = choice.preference(home)
@@ -57,10 +55,7 @@ class FailBack:
         better = [
             target.title
             for target in self._deps.targets.serving(pod.namespace)
-            if choice.admits(target)
-            and choice.preference(target) < mine
-            and not closed(target)
-            and self._has_stayed(target.node_name)
+            if choice.admits(target) and choice.preference(target) < mine and self._has_stayed(target.node_name)
         ]
         return f"it prefers {min(better)}, which has been there for a while" if better else ""
 

@@ -45,8 +45,13 @@ class Read(NamedTuple):
 
     @property
     def annotations(self) -> tuple[Mapping[str, str], ...]:
-        """Its annotations, and then those of what controls it."""
-        return tuple(each["metadata"].get("annotations") or {} for each in self if each and "metadata" in each)
+        """Its annotations, and then those of what controls it; a Deployment speaks for its ReplicaSets.
+
+        On these a copy of its annotations stays when they are taken off.
+        """
+        known = [each for each in self if each and "metadata" in each]
+        levels = known[1:] if len(known) > 1 and known[1].get("kind") == owners.DEPLOYMENT else known
+        return tuple(each["metadata"].get("annotations") or {} for each in levels)
 
     @property
     def spec(self) -> Raw:
@@ -97,12 +102,21 @@ class Gather:
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
         self._groups = Groups(deps, causes, self.nodes, self.claims)
 
-    def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] = ()) -> Levels:
-        """What is said about a pod."""
-        namespace = self._deps.namespaces
-        return Levels(
-            self._deps.choices.of(pod), lambda: (pod.annotations, *owner, namespace.annotations(pod.namespace))
-        )
+    def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] | None = None) -> Levels:
+        """What is said about a pod.
+
+        :param owner: annotations of what controls it, where that has been read; else what is known of it counts
+        """
+
+        def said() -> tuple[Mapping[str, str], ...]:
+            above = self._known(pod) if owner is None else owner
+            return pod.annotations, *above, self._deps.namespaces.annotations(pod.namespace)
+
+        return Levels(self._deps.choices.of(pod), said)
+
+    def _known(self, pod: Object) -> tuple[Mapping[str, str], ...]:
+        known = self._deps.owners
+        return tuple(each.annotations for each in known.of(pod).owners) if known is not None else ()
 
     def view(self, key: OwnerKey, read: Read, pods: Sequence[Object]) -> tuple[Owner, list[Pod]]:
         """An owner and its pods."""

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Raw = dict[str, Any]
 
-_DEAD = "its target is declared lost: nothing of it runs any more, and its owner makes another pod"
+_DEAD = "its target is lost: nothing of it runs any more there, and its owner makes another pod"
 _QUOTA = "exceeded quota"
 QUOTA_SECONDS, REFUSED_SECONDS = 30.0, 600.0
 """For how long what refuses replacements is believed to refuse them still: a quota twice as long each time."""

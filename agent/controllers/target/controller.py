@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from agent.api import names
 from agent.api.conditions import find_condition, set_condition
 from agent.api.kinds import PODS, SECRETS, TARGET_KINDS
+from agent.api.names import lifecycle
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
@@ -30,6 +31,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import podranges, podstate
 from agent.model.diff import same
+from agent.model.standing import is_set
 from agent.runtime.controller import Controller
 
 REWORD_SECONDS = 30.0
@@ -230,8 +232,11 @@ class TargetRoom(Controller[Key]):
     async def _view(self, obj: Object) -> decide.Leaving:
         finalizer, node = self._leaving[obj.key]
         connected = self._deps.targets.get(obj.key)
-        forced = names.annotation(obj.annotations, names.FORCE_REMOVE) == "true"
         ready = connected is not None and connected.ready
+        # A new leader has to hear first whether the target answers.
+        settled = connected is None or connected.record.state is not State.CONNECTING
+        declared = is_set(obj.annotations, lifecycle.LOST) and settled and not ready
+        forced = declared or is_set(obj.annotations, names.FORCE_REMOVE)
         asked = connected if ready and not forced else None
         parents = set(self._deps.chaperons.parents(connected)) if connected else set()
         held = self._deps.proxies.held_for(finalizer) + self._deps.proxies.bound_to(node)
