@@ -121,6 +121,7 @@ async def test_what_is_said_of_targets(shell: Shell) -> None:
                 await shell.run(SIGNAL_API_SERVER.format("CONT"))
                 await shell.run("kubectl wait target eu --for=condition=Ready --timeout=60s")
         await shell.run("kubectl annotate target eu multicluster/failover-now- multicluster/lost- multicluster/retire-")
+    await shell.run("kubectl annotate namespace default multicluster/fence-")
 
 
 async def test_a_target_that_is_gone_for_good(shell: Shell) -> None:
