@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, Kind
-from agent.api.roles import FEATURES, SOURCE_ROLE, feature_role
+from agent.api.roles import FEATURES, NAMED_FEATURES, SOURCE_ROLE, feature_role
 from agent.cli.checks.rights import missing
 from agent.cli.options import Context, Kubeconfig, finish
 from agent.kube import config
@@ -45,9 +45,10 @@ async def keep_rights(client: Client, say: Callable[[str], None]) -> None:
 
 
 def held(role: Raw) -> list[str]:
-    """Features of which a role holds any rule."""
+    """Features of which a role holds any rule, but for those that nobody has who does not name them."""
     lacking = set(missing(role.get("rules") or ()))
-    return [name for name, grants in FEATURES.items() if not lacking.issuperset(grants)]
+    found = (name for name, grants in FEATURES.items() if not lacking.issuperset(grants))
+    return [name for name in found if name not in NAMED_FEATURES]
 
 
 def companions(kind: Kind, binding: Raw, features: list[str]) -> Iterator[Raw]:

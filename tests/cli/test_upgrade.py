@@ -9,7 +9,7 @@ import pytest_asyncio
 from agent.api import names
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from agent.api.ownroles import UPGRADE
-from agent.api.roles import EVERYTHING, FEATURES, SOURCE_ROLE, rules, source_cluster_role
+from agent.api.roles import EVERYTHING, FEATURES, NAMED_FEATURES, SOURCE_ROLE, rules, source_cluster_role
 from agent.cli.upgrade import companions, held, keep_rights
 from agent.controllers.source.decide import Roles, wanted_bindings
 from agent.kube.client import Client
@@ -21,12 +21,13 @@ Raw = dict[str, Any]
 REFERENCE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": SOURCE_ROLE}
 SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "cd"}]
 ROLES = Roles(SOURCE_ROLE, "viewer")
+BY_DEFAULT = [name for name in FEATURES if name not in NAMED_FEATURES]
 BEFORE = {**source_cluster_role(), "rules": rules(EVERYTHING)}
 """The role as it was when it held all."""
 
 
 def test_a_role_that_holds_no_features_any_more_needs_nothing() -> None:
-    assert held(BEFORE) == list(FEATURES)
+    assert held(BEFORE) == BY_DEFAULT
     assert held(source_cluster_role()) == []
     assert held({"rules": None}) == []
 
@@ -36,15 +37,15 @@ def test_companions_of_a_sources_binding_are_those_that_the_agent_makes(key: tup
     source = {"metadata": {"name": key[1], "uid": "u1"}, "spec": {"userName": "cd"}}
     bindings = wanted_bindings(key, source, ROLES)
     (kind, _), old = next(iter(bindings.items()))
-    made = {each["metadata"]["name"]: each for each in companions(kind, old, list(FEATURES))}
+    made = {each["metadata"]["name"]: each for each in companions(kind, old, BY_DEFAULT)}
     assert made == {name: manifest for (_, name), manifest in list(bindings.items())[2:]}
 
 
 def test_bindings_to_other_roles_have_none() -> None:
     other = {"metadata": {"name": "x"}, "roleRef": {**REFERENCE, "name": "view"}, "subjects": SUBJECTS}
-    assert not list(companions(ROLE_BINDINGS, other, list(FEATURES)))
+    assert not list(companions(ROLE_BINDINGS, other, BY_DEFAULT))
     role = {"metadata": {"name": "x"}, "roleRef": {**REFERENCE, "kind": "Role"}, "subjects": SUBJECTS}
-    assert not list(companions(ROLE_BINDINGS, role, list(FEATURES)))
+    assert not list(companions(ROLE_BINDINGS, role, BY_DEFAULT))
 
 
 @pytest_asyncio.fixture
@@ -72,15 +73,15 @@ async def test_those_who_were_bound_by_hand_keep_their_rights_too(client: Client
             # As after a first try that ended half-way.
             await keep_rights(hook, said.append)
         made = await client.list(ROLE_BINDINGS, namespace)
-        assert {each["metadata"]["name"] for each in made} == {"by-hand", *(f"by-hand-{each}" for each in FEATURES)}
-        for feature in FEATURES:
+        assert {each["metadata"]["name"] for each in made} == {"by-hand", *(f"by-hand-{each}" for each in BY_DEFAULT)}
+        for feature in BY_DEFAULT:
             for kind, base, place in ((ROLE_BINDINGS, "by-hand", namespace), (CLUSTER_ROLE_BINDINGS, name, None)):
                 companion = await client.get(kind, names.join(253, (base, feature), constant=(1,)), place)
                 assert companion["roleRef"]["name"] == f"{SOURCE_ROLE}-{feature}"
                 assert companion["subjects"] == SUBJECTS
     finally:
         await apply(client, CLUSTER_ROLES, source_cluster_role())
-        for each in ("", *(f"-{feature}" for feature in FEATURES)):
+        for each in ("", *(f"-{feature}" for feature in BY_DEFAULT)):
             await client.delete(CLUSTER_ROLE_BINDINGS, f"{name}{each}")
     said.clear()
     await keep_rights(hook, said.append)
