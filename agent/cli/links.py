@@ -89,7 +89,7 @@ def lines(
         origins = {each.name: names.origin(*each.key) for each in serving}
         peers = [peer(each.decode(), told.get(names.virtual_node(*each.key), ())) for each in serving]
         for link in links_of(peers):
-            at_home = link.driver == names.NETWORK_DRIVERS[0] and link.is_home
+            at_home = link.driver == names.ENDPOINT_SLICES_DRIVER and link.is_home
             count = known[(*service.key, origins[link.other])] if at_home else None
             found.append(ServiceLink(*service.key, link, count))
     return found

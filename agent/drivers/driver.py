@@ -9,6 +9,8 @@ from agent.kube.store import Key
 
 HERE = ""
 """This cluster, where clusters are named by their virtual nodes."""
+BY_ADDRESSES = "EndpointSlices"
+"""Reason of the driver that tells addresses of pods as they are."""
 
 
 class Pair(NamedTuple):

@@ -8,7 +8,7 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
-from agent.drivers.driver import HERE, Pair, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -22,8 +22,8 @@ VERBS = ("list", "watch", "create", "patch", "delete")
 class EndpointSlices:
     """Reads every cluster's own slices of a shared Service, and mirrors them in the others."""
 
-    name: ClassVar[str] = "endpointslices"
-    reason: ClassVar[str] = "EndpointSlices"
+    name: ClassVar[str] = names.ENDPOINT_SLICES_DRIVER
+    reason: ClassVar[str] = BY_ADDRESSES
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing

@@ -12,8 +12,7 @@ from typing import Any
 from agent.clusters.deps import Deps
 from agent.clusters.selecting import SelectingServices
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE
-from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.driver import BY_ADDRESSES, HERE
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.store import Key, Object
 from agent.model import podranges
@@ -120,7 +119,7 @@ class EndpointReach:
         slices = self._sharing.slices(node, service)
         if any(not self._addresses(each).isdisjoint(addresses) for each in slices):
             return Reach(known=frozenset((node,)))
-        if node != home and self._sharing.driver(home, node) != EndpointSlices.reason:
+        if node != home and self._sharing.driver(home, node) != BY_ADDRESSES:
             return Reach(unseen=True)
         return Reach(missing=frozenset((node,)))
 

@@ -5,7 +5,7 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.drivers.driver import HERE, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
@@ -15,8 +15,6 @@ from agent.model.service import is_shared, is_shared_by_namespace
 
 CONDITION = "ServicesShared"
 BY_SERVICE = "service"
-_BY_ADDRESSES = "EndpointSlices"
-"""The driver that tells addresses of pods as they are, by its reason."""
 
 
 def service_of(slice: Object) -> list[str]:
@@ -149,7 +147,7 @@ class Sharing:
             return ""
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
-        return "" if reason == _BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
+        return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
 
     def drivers(self, node: str, namespace: str) -> set[str]:
         """Those between a cluster and any other that pods of a namespace may be in, by their reasons.
@@ -170,7 +168,7 @@ class Sharing:
             found: Networks | None = read(virtual.annotations).pods if virtual is not None else ()
             if obj is not None:
                 named = podranges.of(obj.decode()).networks
-                by_hand = names.annotation(obj.annotations, names.NETWORK_DRIVER) == names.NETWORK_DRIVERS[0]
+                by_hand = names.annotation(obj.annotations, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER
                 found = None if by_hand else found if named is None else named
             # Pairs are known by the same object.
             found = known[2] if known is not None and known[2] == found else found

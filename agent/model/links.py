@@ -55,7 +55,7 @@ def peer(target: dict[str, Any], told: Networks) -> Peer:
     said = find_condition((target.get("status") or {}).get("conditions"), "ServicesShared") or {}
     metadata, spec = target["metadata"], target.get("spec") or {}
     named = podranges.of(target).networks
-    by_hand = names.annotation(metadata.get("annotations") or {}, names.NETWORK_DRIVER) == names.NETWORK_DRIVERS[0]
+    by_hand = names.annotation(metadata.get("annotations") or {}, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER
     return Peer(
         metadata["name"],
         str(said.get("status", "")),

@@ -297,7 +297,7 @@ DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
         (JOB, replace(DEAD, answers=True), "Held"),
         (JOB, replace(DEAD, cause="Retire"), "Held"),
         (JOB, replace(DEAD, stays="the volume of its claim data is there", data=True), "DataElsewhere"),
-        (JOB, replace(DEAD, stays="the pods of a group are not moved one by one"), "Held"),
+        (JOB, replace(DEAD, stays="multicluster/move says never"), "Held"),
         (JOB, replace(DEAD, ended=True), []),
         (JOB, replace(DEAD, deleting=True), []),
         (owner("Job", None, None, Asked("never")), DEAD, "Held"),

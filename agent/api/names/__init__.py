@@ -233,7 +233,8 @@ ANNOTATION_ADDRESSES_IN = SHORT_PREFIX + "addresses-in"
 """On the same: the annotation that we list all addresses in, and take away when nobody asks for it any more."""
 NETWORK_DRIVER = "network-driver"
 """Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
-NETWORK_DRIVERS = ("endpointslices", "cilium", "mcs", "none")
+ENDPOINT_SLICES_DRIVER = "endpointslices"
+NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "none")
 LABEL_SERVICE_NAME = "kubernetes.io/service-name"
 LABEL_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_MANAGER = "endpointslice-controller.flotilla"

@@ -18,8 +18,7 @@ from agent.clusters.target_condition import TargetCondition, Words
 from agent.controllers.endpoints.asking import AgentAsks, can_be_asked
 from agent.drivers.choice import all_drivers, choose
 from agent.drivers.cilium import usable
-from agent.drivers.driver import Pair
-from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.driver import BY_ADDRESSES, Pair
 from agent.drivers.sharing import CONDITION, Sharing
 from agent.kube.store import Key, Object
 from agent.model import podranges
@@ -118,7 +117,7 @@ class NetworkDriverRoom(Controller[Key]):
         problem = await driver.status(target)
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}")
-        how = f"; {flat.message}" if flat.message and driver.reason == EndpointSlices.reason else ""
+        how = f"; {flat.message}" if flat.message and driver.reason == BY_ADDRESSES else ""
         return Words("True", driver.reason, f"endpoints of shared Services: network driver {driver.name}{how}")
 
     async def _served(self, port: Port) -> frozenset[str]:

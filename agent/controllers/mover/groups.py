@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from agent.api import names
-from agent.api.names import moves
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.mover.causes import Causes, Levels
@@ -18,6 +17,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
+from agent.model.moveterms import move_of
 from agent.model.quantity import InvalidQuantity
 from agent.model.requests import host_ports, requests
 from agent.scheduling.node_fit import NodeFit
@@ -84,7 +84,6 @@ class Groups:
         found, _ = self._causes.of(pod, Levels(choice, lambda: said))
         # Who would rather be elsewhere is not evicted for that.
         cause: Cause = found if found != "FailBack" else ""
-        asked = (names.annotation(annotations, moves.MOVE) for annotations in said)
         of = {key: names.annotation(facts.annotations, key) or "" for key in _OF_GROUP}
         return Member(
             name=pod.name,
@@ -95,7 +94,7 @@ class Groups:
             phase=pod.phase,
             answers=home.answers or not pod.node_name,
             certified=self._causes.is_dead(pod.node_name),
-            move=next(filter(None, asked), ""),
+            move=move_of(said),
             size=of[names.POD_GROUP_SIZE],
             policy=of[names.POD_GROUP_POLICY],
             on_failure=of[names.POD_GROUP_ON_FAILURE],

@@ -13,7 +13,7 @@ from agent.api.names import lifecycle, moves
 from agent.base.clock import parse, stamp
 from agent.clusters.deps import Deps
 from agent.controllers.mover.metrics import MOVES, SECONDS
-from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Restore, Tell, Withdraw
+from agent.controllers.mover.view import Adopt, Create, Discard, Evict, Fail, Mark, Owner, Pod, Restore, Tell, Withdraw
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from agent.kube.store import Key, Object
 from agent.model import replacement
@@ -59,8 +59,8 @@ class Writer:
 
     async def create(self, owner: Owner, raw: Raw, action: Create, left_out: str) -> None:
         """Create a replacement. Raises KubeError."""
-        old = self._pods.store.get((raw["metadata"]["namespace"], action.old.name))
-        if old is None or old.uid != action.old.uid:
+        old = self._now(raw["metadata"]["namespace"], action.old)
+        if old is None:
             return
         since = stamp(self._deps.clock.now())
         template = replacement.digest(raw["spec"]["template"])
@@ -93,21 +93,21 @@ class Writer:
 
     async def mark(self, namespace: str, action: Mark, withdrawn: Collection[str]) -> None:
         """Say on a pod that it is replaced."""
-        old = self._pods.store.get((namespace, action.old.name))
-        if old is not None and old.uid == action.old.uid:
+        old = self._now(namespace, action.old)
+        if old is not None:
             marks = replacement.mark(old.decode(), action.new.uid, action.rank, withdrawn)
             await self._patch(old, {"annotations": marks})
 
     async def restore(self, namespace: str, action: Restore) -> None:
         """Say on a pod that it is not replaced."""
-        old = self._pods.store.get((namespace, action.old.name))
-        if old is not None and old.uid == action.old.uid:
+        old = self._now(namespace, action.old)
+        if old is not None:
             await self._patch(old, {"annotations": replacement.restore(old.decode())})
 
     async def adopt(self, raw: Raw, action: Adopt, owner: Owner) -> None:
         """Give a replacement the labels of its owner's template."""
-        new = self._pods.store.get((raw["metadata"]["namespace"], action.new.name))
-        if new is None or new.uid != action.new.uid:
+        new = self._now(raw["metadata"]["namespace"], action.new)
+        if new is None:
             return
         labels = raw["spec"]["template"]["metadata"].get("labels") or {}
         missing = {key: value for key, value in labels.items() if new.labels.get(key) != value}
@@ -124,8 +124,8 @@ class Writer:
 
     async def discard(self, namespace: str, action: Discard, owner: Owner) -> None:
         """Delete a replacement, as it was read: not one that is adopted meanwhile."""
-        new = self._pods.store.get((namespace, action.new.name))
-        if new is None or new.uid != action.new.uid:
+        new = self._now(namespace, action.new)
+        if new is None:
             return
         moved = replacement.moved(new.annotations)
         try:
@@ -171,8 +171,8 @@ class Writer:
             return error.message
         except (NotFound, Conflict):
             return ""
-        old = self._pods.store.get((namespace, action.old.name))
-        if old is not None and old.uid == action.old.uid:
+        old = self._now(namespace, action.old)
+        if old is not None:
             await self._patch(old, {"annotations": replacement.withdraw(withdrawn)})
         return ""
 
@@ -187,8 +187,8 @@ class Writer:
 
     async def fail(self, namespace: str, action: Fail, owner: Owner) -> None:
         """End a pod as failed, as it was read: not one of which the end has come home meanwhile."""
-        old = self._pods.store.get((namespace, action.old.name))
-        if old is None or old.uid != action.old.uid:
+        old = self._now(namespace, action.old)
+        if old is None:
             return
         status = status_of_given_up(_DEAD, stamp(self._deps.clock.now()))
         body = {"metadata": {"uid": old.uid, "resourceVersion": old.version}, "status": status}
@@ -202,8 +202,8 @@ class Writer:
 
     async def tell(self, namespace: str, action: Tell) -> None:
         """Write the condition Placed of a pod."""
-        pod = self._pods.store.get((namespace, action.pod.name))
-        if pod is None or pod.uid != action.pod.uid:
+        pod = self._now(namespace, action.pod)
+        if pod is None:
             return
         conditions = (pod.decode().get("status") or {}).get("conditions")
         message = action.message or "it is in a target where it may be"
@@ -217,6 +217,11 @@ class Writer:
             log.info("condition of pod %s/%s not written: %s", namespace, pod.name, error)
             return
         self._pods.absorb(answer)
+
+    def _now(self, namespace: str, pod: Pod) -> Object | None:
+        """A pod as the store has it, None where it is gone, or is another one of its name."""
+        found = self._pods.store.get((namespace, pod.name))
+        return found if found is not None and found.uid == pod.uid else None
 
     async def _patch(self, pod: Object, metadata: Mapping[str, Any]) -> bool:
         key: Key = pod.key
