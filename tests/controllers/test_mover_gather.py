@@ -11,6 +11,7 @@ from agent.base.clock import parse
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, viewed
 from agent.controllers.mover.gather import Read, owner_of
+from agent.controllers.mover.groups import UNCOUNTED_SECONDS, Arrivals
 from agent.controllers.mover.limits import Limits, is_starting, is_waiting
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.view import Discard
@@ -102,3 +103,20 @@ def test_a_deployment_speaks_for_its_replica_sets_on_which_copies_of_what_it_sai
     assert Read(copy, {"kind": "Rollout"}).annotations == ({"multicluster/fail-back": "auto"},)
     assert Read({"metadata": {}}, {"kind": "CronJob", "metadata": {}}).annotations == ({}, {})
     assert Read(None, None).annotations == ()
+
+
+def test_a_pod_is_new_in_a_target_for_a_while_from_its_claim_and_again_from_when_it_has_a_node() -> None:
+    found, waits, claimed, bound = Arrivals(), pod(), pod(claim="us"), pod(node="us", claim="us")
+    found.note(None, waits, 0.0)
+    assert found.at("us", 0.0) == []
+    found.note(waits, claimed, 1.0)
+    assert (found.at("us", 1.0), found.at("eu", 1.0)) == ([claimed.key], [])
+    found.note(claimed, bound, 8.0)
+    found.note(bound, pod(node="us", claim="us", other="changed"), 12.0)
+    assert found.at("us", 8.0 + UNCOUNTED_SECONDS - 0.1) == [bound.key]
+    assert found.at("us", 8.0 + UNCOUNTED_SECONDS) == []
+    found.note(bound, pod(node="us"), 30.0)
+    assert found.at("us", 30.0) == []
+    found.note(pod(node="us"), pod(node="eu"), 31.0)
+    found.note(pod(node="eu"), None, 32.0)
+    assert found.at("eu", 32.0) == []

@@ -1,10 +1,12 @@
 """Groups of pods that move together: gathers what `together` decides by, from the pods of all their owners."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agent.api import names
+from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.mover.causes import Causes, Levels
@@ -18,6 +20,7 @@ from agent.kube.store import Key, Object
 from agent.model.errors import InvalidPod
 from agent.model.manifest import source_pod
 from agent.model.moveterms import move_of
+from agent.model.podstate import claimed_node
 from agent.model.quantity import InvalidQuantity
 from agent.model.requests import host_ports, requests
 from agent.scheduling.node_fit import NodeFit
@@ -26,6 +29,8 @@ from agent.scheduling.told_shapes import told_shapes
 
 _GROUP = "mover group"
 _ONE_CLUSTER = "one-cluster"
+UNCOUNTED_SECONDS = 10.0
+"""For so long what a target tells of its room may not count a pod that is new there: it tells of it within seconds."""
 
 
 def group_of(pod: Object) -> str:
@@ -43,6 +48,36 @@ def bound_claim(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]
     return next(said, "")
 
 
+class Arrivals:
+    """Pods that are new in targets. Moments are seconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, str, Key]] = {}
+        """By UID, the oldest first."""
+
+    def note(self, old: Object | None, new: Object | None, moment: float) -> None:
+        """A proxy pod has changed: it may be claimed for a target, or have a node there, since just now."""
+        while self._found and moment - next(iter(self._found.values()))[0] >= UNCOUNTED_SECONDS:
+            del self._found[next(iter(self._found))]
+        if new is None:
+            if old is not None:
+                self._found.pop(old.uid, None)
+        elif (place := _place(new)) and (old is None or _place(old) != place):
+            self._found.pop(new.uid, None)
+            self._found[new.uid] = (moment, new.node_name or claimed_node(new), new.key)
+
+    def at(self, node: str, moment: float) -> list[Key]:
+        """Those that are new in the target of a virtual node."""
+        return [
+            key for since, where, key in self._found.values() if where == node and moment - since < UNCOUNTED_SECONDS
+        ]
+
+
+def _place(pod: Object) -> str:
+    """Where a pod is, or is to be, and which of the two; empty for nowhere."""
+    return f"at {pod.node_name}" if pod.node_name else f"to {claim}" if (claim := claimed_node(pod)) else ""
+
+
 class Groups:
     """An index over proxy pods, and what is known of targets."""
 
@@ -53,6 +88,18 @@ class Groups:
         self._proxies.index(_GROUP, lambda pod: (f"{pod.namespace}/{group}",) if (group := group_of(pod)) else ())
         self._nodes = nodes.store
         self._claims = claims.store
+        self._arrivals = Arrivals()
+        deps.proxies.informer.subscribe(self._noted)
+
+    def _noted(self, old: Object | None, new: Object | None) -> None:
+        is_old_news = old is None and new is not None and self._age(new) >= UNCOUNTED_SECONDS
+        if not is_old_news:
+            self._arrivals.note(old, new, time.monotonic())
+
+    def _age(self, pod: Object) -> float:
+        """For how many seconds a pod has been there; only of a first list that is a matter of how long."""
+        created = parse(pod.head.metadata.creation_timestamp or "")
+        return (self._deps.clock.now() - created).total_seconds()
 
     def members(self, namespace: str, group: str) -> list[Object]:
         """The pods of a group."""
@@ -107,8 +154,17 @@ class Groups:
         )
 
     def _packing(self, target: Target) -> Packing | None:
+        """What a target has left, without what it may not have counted yet; None where nothing is known of it."""
         node = self._nodes.get(("", target.node_name))
-        return Packing(node.decode(), _nodes_of(target)) if node is not None else None
+        if node is None:
+            return None
+        packing = Packing(node.decode(), _nodes_of(target))
+        for key in self._arrivals.at(target.node_name, time.monotonic()):
+            pod = self._proxies.get(key)
+            wanted = _wanted(pod) if pod is not None else None
+            if wanted is not None:
+                packing.take(wanted)
+        return packing
 
 
 _OF_GROUP = (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE)
