@@ -438,6 +438,8 @@ def test_room_is_what_virtual_nodes_tell() -> None:
     assert room(pod, [node(cpu="2", pods="3")]) == ""
     assert room(pod, [node(cpu="500m", pods="3")]) == "us has not enough cpu"
     assert room(pod, [node(cpu="500m", pods="3"), node(cpu="2", pods="3")]) == ""
+    assert room(pod, [node(cpu="2", pods="3")], {"us": {"pods": 3 * 10**9}}) == "us has not enough pods"
+    assert room(pod, [node(cpu="2", pods="3")], {"us": {"pods": 1 * 10**9}, "eu": {"pods": 3 * 10**9}}) == ""
     assert "cordoned" in room(pod, [{**node(), "spec": {"unschedulable": True}}])
     assert "taint drain" in room(pod, [{**node(), "spec": {"taints": [{"key": "drain", "effect": "NoSchedule"}]}}])
 

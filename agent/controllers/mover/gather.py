@@ -201,7 +201,8 @@ class Gather:
             if target.ready and target.node_name != pod.node_name and self._causes.admits(pod, target, choice)
         ]
         nodes = (self.nodes.store.get(("", target.node_name)) for target in targets)
-        return room(pod.decode(), [node.decode() for node in nodes if node is not None])
+        uncounted = {target.node_name: self._groups.uncounted(target.node_name) for target in targets}
+        return room(pod.decode(), [node.decode() for node in nodes if node is not None], uncounted)
 
 
 def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None]) -> Raw:

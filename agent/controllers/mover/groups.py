@@ -1,6 +1,7 @@
 """Groups of pods that move together: gathers what `together` decides by, from the pods of all their owners."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ from agent.model.manifest import source_pod
 from agent.model.moveterms import move_of
 from agent.model.podstate import claimed_node
 from agent.model.quantity import InvalidQuantity
-from agent.model.requests import host_ports, requests
+from agent.model.requests import Amounts, host_ports, requests
 from agent.scheduling.node_fit import NodeFit
 from agent.scheduling.snapshot import PodTemplate, TargetInfo
 from agent.scheduling.told_shapes import told_shapes
@@ -159,12 +160,20 @@ class Groups:
         if node is None:
             return None
         packing = Packing(node.decode(), _nodes_of(target))
-        for key in self._arrivals.at(target.node_name, time.monotonic()):
-            pod = self._proxies.get(key)
-            wanted = _wanted(pod) if pod is not None else None
-            if wanted is not None:
-                packing.take(wanted)
+        for wanted in self._uncounted(target.node_name):
+            packing.take(wanted)
         return packing
+
+    def _uncounted(self, node: str) -> list[PodTemplate]:
+        pods = (self._proxies.get(key) for key in self._arrivals.at(node, time.monotonic()))
+        return [wanted for pod in pods if pod is not None and (wanted := _wanted(pod)) is not None]
+
+    def uncounted(self, node: str) -> Amounts:
+        """What pods ask for that are new in the target of a virtual node, and that it may not have counted yet."""
+        total: Counter[str] = Counter()
+        for wanted in self._uncounted(node):
+            total.update(wanted.requests)
+        return total
 
 
 _OF_GROUP = (names.POD_GROUP_SIZE, names.POD_GROUP_POLICY, names.POD_GROUP_ON_FAILURE)

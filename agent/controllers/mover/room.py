@@ -15,31 +15,34 @@ from agent.scheduling.snapshot import PodTemplate
 Raw = Mapping[str, Any]
 
 _EFFECTS = ("NoSchedule", "NoExecute")
+NOTHING: Mapping[str, Amounts] = {}
 
 
-def room(pod: Raw, nodes: Iterable[Raw]) -> str:
+def room(pod: Raw, nodes: Iterable[Raw], uncounted: Mapping[str, Amounts] = NOTHING) -> str:
     """Why none of these virtual nodes has room for a pod like this one, empty if one has, as far as is known.
 
     What their target has left is compared all in all: whether a single node there takes it, its scheduler finds out.
+
+    :param uncounted: by virtual node, what pods ask for that are new there and may not be counted yet
     """
     try:
         wanted = requests(pod.get("spec") or {})
     except InvalidQuantity:
         return ""
-    reasons = [_refusal(wanted, node) for node in nodes]
+    reasons = [_refusal(wanted, node, uncounted.get(node["metadata"]["name"], {})) for node in nodes]
     if not reasons:
         return "there is no other target that it may go to"
     return "" if "" in reasons else "; ".join(sorted(filter(None, reasons)))
 
 
-def _refusal(wanted: Amounts, node: Raw) -> str:
+def _refusal(wanted: Amounts, node: Raw, uncounted: Amounts) -> str:
     closed = _closed(node)
     if closed:
         return closed
     left = _free(node)
     if left is None:
         return ""
-    short = sorted(name for name, amount in wanted.items() if amount > left.get(name, 0))
+    short = sorted(name for name, amount in wanted.items() if amount > left.get(name, 0) - uncounted.get(name, 0))
     return f"{node['metadata']['name']} has not enough {', '.join(short)}" if short else ""
 
 
