@@ -8,7 +8,13 @@ from xdist.workermanage import WorkerController
 from tests.e2e.rights import LEDGER
 
 FOLDER = "tests/e2e"
-OPTIONAL = {"test_32_replicas.py", "test_40_versions.py", "test_56_all_at_once.py", "test_99_rights.py"}
+OPTIONAL = {
+    "test_32_replicas.py",
+    "test_40_versions.py",
+    "test_56_all_at_once.py",
+    "test_62_moves.py",
+    "test_99_rights.py",
+}
 """What not every machine or run has, and what needs no right that others do not."""
 WITHIN = "an API server asks whether one may, within another request: no audit log shows it"
 FOLLOW = "tests/controllers/test_follow*.py"
