@@ -11,7 +11,7 @@ from agent.api.kinds import ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PODS, SER
 from agent.api.names import ANNOTATION_MANIFEST, ANNOTATION_ORIGINAL_SELECTOR
 from agent.kube.client import Client
 from agent.kube.errors import KubeError
-from hack.corpora.compare import differences, uneven
+from hack.corpora.compare import CONFIGURED, differences, excused, uneven
 from hack.corpora.contents import Contents
 from hack.corpora.errors import CorpusError
 from hack.corpora.files import File
@@ -96,8 +96,8 @@ class _Trial:
         self._refused = self._refused or plain.errors
         if self._file.generated:
             return uneven(when, plain.errors, elected.errors)
-        lines = [_forgiven(line) if line.partition(" ")[0] in rewritten else line for line in elected.lines]
-        self._configured += sum(line not in elected.lines for line in lines)
+        lines = [excused(line, plain.lines, rewritten) for line in elected.lines]
+        self._configured += sum(line.endswith(CONFIGURED) for line in {*elected.lines} - {*lines})
         return [*uneven(when, plain.lines, lines), *uneven(when, plain.errors, elected.errors)]
 
     async def _settled(self) -> tuple[list[str], Sequence[str]]:
@@ -193,10 +193,6 @@ class _Trial:
             metadata = obj["metadata"]
             with contextlib.suppress(KubeError):
                 await place.client.delete(kind, metadata["name"], metadata.get("namespace"), propagation="Background")
-
-
-def _forgiven(line: str) -> str:
-    return line.replace(" configured", " unchanged")
 
 
 def _uid(obj: Raw) -> str:

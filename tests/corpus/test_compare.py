@@ -6,7 +6,7 @@ import pytest
 
 from agent.api import names
 from agent.model.service import format_selector
-from hack.corpora.compare import differences, uneven
+from hack.corpora.compare import differences, excused, uneven
 from hack.corpora.views import left, view
 from tests.corpus.objects import obj, pod, slice_of
 
@@ -151,3 +151,23 @@ def test_a_view_is_ready_when_nothing_waits() -> None:
     waiting = view([pod("one", phase="Pending")])
     assert not waiting.ready
     assert waiting.waits == ["Pod shop/one: it is Pending"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "elected", "excuse"),
+    [
+        pytest.param("unchanged", "unchanged", True, id="alike"),
+        pytest.param("configured", "configured", True, id="both for ever"),
+        pytest.param("configured", "unchanged", True, id="better than plain"),
+        pytest.param("unchanged", "configured", False, id="worse than plain"),
+        pytest.param("created", "unchanged", False, id="something else"),
+    ],
+)
+def test_a_second_apply_is_unchanged_or_what_plain_gives(plain: str, elected: str, excuse: bool) -> None:
+    said, lines = f"pod/web {elected}", [f"pod/other {elected}", f"pod/web {plain}"]
+    assert (excused(said, lines, ()) in lines) is excuse
+
+
+def test_what_is_rewritten_on_purpose_may_be_configured() -> None:
+    assert excused("pod/web configured", ["pod/web unchanged"], ["pod/web"]) == "pod/web unchanged"
+    assert excused("pod/web configured", ["pod/web configured"], ["pod/web"]) == "pod/web configured"
