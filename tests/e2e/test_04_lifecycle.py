@@ -115,7 +115,7 @@ async def test_pods_of_a_daemon_set_on_virtual_nodes_end(fleet: Fleet, namespace
     await fleet.until("the DaemonSet has pods on the virtual nodes", on_virtual_nodes, about=namespace)
     assert await fleet.delegates(namespace) == {}
     flags = (f"--namespace={namespace}", "--cascade=foreground", "--timeout=120s")
-    # The garbage collector stands still for a minute at times, while kinds come and go.
+    # Under load this has taken more than a minute once.
     await fleet.kubectl("cd", "delete", "daemonset", "agent", *flags)
     assert await fleet.source.list(PODS, namespace) == []
 
