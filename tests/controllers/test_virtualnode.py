@@ -223,6 +223,26 @@ async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
         await until(left)
 
 
+async def test_a_pod_of_a_daemon_set_that_was_bound_while_its_node_went_goes_too(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    name = virtual_node(namespace, "c1")
+    async with running(cluster, *ROOMS, OrphanFinalizersRoom):
+        await add(client, namespace, "c1", kubeconfig(cluster))
+        await node_where(client, name, usable)
+        nowhere = workload(DAEMONSETS, "log", {"nodeSelector": {"nowhere": "true"}})
+        owner = await client.create(DAEMONSETS, nowhere, namespace)
+        await client.delete(TARGETS, "c1", namespace)
+        await gone(lambda: client.get(NODES, name))
+        reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": owner["metadata"]["uid"]}
+        for pod_name, owners in (("log-1", [{**reference, "controller": True}]), ("bare", [])):
+            manifest = pod(pod_name, name, schedulerName="default-scheduler")
+            manifest["metadata"]["ownerReferences"] = owners
+            await client.create(PODS, manifest, namespace)
+        await gone(lambda: client.get(PODS, "log-1", namespace))
+        assert "deletionTimestamp" not in (await client.get(PODS, "bare", namespace))["metadata"]
+
+
 async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_target_is_applied_again(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,7 +190,7 @@ class VirtualNodeRoom(Controller[Key]):
         return max(0.0, self._anothers_since.setdefault(key, now) + ANOTHERS_SECONDS - now)
 
     async def _retire(self, key: Key, node: Object) -> float | None:
-        """Delete the pods of a node whose Target is gone, then the node, then those that would come again."""
+        """Delete the pods of a node whose Target is gone, then the node; those that would come again go after it."""
         try:
             await self._client.get_raw(TARGET_KINDS.of(key[0]), key[1], key[0])
         except NotFound:
@@ -208,14 +208,11 @@ class VirtualNodeRoom(Controller[Key]):
             return _RETIRE_SECONDS
         with contextlib.suppress(NotFound, Conflict), self._nodes.vanished.noticed(node.key, node.uid):
             await self._client.delete(NODES, node.name, uid=node.uid)
-        for pod in pods:
-            # Nobody else would end it for a minute, and it has never run.
-            await self._delete_pod(pod, grace=0)
         return None
 
-    async def _delete_pod(self, pod: Object, grace: int | None = None) -> None:
+    async def _delete_pod(self, pod: Object) -> None:
         with contextlib.suppress(NotFound, Conflict):
-            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=grace)
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
 
     async def _ask_version(self, target: Target) -> None:
         try:

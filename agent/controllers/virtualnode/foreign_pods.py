@@ -3,9 +3,11 @@
 Watches  pods of each virtual node whose scheduler is not ours.
 Writes   the status of those of DaemonSets, unless a setting says otherwise: they count as ready, and nothing runs.
          Deletes them once somebody has asked for it: no kubelet will ever confirm that they have stopped, and they
-         have never run (ruling 5).
+         have never run (ruling 5). Once their node is gone, it deletes those of DaemonSets unasked, for a while also
+         those that were bound at that very moment: nobody else would end them for a minute.
 """
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from agent.kube.informer import Informer
 
 
+GONE_SECONDS = 60.0
+"""For how long pods of a node that is gone are looked for; Kubernetes' own garbage collector of pods takes over."""
+
+
 class ForeignPodRoom(Controller[tuple[str, Key]]):
     """Keys are a node's name and the key of a pod on it."""
 
@@ -37,6 +43,8 @@ class ForeignPodRoom(Controller[tuple[str, Key]]):
         self._clock = deps.clock
         self._answers = deps.settings.answer_daemon_sets
         self._pods: dict[str, tuple[Informer, Callable[[], None]]] = {}
+        self._gone: dict[str, asyncio.TimerHandle] = {}
+        """Nodes that are no more, and when their pods are forgotten."""
         nodes = deps.local.informer(NODES, labels=VIRTUAL)
         self.watch(nodes, lambda node: ())
         nodes.subscribe(self._node_changed)
@@ -48,9 +56,11 @@ class ForeignPodRoom(Controller[tuple[str, Key]]):
         pod = informer.store.get(pod_key) if informer is not None else None
         if informer is None or pod is None:
             return None
-        if not pod.deleting:
+        if not pod.deleting and node not in self._gone:
             if self._answers:
                 await self._answer_for(pod)
+            return None
+        if not pod.deleting and not is_of_a_daemon_set(pod.decode()):
             return None
         with contextlib.suppress(NotFound, Conflict), informer.vanished.noticed(pod_key, pod.uid):
             await self._local.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace=0)
@@ -66,12 +76,20 @@ class ForeignPodRoom(Controller[tuple[str, Key]]):
                 await self._local.client.patch_raw(PODS, pod.name, patch, pod.namespace, sub="status")
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if new is not None and new.name not in self._pods and target_of(new):
+        if new is not None and new.name in self._gone:
+            self._gone.pop(new.name).cancel()
+        elif new is not None and new.name not in self._pods and target_of(new):
             self._follow(new.name)
         elif new is None and old is not None and old.name in self._pods:
-            informer, stop = self._pods.pop(old.name)
-            stop()
-            self._local.informers.drop(informer)
+            self._gone[old.name] = asyncio.get_running_loop().call_later(GONE_SECONDS, self._forget, old.name)
+            for pod in self._pods[old.name][0].store:
+                self.queue.add((old.name, pod.key))
+
+    def _forget(self, node: str) -> None:
+        del self._gone[node]
+        informer, stop = self._pods.pop(node)
+        stop()
+        self._local.informers.drop(informer)
 
     def _follow(self, node: str) -> None:
         fields = f"spec.nodeName={node},{OTHER_PODS}"
