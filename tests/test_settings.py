@@ -153,6 +153,12 @@ def test_a_replica_is_called_by_flag_then_pod_then_host(monkeypatch: pytest.Monk
     assert parse([]).replica != parse([]).replica
 
 
+def test_a_fence_outlasts_an_election_whatever_its_margin() -> None:
+    assert parse([]).fence_wait == 30.0
+    assert parse(["--fence-margin=2s"]).fence_wait == parse([]).lease_duration
+    assert parse(["--lease-duration=60s", "--fence-margin=45s"]).fence_wait == 60.0
+
+
 def test_the_amounts_that_score_100_are_settings_one_by_one() -> None:
     assert {name: amount // 10**9 for name, amount in parse([]).score_maxima.items()} == {
         "cpu": 100,

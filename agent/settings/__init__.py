@@ -34,6 +34,13 @@ class Settings(
 ):
     """All topics, the last first; times are seconds."""
 
+    @property
+    def fence_wait(self) -> float:
+        """For how long a fenced pod starts nowhere else after its delegate is gone by both clocks: no election in its
+        target, whose agents are taken to be set up as these here, takes longer.
+        """
+        return max(self.fence_margin, self.lease_duration)
+
 
 def parse(
     arguments: Sequence[str],

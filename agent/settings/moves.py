@@ -58,5 +58,5 @@ class Moves:
         DURATION,
         "30s",
         "how much longer than that, and than the pod's grace, it takes before another one starts elsewhere: the agent"
-        " there may just have failed, and another follow it; requests may be late",
+        " there may just have failed, and another follow it (so --lease-duration at least); requests may be late",
     )

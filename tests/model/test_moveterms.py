@@ -13,7 +13,7 @@ def test_the_first_that_can_be_read_counts() -> None:
 
 
 def test_what_can_be_read_is_well() -> None:
-    said = {"move": "never", "failover-after": "30s", "fail-back": "auto", "shutdown-delay": "0"}
+    said = {"move": "never", "failover-after": "30s", "fail-back": "auto", "fence": "lease", "shutdown-delay": "0"}
     assert list(flaws({f"multicluster/{key}": value for key, value in said.items()})) == []
     assert list(flaws(None)) == []
     # Of these Targets alone say anything.
@@ -22,7 +22,7 @@ def test_what_can_be_read_is_well() -> None:
 
 @pytest.mark.parametrize("prefix", ["multicluster/", "multicluster.admiralty.io/"])
 def test_what_cannot_is_told_with_field_and_remedy(prefix: str) -> None:
-    said = {"move": "x" * 100, "failover-after": "1s", "fail-back": "", "shutdown-delay": "301"}
+    said = {"move": "x" * 100, "failover-after": "1s", "fail-back": "", "fence": "yes", "shutdown-delay": "301"}
     found = dict(flaws({prefix + key: value for key, value in said.items()}))
     assert found.keys() == {f"metadata.annotations[{prefix}{key}]" for key in said}
     assert all(reason.endswith("correct it, or remove it") for reason in found.values())

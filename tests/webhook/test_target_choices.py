@@ -65,6 +65,7 @@ def test_a_namespace_that_cannot_be_read_is_refused_unless_it_was_so_before() ->
     ("key", "value", "says"),
     [
         ("move", "Evict", "'Evict' must be one of surge, evict, never"),
+        ("fence", "true", "'true' must be one of lease, none"),
         ("failover_after", "soon", "'soon' must be a duration"),
         ("failover_after", "1s", "must be 10s at least, or never"),
         ("fail_back", "yes", "'yes' must be one of never, auto"),
