@@ -156,12 +156,35 @@ def test_names_stand_for_the_pod_that_is_replaced_and_none_is_taken_twice() -> N
     assert again.name == replacement.name("web", "o", 1)
 
 
-def test_of_two_that_are_marked_the_first_goes_first() -> None:
+def test_of_those_that_are_marked_none_goes_before_the_first_may() -> None:
     second = Pod("web-p", "p", cause="Targets", replaced_by="m", rank=1)
     other = replace(N, name="web-m", uid="m", replaces="p")
-    assert [
-        action.old.uid for action in decide(SURGE, (MARKED, second, N, other)).actions if isinstance(action, Adopt)
-    ] == ["o"]
+
+    def adopted(*pods: Pod) -> list[str]:
+        return [action.old.uid for action in decide(SURGE, pods).actions if isinstance(action, Adopt)]
+
+    assert adopted(MARKED, second, N, other) == ["o", "p"]
+    assert adopted(MARKED, replace(second, settled=False), N, other) == ["o"]
+    assert adopted(replace(MARKED, settled=False), second, N, other) == []
+    assert adopted(MARKED, replace(second, rank=0, settled=False), N, other) == []
+    # The owner has adopted the first already, and is about to delete what that replaces.
+    assert adopted(MARKED, second, replace(N, owned=True, selected=True, replaces=""), other) == ["p"]
+
+
+def test_replacements_are_created_as_fast_as_others_find_a_node() -> None:
+    old = [replace(O, name=f"web-{each}", uid=f"o{each}") for each in range(6)]
+    new = [replace(N, name=f"web-n{each}", uid=f"n{each}", replaces=f"o{each}", available=False) for each in range(6)]
+    owner = replace(SURGE, replicas=6, surge=5)
+
+    def created(*pods: Pod) -> int:
+        return sum(isinstance(action, Create) for action in decide(owner, (*old, *pods)).actions)
+
+    assert created() == 1
+    assert created(replace(new[0], placed=False)) == 0
+    assert created(new[0]) == 1
+    assert created(*new[:2]) == 2
+    assert created(*new[:2], replace(new[2], placed=False)) == 1
+    assert created(*new[:4]) == 1
 
 
 def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked_after_it() -> None:

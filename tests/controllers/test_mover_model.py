@@ -251,7 +251,8 @@ class World:
 @pytest.mark.parametrize("seed", range(100))
 @pytest.mark.parametrize("alone", [True, False], ids=["undisturbed", "disturbed"])
 def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool) -> None:
-    world = World(random.Random(seed))
+    replicas, surge = ((4, 2), (6, 3), (5, 5), (3, 1))[seed % 4]
+    world = World(random.Random(seed), replicas=replicas, surge=surge)
     views = [world.snapshot()]
     for _ in range(150):
         if not alone and world.random.random() < 0.1:

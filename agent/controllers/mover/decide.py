@@ -15,7 +15,7 @@ whether the owner controls N. So whoever leads goes on wherever another was kill
 Where there can be no replacement first: `evicting`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from agent.controllers.mover.evicting import evict
@@ -67,6 +67,8 @@ def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
     """Take the next step of every replacement; UIDs of the pods that have one."""
     by_uid = {pod.uid: pod for pod in pods if pod.owned}
     begun: dict[str, Pod] = {}
+    ready: dict[str, Pod] = {}
+    marked = _marked(pods)
     for new in sorted(_replacements(pods), key=lambda pod: (not _is_meant(pod, by_uid), pod.created, pod.name)):
         old = by_uid.get(new.replaces)
         if old is None or not old.lives or old.uid in begun or new.ended:
@@ -75,17 +77,37 @@ def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
             plan.actions.append(Discard(new, "what it was to replace is gone, or replaced already"))
         else:
             begun[old.uid] = new
-            if old.replaced_by == new.uid:
-                _finish(old, new, _marked(pods), plan)
-            else:
-                _prepare(owner, old, new, _marked(pods), plan)
+            if old.replaced_by != new.uid:
+                _prepare(owner, old, new, marked, plan)
+            elif _finish(old, new, marked, plan):
+                ready[old.uid] = new
+    going = set()
     for old in by_uid.values():
         if old.replaced_by and old.lives and old.uid not in begun:
             begun[old.uid] = old
             plan.waits = True
-            if not _is_about_to_go(owner, old, pods):
+            if _is_about_to_go(owner, old, pods):
+                going.add(old.uid)
+            else:
                 plan.actions.append(Restore(old))
+    _adopt(marked, ready, going, plan)
     return set(begun)
+
+
+def _adopt(marked: Iterable[Pod], ready: Mapping[str, Pod], going: Collection[str], plan: Plan) -> None:
+    """Have the owner adopt as many replacements as it may at once.
+
+    For each it deletes a pod, that of the lowest rank first: so those before it are all about to go, or may go now.
+    Whichever are adopted first, and whoever is killed between two, only such a pod goes.
+
+    :param ready: replacements that may be adopted, by the UIDs of the pods that they replace
+    :param going: UIDs of pods whose replacements are adopted
+    """
+    for old in sorted(marked, key=lambda pod: (pod.rank, pod.uid in ready)):
+        if old.uid in ready:
+            plan.actions.append(Adopt(ready[old.uid], old))
+        elif old.uid not in going:
+            return
 
 
 def _is_about_to_go(owner: Owner, old: Pod, pods: Sequence[Pod]) -> bool:
@@ -105,16 +127,16 @@ def _is_meant(new: Pod, by_uid: dict[str, Pod]) -> bool:
     return old is not None and old.replaced_by == new.uid
 
 
-def _marked(pods: Iterable[Pod]) -> list[int]:
-    """Ranks of the pods that are replaced."""
-    return [pod.rank for pod in pods if pod.owned and pod.lives and pod.replaced_by]
+def _marked(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that are replaced."""
+    return [pod for pod in pods if pod.owned and pod.lives and pod.replaced_by]
 
 
 def _replacements(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.replaces and not pod.owned and not pod.deleting]
 
 
-def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
+def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> None:
     """A replacement whose pod is not marked yet, or not any more."""
     if old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
@@ -132,7 +154,8 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[int], plan: Plan
         plan.waits = True
     elif new.placed and new.answers and new.available and new.announced:
         begun = sum(isinstance(action, Mark) for action in plan.actions)
-        plan.actions.append(Mark(old, new, max(marked, default=-1) + 1 + begun))
+        rank = max((pod.rank for pod in marked), default=-1) + 1 + begun
+        plan.actions.append(Mark(old, new, rank))
         plan.waits = True
     else:
         plan.waits = True
@@ -145,11 +168,8 @@ def _moving(old: Pod, new: Pod) -> Tell:
     return Tell(old, "Moving", f"{cause_of(old)}; its replacement is {new.name}")
 
 
-def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
-    """A replacement for which its pod is withdrawn already: that is undone, or goes on whatever its owner does now.
-
-    Its owner deletes whichever is marked with the lowest rank, so that this one's replacement has to be the first.
-    """
+def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
+    """Whether a replacement for which its pod is withdrawn already may be adopted; or undo that."""
     plan.waits = True
     if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
@@ -158,17 +178,19 @@ def _finish(old: Pod, new: Pod, marked: Sequence[int], plan: Plan) -> None:
         plan.actions.append(Restore(old))
     elif old.frozen:
         plan.tell(Tell(old, "Held", UNKNOWN))
-    elif new.answers and old.rank == min(marked) and (old.settled or not old.answers):
-        plan.actions.append(Adopt(new, old))
+    else:
+        return new.answers and (old.settled or not old.answers)
+    return False
 
 
 # Moves that begin ---------------------------------------------------------------------------------------------------
 
 
 def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Create replacements, one that has no node yet at a time."""
+    """Create replacements: of those that have no node yet as many at a time as have one, and one at least."""
     lives = sum(pod.lives for pod in pods)
-    pending = any(not new.placed for new in _replacements(pods))
+    placed = sum(new.placed for new in _replacements(pods))
+    pending = len(_replacements(pods)) - placed
     discarded = sum(isinstance(action, Discard) for action in plan.actions)
     under_way = len(_replacements(pods)) - discarded
     for old in waiting:
@@ -179,12 +201,12 @@ def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Pl
         elif owner.refused:
             plan.tell(Tell(old, "NoRoom", owner.refused))
             plan.waits = True
-        elif pending or under_way >= most or lives >= owner.replicas + most:
+        elif pending >= max(1, placed) or under_way >= most or lives >= owner.replicas + most:
             plan.waits = True
             plan.tell(Tell(old, "Misplaced", f"{cause_of(old)}; others of its owner move first"))
         else:
             plan.actions.append(Create(old, _free_name(owner, old, pods)))
-            pending = True
+            pending, under_way, lives = pending + 1, under_way + 1, lives + 1
             plan.waits = True
 
 
