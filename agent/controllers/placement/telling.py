@@ -73,8 +73,8 @@ def events(placement: Mapping[str, Any], outcome: Outcome, changes: Changes) -> 
 
 def _scores(scores: Mapping[str, int]) -> str:
     text = ""
-    for cluster, score in sorted(scores.items()):
-        more = f"{cluster}:{score} "
+    for cluster in sorted(scores):
+        more = f"{cluster}:{scores[cluster]} "
         if len(text) + len(more) > _EVENT_LIMIT:
             return text + "......"
         text += more

@@ -5,7 +5,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from agent.scheduling.placing import celexpr, groups, predicates, prioritizers, spread, taints
+from agent.scheduling.placing import celexpr, groups, prioritizers, spread
+from agent.scheduling.placing.feasible import Feasible, eligible, feasible, members, outside
 from agent.scheduling.placing.inputs import CelVerdicts, Fleet, ManagedCluster
 from agent.scheduling.placing.outcome import Decision, Outcome, Satisfied
 from agent.scheduling.placing.spec import SPREAD, STEADY, PlacementSpec, Policy, parse
@@ -14,18 +15,6 @@ Placement = Mapping[str, Any]
 
 ANY_SCORE = ""
 """Instead of the name of an AddOnPlacementScore, for CEL expressions that make it up while they run."""
-
-
-class _Feasible(NamedTuple):
-    """What is left after the filters."""
-
-    clusters: Sequence[ManagedCluster]
-    avoided: Mapping[str, int]
-    """How many PreferNoSelect taints of a cluster are not tolerated."""
-    refused: Mapping[str, str]
-    """Why the others are not."""
-    again: Sequence[datetime] = ()
-    flaw: str = ""
 
 
 class _Chosen(NamedTuple):
@@ -54,31 +43,7 @@ def evaluate(
     :param elsewhere: how many decisions of all other Placements name each cluster
     :param cel: of all `cel_expressions` and `candidates`
     """
-    spec, decided = parse(placement), frozenset(decided)
-    names = _candidates(spec, fleet)
-    feasible = _filter(spec, [fleet.clusters[name] for name in names], decided, cel, now)
-    # In the order in which the reference finds them.
-    flaw = feasible.flaw or spec.flaws.get("policy", "")
-    chosen = _Chosen() if flaw else _choose(spec, feasible, fleet, decided, elsewhere, now)
-    flaw = spec.flaws.get("groups") or flaw
-
-    def why_not() -> dict[str, str]:
-        found = {**_outside(spec, fleet, names), **feasible.refused, **chosen.why_not()}
-        if not flaw:
-            return found
-        # What is decided stays, whatever would become of it.
-        found = {**dict.fromkeys(names, f"the Placement is misconfigured: {flaw}"), **found}
-        return {name: why for name, why in found.items() if name not in decided}
-
-    return Outcome(
-        groups=() if flaw else groups.divide(spec.groups, chosen.decisions, fleet.clusters),
-        satisfied=_satisfied(spec, fleet, len(names), len(chosen.decisions)),
-        misconfigured=flaw,
-        why_not=why_not,
-        again=min((*feasible.again, *chosen.again, *_cel_expiries(spec, names, fleet, now)), default=None),
-        warnings=chosen.warnings,
-        scores=chosen.scores,
-    )
+    return _evaluate(parse(placement), fleet, frozenset(decided), elsewhere, cel, now)
 
 
 def evaluate_settled(
@@ -91,13 +56,47 @@ def evaluate_settled(
     now: datetime,
 ) -> Outcome:
     """As `evaluate`, but Steady counts new decisions at once: once they are written, nothing else comes of it."""
-    evaluated = partial(evaluate, placement, fleet, elsewhere=elsewhere, cel=cel, now=now)
-    outcome = evaluated(decided=decided)
-    steady = any(each.built_in == STEADY for each in parse(placement).policy.prioritizers)
+    spec = parse(placement)
+    outcome = _evaluate(spec, fleet, frozenset(decided), elsewhere, cel, now)
+    steady = any(each.built_in == STEADY for each in spec.policy.prioritizers)
     if outcome.misconfigured or not steady or outcome.decided.keys() == frozenset(decided):
         return outcome
-    settled = evaluated(decided=outcome.decided)
+    settled = _evaluate(spec, fleet, frozenset(outcome.decided), elsewhere, cel, now)
     return settled if settled.decided.keys() == outcome.decided.keys() else outcome
+
+
+def _evaluate(
+    spec: PlacementSpec,
+    fleet: Fleet,
+    decided: frozenset[str],
+    elsewhere: Mapping[str, int],
+    cel: CelVerdicts,
+    now: datetime,
+) -> Outcome:
+    found = feasible(spec, fleet, decided, cel, now)
+    # In the order in which the reference finds them.
+    flaw = found.flaw or spec.flaws.get("policy", "")
+    chosen = _Chosen() if flaw else _choose(spec, found, fleet, decided, elsewhere, now)
+    flaw = spec.flaws.get("groups") or flaw
+
+    def why_not() -> dict[str, str]:
+        refused = {**outside(spec, fleet), **found.refused, **chosen.why_not()}
+        if not flaw:
+            return refused
+        # What is decided stays, whatever would become of it.
+        wrong = f"the Placement is misconfigured: {flaw}"
+        refused = {**dict.fromkeys([each.name for each in members(spec, fleet)], wrong), **refused}
+        return {name: why for name, why in refused.items() if name not in decided}
+
+    return Outcome(
+        groups=() if flaw else groups.divide(spec.groups, chosen.decisions, fleet.clusters),
+        satisfied=_satisfied(spec, fleet, len(members(spec, fleet)), len(chosen.decisions)),
+        misconfigured=flaw,
+        why_not=why_not,
+        again=min((*found.again, *chosen.again, *_cel_expiries(spec, fleet, now)), default=None),
+        warnings=chosen.warnings,
+        scores=chosen.scores,
+    )
 
 
 def cel_expressions(placement: Placement) -> tuple[str, ...]:
@@ -109,7 +108,7 @@ def candidates(placement: Placement, fleet: Fleet) -> list[str]:
     """The clusters that CEL is to be asked about, sorted: members of the sets that a Placement names and its namespace
     is bound to.
     """
-    return _candidates(parse(placement), fleet)
+    return [cluster.name for cluster in members(parse(placement), fleet)]
 
 
 def scores_used(placement: Placement) -> frozenset[str]:
@@ -121,76 +120,9 @@ def scores_used(placement: Placement) -> frozenset[str]:
     return frozenset(each.resource for each in spec.policy.prioritizers if each.resource) | _cel_scores(spec)
 
 
-def _eligible(spec: PlacementSpec, fleet: Fleet) -> frozenset[str]:
-    bound = fleet.bindings.get(spec.namespace, frozenset()) & fleet.sets.keys()
-    return bound & frozenset(spec.sets) if spec.sets else bound
-
-
-def _candidates(spec: PlacementSpec, fleet: Fleet) -> list[str]:
-    eligible = _eligible(spec, fleet)
-    if not eligible:
-        return []
-    return sorted(
-        name
-        for name, sets in fleet.sets_of.items()
-        if not sets.isdisjoint(eligible) and not fleet.clusters[name].deleting
-    )
-
-
-def _outside(spec: PlacementSpec, fleet: Fleet, names: Sequence[str]) -> dict[str, str]:
-    """Clusters that are no candidates, and why."""
-    inside = frozenset(names)
-    where = f"in no set{' of clusterSets' if spec.sets else ''} that is bound to namespace {spec.namespace}"
-    return {
-        name: "it is being deleted"
-        if cluster.deleting
-        else f"{where} (sets: {', '.join(sorted(fleet.sets_of[name])) or 'none'})"
-        for name, cluster in fleet.clusters.items()
-        if name not in inside
-    }
-
-
-def _filter(
-    spec: PlacementSpec,
-    clusters: Sequence[ManagedCluster],
-    decided: Collection[str],
-    cel: CelVerdicts,
-    now: datetime,
-) -> _Feasible:
-    """Those that predicates, tolerations and hard spread constraints let through.
-
-    As in the reference, a part is checked only where there are clusters to use it for.
-    """
-    flaw = (spec.flaws.get("predicates") or _cel_flaw(spec, cel)) if clusters else ""
-    if flaw:
-        return _Feasible((), {}, {}, flaw=flaw)
-    refused, matching = {}, []
-    for cluster in clusters:
-        why = predicates.refusal(spec.predicates, cluster, cel) if spec.predicates else ""
-        if why:
-            refused[cluster.name] = why
-        else:
-            matching.append(cluster)
-    if matching and "tolerations" in spec.flaws:
-        return _Feasible((), {}, refused, flaw=spec.flaws["tolerations"])
-    found, avoided, again = [], {}, []
-    for cluster in matching:
-        verdict = taints.judge(cluster, spec.tolerations, cluster.name in decided, now)
-        why = verdict.refusal or spread.refusal(spec.policy.spread, cluster)
-        if verdict.until is not taints.FOREVER:
-            again.append(verdict.until)
-        if why:
-            refused[cluster.name] = why
-            continue
-        found.append(cluster)
-        if verdict.avoided:
-            avoided[cluster.name] = verdict.avoided
-    return _Feasible(found, avoided, refused, again)
-
-
 def _choose(
     spec: PlacementSpec,
-    feasible: _Feasible,
+    feasible: Feasible,
     fleet: Fleet,
     decided: Collection[str],
     elsewhere: Mapping[str, int],
@@ -198,35 +130,48 @@ def _choose(
 ) -> _Chosen:
     """The best of the feasible clusters."""
     policy, clusters = spec.policy, feasible.clusters
-    scored = prioritizers.score(policy.prioritizers, clusters, fleet, decided, elsewhere, now)
+    scored = prioritizers.score(policy.prioritizers, clusters, fleet, decided, elsewhere, now, feasible.same)
     parts, names = list(scored.parts), [cluster.name for cluster in clusters]
     if feasible.avoided:
         parts.append(prioritizers.preferences(feasible.avoided))
     totals = prioritizers.totals(parts, names)
     for each in policy.prioritizers:
         if each.built_in == SPREAD:
-            ranked = sorted(clusters, key=lambda cluster: (-totals[cluster.name], cluster.name))
+            ranked = _ranked(clusters, totals)
             parts.append(prioritizers.Scores(SPREAD, each.weight, spread.scores(policy.spread, ranked)))
             totals = prioritizers.totals(parts, names)
-    kept = decided if spec.keep_decided else ()
-    ranked = sorted(clusters, key=lambda cluster: (cluster.name not in kept, -totals[cluster.name], cluster.name))
+    ranked = _ranked(clusters, totals)
+    if spec.keep_decided:
+        ranked.sort(key=lambda cluster: cluster.name not in decided)
     picks = spread.Picks(policy.spread, ranked)
     chosen = frozenset(picks.choose(policy.number))
     listed = sorted(chosen, key=lambda name: (-totals[name], name)) if policy.by_score else sorted(chosen)
     reasons = _reasons(parts, listed)
     decisions = [Decision(name, totals[name], why) for name, why in zip(listed, reasons, strict=True)]
     again = [part.again for part in parts if part.again is not None]
-    left = [cluster for cluster in clusters if cluster.name not in chosen]
-    return _Chosen(decisions, totals, again, scored.warnings, partial(_left, left, policy, picks, totals))
+    left = partial(_left, clusters, chosen, policy, picks, totals)
+    return _Chosen(decisions, totals, again, scored.warnings, left)
+
+
+def _ranked(clusters: Sequence[ManagedCluster], totals: Mapping[str, int]) -> list[ManagedCluster]:
+    """Clusters that are sorted by name, and have their totals in that order: best first, then by name."""
+    places = sorted(range(len(clusters)), key=list(totals.values()).__getitem__, reverse=True)
+    return [clusters[place] for place in places]
 
 
 def _left(
-    clusters: Sequence[ManagedCluster], policy: Policy, picks: spread.Picks, totals: Mapping[str, int]
+    clusters: Sequence[ManagedCluster],
+    chosen: Collection[str],
+    policy: Policy,
+    picks: spread.Picks,
+    totals: Mapping[str, int],
 ) -> dict[str, str]:
-    """Why these are not chosen."""
-    full = len(totals) - len(clusters) == policy.number
+    """Why the others are not chosen."""
+    full = len(chosen) == policy.number
     found = {}
     for cluster in clusters:
+        if cluster.name in chosen:
+            continue
         best = f"score {totals[cluster.name]}, not among the best {policy.number}"
         found[cluster.name] = best if full else picks.refusal(cluster) or best
     return found
@@ -244,12 +189,12 @@ def _satisfied(spec: PlacementSpec, fleet: Fleet, available: int, decided: int) 
     if not bound:
         text = "No valid ManagedClusterSetBindings found in placement namespace"
         return Satisfied(False, "NoManagedClusterSetBindings", text)
-    eligible = _eligible(spec, fleet)
-    if not eligible:
+    sets = eligible(spec, fleet)
+    if not sets:
         text = f"None of ManagedClusterSets [{','.join(spec.sets)}] is bound to placement namespace"
         return Satisfied(False, "NoIntersection", text)
     if not available:
-        text = f"All ManagedClusterSets [{','.join(sorted(eligible))}] have no member ManagedCluster"
+        text = f"All ManagedClusterSets [{','.join(sorted(sets))}] have no member ManagedCluster"
         return Satisfied(False, "AllManagedClusterSetsEmpty", text)
     if not decided:
         return Satisfied(False, "NoManagedClusterMatched", "No ManagedCluster matches any of the cluster predicate")
@@ -259,22 +204,17 @@ def _satisfied(spec: PlacementSpec, fleet: Fleet, available: int, decided: int) 
     return Satisfied(True, "AllDecisionsScheduled", "All cluster decisions scheduled")
 
 
-def _cel_flaw(spec: PlacementSpec, cel: CelVerdicts) -> str:
-    for predicate in spec.predicates:
-        for expression in predicate.cel:
-            if expression in cel.errors:
-                return f"Predicate:{cel.errors[expression]}"
-    return ""
-
-
 def _cel_scores(spec: PlacementSpec) -> frozenset[str]:
     named = [celexpr.scores_named(each) for predicate in spec.predicates for each in predicate.cel]
     return frozenset().union(*(frozenset({ANY_SCORE}) if found is None else found for found in named))
 
 
-def _cel_expiries(spec: PlacementSpec, names: Sequence[str], fleet: Fleet, now: datetime) -> list[datetime]:
+def _cel_expiries(spec: PlacementSpec, fleet: Fleet, now: datetime) -> list[datetime]:
     """When scores expire that CEL expressions look at."""
     resources = _cel_scores(spec)
+    if not resources:
+        return []
+    names = [cluster.name for cluster in members(spec, fleet)]
     if ANY_SCORE in resources:
         near = frozenset(names)
         found = [values for (name, _), values in fleet.scores.items() if name in near]

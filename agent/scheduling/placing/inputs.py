@@ -1,12 +1,18 @@
 """What a Placement is evaluated over: clusters, sets, bindings and scores at one moment."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import Any, TypeVar
 
 from agent.api.names.ocm import LABEL_CLUSTER_SET
 from agent.scheduling.pod_terms import Selector
+
+T = TypeVar("T")
+
+_REMEMBERED = 64
+"""How much is remembered of one fleet: Placements that share nothing would keep a list of clusters each."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,20 @@ class Fleet:
     """Namespace to the names of the sets that are bound to it."""
     scores: Mapping[tuple[str, str], Mapping[str, Score]]
     """Cluster and name of an AddOnPlacementScore to its values by name."""
+    _found_out: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, find: Callable[[], T], holds: Callable[[T], bool] = lambda found: True) -> T:
+        """What `find` gives, for all Placements that are evaluated over this, as long as it holds.
+
+        The key has in it all that `find` looks at beside the fleet.
+        """
+        known: T | None = self._found_out.get(key)
+        if known is not None and holds(known):
+            return known
+        if len(self._found_out) >= _REMEMBERED:
+            self._found_out.clear()
+        found = self._found_out[key] = find()
+        return found
 
     @cached_property
     def sets_of(self) -> Mapping[str, frozenset[str]]:

@@ -3,9 +3,10 @@
 `int()` cuts off towards zero, as Go does.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from agent.scheduling.placing.inputs import Fleet, ManagedCluster, Score
 from agent.scheduling.placing.spec import ALLOCATABLE, BALANCE, SPREAD, STEADY, Prioritizer
@@ -28,6 +29,12 @@ class Scores:
     """Cluster to why it has no score of its own."""
     again: datetime | None = None
     """When the first of them expires."""
+    since: datetime | None = field(default=None, compare=False)
+    """When expiries were looked at; None where nothing expires."""
+
+    def holds(self, now: datetime) -> bool:
+        """Whether none has expired since."""
+        return self.since is None or (self.since <= now and (self.again is None or now < self.again))
 
     def told(self, clusters: Sequence[str]) -> list[str]:
         """As reasons of decisions have it, one for each cluster: `Steady 100`, `AddOn/usage/cpu 52 x -2`."""
@@ -53,8 +60,10 @@ def totals(parts: Sequence[Scores], names: Sequence[str]) -> dict[str, int]:
     """The weighted sum for each cluster."""
     found = dict.fromkeys(names, 0)
     for part in parts:
+        weight = part.weight
         for name, value in part.values.items():
-            found[name] += value * part.weight
+            if value:
+                found[name] += value * weight
     return found
 
 
@@ -65,8 +74,17 @@ def score(
     decided: Collection[str],
     elsewhere: Mapping[str, int],
     now: datetime,
+    same: Hashable = None,
 ) -> Scored:
-    """Ask every prioritizer but Spread, which needs the others' totals."""
+    """Ask every prioritizer but Spread, which needs the others' totals.
+
+    :param same: equal for equal clusters of one fleet: what depends on nothing else is asked once
+    """
+
+    def once(prioritizer: Prioritizer, ask: Callable[[], Scores]) -> Scores:
+        key = ("scores", same, prioritizer)
+        return ask() if same is None else fleet.once(key, ask, lambda known: known.holds(now))
+
     names = [cluster.name for cluster in clusters]
     parts, warnings = [], []
     for each in wanted:
@@ -75,11 +93,9 @@ def score(
         elif each.built_in == BALANCE:
             parts.append(Scores(BALANCE, each.weight, balance(names, elsewhere)))
         elif each.built_in in ALLOCATABLE:
-            values = allocatable(clusters, ALLOCATABLE[each.built_in])
-            notes = {name: "missing" for name in names if name not in values}
-            parts.append(Scores(each.name, each.weight, values, notes))
+            parts.append(once(each, partial(_allocatable, each, clusters)))
         elif each.built_in != SPREAD:
-            part = addon(each, names, fleet, now)
+            part = once(each, partial(addon, each, names, fleet, now))
             parts.append(part)
             expired = [name for name, note in part.notes.items() if note == "expired"]
             if expired:
@@ -96,10 +112,9 @@ def steady(names: Sequence[str], decided: Collection[str]) -> dict[str, int]:
 def balance(names: Sequence[str], elsewhere: Mapping[str, int]) -> dict[str, int]:
     """By how often all other Placements have decided each cluster: 100 for never, -100 for most often."""
     most = max(elsewhere.values(), default=0)
-    return {
-        name: 2 * int(float(MOST) * (0.5 - count / most)) if (count := elsewhere.get(name, 0)) else MOST
-        for name in names
-    }
+    # Many clusters have few counts.
+    scores = {count: 2 * int(float(MOST) * (0.5 - count / most)) for count in set(elsewhere.values()) if count}
+    return {name: scores.get(elsewhere.get(name, 0), MOST) for name in names}
 
 
 def allocatable(clusters: Sequence[ManagedCluster], resource: str) -> dict[str, int]:
@@ -110,6 +125,12 @@ def allocatable(clusters: Sequence[ManagedCluster], resource: str) -> dict[str, 
         return dict.fromkeys(amounts, MOST)
     # In this order of operations: 80 between 50 and 100 is 19, as in the reference.
     return {name: int(((amount - least) / (most - least) - 0.5) * 2.0 * 100.0) for name, amount in amounts.items()}
+
+
+def _allocatable(wanted: Prioritizer, clusters: Sequence[ManagedCluster]) -> Scores:
+    values = allocatable(clusters, ALLOCATABLE[wanted.built_in])
+    notes = {cluster.name: "missing" for cluster in clusters if cluster.name not in values}
+    return Scores(wanted.name, wanted.weight, values, notes)
 
 
 def addon(wanted: Prioritizer, names: Sequence[str], fleet: Fleet, now: datetime) -> Scores:
@@ -123,7 +144,7 @@ def addon(wanted: Prioritizer, names: Sequence[str], fleet: Fleet, now: datetime
         values[name] = found.value
         if found.until is not None and (again is None or found.until < again):
             again = found.until
-    return Scores(wanted.name, wanted.weight, values, notes, again)
+    return Scores(wanted.name, wanted.weight, values, notes, again, now)
 
 
 def preferences(avoided: Mapping[str, int]) -> Scores:

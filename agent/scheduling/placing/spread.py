@@ -28,6 +28,14 @@ def value(constraint: SpreadConstraint, cluster: ManagedCluster) -> str | None:
     return (cluster.claims if constraint.claim else cluster.labels).get(constraint.key)
 
 
+def values(constraint: SpreadConstraint, clusters: Sequence[ManagedCluster]) -> list[str | None]:
+    """The same of many clusters."""
+    key = constraint.key
+    if constraint.claim:
+        return [cluster.claims.get(key) for cluster in clusters]
+    return [cluster.labels.get(key) for cluster in clusters]
+
+
 def refusal(constraints: Sequence[SpreadConstraint], cluster: ManagedCluster) -> str:
     """Which key of a constraint that must be kept a cluster lacks."""
     for each in constraints:
@@ -44,8 +52,7 @@ def scores(constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedClus
     for constraint in constraints:
         places: dict[str, int] = {}
         counts: dict[str, int] = {}
-        for cluster in ranked:
-            domain = value(constraint, cluster)
+        for cluster, domain in zip(ranked, values(constraint, ranked), strict=True):
             if domain is not None:
                 places[cluster.name] = counts[domain] = counts.get(domain, -1) + 1
         most = max(places.values(), default=0) or 1
@@ -59,7 +66,7 @@ class Picks:
 
     def __init__(self, constraints: Sequence[SpreadConstraint], ranked: Sequence[ManagedCluster]) -> None:
         self._ranked = ranked
-        skews = [_Skew(each, ranked) for each in constraints]
+        skews = [_Skew(each, values(each, ranked)) for each in constraints]
         # Where every domain is a single cluster, there is nothing to be uneven.
         self._skews = [skew for skew in skews if skew.uneven]
         self._excesses = [skew.excess for skew in self._skews]
@@ -71,8 +78,8 @@ class Picks:
         ):
             return [cluster.name for cluster in islice(self._ranked, most)]
         waiting: dict[Domain, deque[tuple[int, str]]] = {}
-        for rank, cluster in enumerate(self._ranked):
-            domain = tuple(value(skew.constraint, cluster) for skew in self._skews)
+        domains = zip(*(skew.domains for skew in self._skews), strict=True)
+        for rank, (cluster, domain) in enumerate(zip(self._ranked, domains, strict=True)):
             waiting.setdefault(domain, deque()).append((rank, cluster.name))
         chosen: list[str] = []
         heap = self._heap(waiting)
@@ -123,11 +130,12 @@ class Picks:
 class _Skew:
     """One constraint while clusters are picked."""
 
-    def __init__(self, constraint: SpreadConstraint, clusters: Sequence[ManagedCluster]) -> None:
+    def __init__(self, constraint: SpreadConstraint, domains: Sequence[str | None]) -> None:
         self.constraint = constraint
-        values = [each for cluster in clusters if (each := value(constraint, cluster)) is not None]
-        self.counts = dict.fromkeys(values, 0)
-        self.uneven = len(self.counts) < len(clusters)
+        self.domains = domains
+        """Of each cluster."""
+        self.counts = dict.fromkeys([each for each in domains if each is not None], 0)
+        self.uneven = len(self.counts) < len(domains)
         self.least = 0
         self.excess: dict[str | None, float] = {
             None: _FORBIDDEN if constraint.hard else _NO_DOMAIN,

@@ -1,0 +1,129 @@
+"""Which clusters a Placement may decide: members of its sets that its predicates, tolerations and hard spread
+constraints let through.
+
+Placements that ask for the same share what is found out, as long as nothing of the fleet changes.
+"""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from agent.scheduling.placing import predicates, spread, taints
+from agent.scheduling.placing.inputs import CelVerdicts, Fleet, ManagedCluster
+from agent.scheduling.placing.spec import PlacementSpec
+
+
+class Feasible(NamedTuple):
+    """What is left after the filters."""
+
+    clusters: Sequence[ManagedCluster]
+    """By name."""
+    avoided: Mapping[str, int]
+    """How many PreferNoSelect taints of a cluster are not tolerated."""
+    refused: Mapping[str, str]
+    """Why the others are not."""
+    again: Sequence[datetime] = ()
+    flaw: str = ""
+    same: Hashable = None
+    """Equal for Placements that have the same clusters of one Fleet; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Matching:
+    """What labels, claims and constraints say, which do not change with time."""
+
+    clusters: Sequence[ManagedCluster]
+    tainted: Sequence[ManagedCluster]
+    """Of those that predicates take."""
+    refused: Mapping[str, str]
+    lacking: Mapping[str, str]
+    """Clusters that predicates take, and the key of a hard spread constraint that they lack."""
+
+
+def eligible(spec: PlacementSpec, fleet: Fleet) -> frozenset[str]:
+    """The sets that the Placement's namespace is bound to, and that it names."""
+    bound = fleet.bindings.get(spec.namespace, frozenset()).intersection(fleet.sets)
+    return bound.intersection(spec.sets) if spec.sets else bound
+
+
+def members(spec: PlacementSpec, fleet: Fleet) -> Sequence[ManagedCluster]:
+    """The clusters of those sets, by name."""
+    sets = eligible(spec, fleet)
+    return fleet.once(("members", sets), lambda: _members(sets, fleet)) if sets else ()
+
+
+def outside(spec: PlacementSpec, fleet: Fleet) -> dict[str, str]:
+    """Clusters that are no members, and why."""
+    inside = frozenset(cluster.name for cluster in members(spec, fleet))
+    where = f"in no set{' of clusterSets' if spec.sets else ''} that is bound to namespace {spec.namespace}"
+    return {
+        name: "it is being deleted"
+        if cluster.deleting
+        else f"{where} (sets: {', '.join(sorted(fleet.sets_of[name])) or 'none'})"
+        for name, cluster in fleet.clusters.items()
+        if name not in inside
+    }
+
+
+def feasible(spec: PlacementSpec, fleet: Fleet, decided: Collection[str], cel: CelVerdicts, now: datetime) -> Feasible:
+    """Those that are let through; as in the reference, a part is checked only where there are clusters for it."""
+    clusters = members(spec, fleet)
+    flaw = (spec.flaws.get("predicates") or _cel_flaw(spec, cel)) if clusters else ""
+    if flaw:
+        return Feasible((), {}, {}, flaw=flaw)
+    same: Hashable = None
+    if any(predicate.cel for predicate in spec.predicates):
+        matching = _match(spec, clusters, cel)
+    else:
+        same = (eligible(spec, fleet), spec.predicates, tuple(each for each in spec.policy.spread if each.hard))
+        matching = fleet.once(("matching", same), lambda: _match(spec, clusters, cel))
+    if (matching.clusters or matching.lacking) and "tolerations" in spec.flaws:
+        return Feasible((), {}, matching.refused, flaw=spec.flaws["tolerations"])
+    refused: dict[str, str] = {}
+    avoided: dict[str, int] = {}
+    again: list[datetime] = []
+    for cluster in matching.tainted:
+        verdict = taints.judge(cluster, spec.tolerations, cluster.name in decided, now)
+        if verdict.until is not taints.FOREVER:
+            again.append(verdict.until)
+        if verdict.refusal:
+            refused[cluster.name] = verdict.refusal
+        elif verdict.avoided and cluster.name not in matching.lacking:
+            avoided[cluster.name] = verdict.avoided
+    found = matching.clusters
+    if refused:
+        found = [cluster for cluster in found if cluster.name not in refused]
+        same = (same, tuple(refused)) if same is not None else None
+    return Feasible(found, avoided, {**matching.refused, **matching.lacking, **refused}, again, same=same)
+
+
+def _members(sets: frozenset[str], fleet: Fleet) -> Sequence[ManagedCluster]:
+    names = sorted(name for name, found in fleet.sets_of.items() if not sets.isdisjoint(found))
+    return tuple(cluster for name in names if not (cluster := fleet.clusters[name]).deleting)
+
+
+def _match(spec: PlacementSpec, clusters: Sequence[ManagedCluster], cel: CelVerdicts) -> _Matching:
+    refused, lacking, tainted, found = {}, {}, [], []
+    hard = [each for each in spec.policy.spread if each.hard]
+    for cluster in clusters:
+        why = predicates.refusal(spec.predicates, cluster, cel) if spec.predicates else ""
+        if why:
+            refused[cluster.name] = why
+            continue
+        if cluster.taints:
+            tainted.append(cluster)
+        why = spread.refusal(hard, cluster) if hard else ""
+        if why:
+            lacking[cluster.name] = why
+        else:
+            found.append(cluster)
+    return _Matching(found, tainted, refused, lacking)
+
+
+def _cel_flaw(spec: PlacementSpec, cel: CelVerdicts) -> str:
+    for predicate in spec.predicates:
+        for expression in predicate.cel:
+            if expression in cel.errors:
+                return f"Predicate:{cel.errors[expression]}"
+    return ""
