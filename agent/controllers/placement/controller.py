@@ -65,6 +65,8 @@ class PlacementRoom(Controller[Key]):
         """Of which Placement the decisions with a label are."""
         self._memories: dict[Key, Memory] = {}
         self._own = False
+        self._told: dict[Key, str] = {}
+        """Of Placements that are being written: the version that others have made meanwhile, as far as is known."""
         self._surroundings: Surroundings | None = None
         self._decisions: Decisions | None = None
         self._cel = CelEvaluator()
@@ -100,6 +102,7 @@ class PlacementRoom(Controller[Key]):
         if plan.moved:
             self._pacing.moved(key)
         MEASURED.note(key, outcome)
+        self._told[key] = ""
         try:
             await self._write(obj, placement, plan, decisions, memory)
         except Forbidden as error:
@@ -107,6 +110,9 @@ class PlacementRoom(Controller[Key]):
             raise
         finally:
             decisions.release(key)
+            found = self._placements.store.get(key) if self._told.pop(key, "") and self._placements.store else None
+            if found is not None:
+                self._changed(None, found)
         again = min(filter(None, (plan.again, verdicts.again)), default=None)
         return None if again is None else _seconds(again - self._clock.now())
 
@@ -195,6 +201,10 @@ class PlacementRoom(Controller[Key]):
         return changed
 
     def _absorb(self, raw: bytes) -> None:
+        answer = Object(PLACEMENTS, raw)
+        if self._told.get(answer.key) == answer.version:
+            # The watch was faster than the answer.
+            self._told[answer.key] = ""
         self._own = True
         try:
             self._placements.absorb(raw)
@@ -221,6 +231,9 @@ class PlacementRoom(Controller[Key]):
         about = new or old
         assert about is not None
         key = about.key
+        if new is not None and key in self._told:
+            self._told[key] = new.version
+            return
         if new is None:
             self._memories.pop(key, None)
             self._pacing.forget(key)

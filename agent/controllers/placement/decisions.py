@@ -14,6 +14,8 @@ from agent.scheduling.placing import read
 
 _INDEX = "placement"
 _PLACEMENT = "Placement"
+_DELETED = ""
+"""Instead of a version."""
 Owner = tuple[str, str]
 """Namespace and label of the decisions of one Placement."""
 
@@ -70,8 +72,11 @@ class Decisions:
         self._balance = balance
         self._turned = turned
         self._ledger = Ledger(balance)
-        self._held: set[Owner] = set()
+        self._held: dict[Owner, set[str]] = {}
+        """With the versions that the watch has told of meanwhile."""
         self._own = False
+        self._answered: set[str] = set()
+        """Versions that our own writes have made while any are held: the watch may tell of one before its answer."""
         self._gone: set[str] = set()
         """UIDs of what we have deleted and still see."""
         if self._watched.store is not None:
@@ -105,17 +110,22 @@ class Decisions:
 
     def hold(self, key: Key, clusters: Iterable[str]) -> None:
         """This is about to be written."""
-        self._held.add(owner_of(key))
+        self._held[owner_of(key)] = set()
         self._ledger.put(owner_of(key), clusters)
 
     def release(self, key: Key) -> None:
         """It has been, or could not be."""
-        self._held.discard(owner_of(key))
+        told = self._held.pop(owner_of(key), set())
         self._recount(owner_of(key))
+        if not told <= self._answered:
+            self._found(owner_of(key))
+        if not self._held:
+            self._answered.clear()
 
     def written(self, raw: bytes) -> None:
         """Take the answer to our own write."""
         self._own = True
+        self._answered.add(Object(PLACEMENT_DECISIONS, raw).version)
         try:
             self._watched.absorb(raw)
         finally:
@@ -134,7 +144,9 @@ class Decisions:
         for owner in {_owner(obj) for obj in (old, new) if obj is not None} - {None}:
             assert owner is not None
             self._recount(owner)
-            if not self._own:
+            if owner in self._held and not self._own:
+                self._held[owner].add(new.version if new is not None else _DELETED)
+            elif not self._own:
                 self._found(owner)
 
     def _recount(self, owner: Owner) -> None:
