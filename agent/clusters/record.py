@@ -18,9 +18,6 @@ from agent.kube.errors import (
 )
 from agent.kube.informer import Informer
 
-BACK_SECONDS = 10.0
-"""What Placements decided while a target was away is not held against pods there for so long once it is back."""
-
 
 class State(StrEnum):
     """What we know of a target. The values are reasons of its conditions."""
@@ -49,13 +46,13 @@ class Record:
     """Whether nothing of the target answers; if so, what else it may be doing is not known."""
 
 
-def grace(record: Record, now: datetime) -> float:
-    """For how many seconds yet a target counts as just back: Placements are to decide for its cluster again first.
+def grace(record: Record, now: datetime, seconds: float) -> float:
+    """How much of these seconds a target yet counts as just back: Placements are to decide for its cluster again first.
 
     0 where it has been there for longer, and where the clock was set meanwhile.
     """
-    left = record.since + timedelta(seconds=BACK_SECONDS) - now
-    return left.total_seconds() if record.state is State.READY and 0 < left.total_seconds() <= BACK_SECONDS else 0.0
+    left = (record.since + timedelta(seconds=seconds) - now).total_seconds()
+    return left if record.state is State.READY and 0 < left <= seconds else 0.0
 
 
 def classify(error: KubeError, namespace: str) -> tuple[State, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent.base.flags import InvalidSetting, flag, repeated
-from agent.base.forms import DURATION, Form, one_of
+from agent.base.forms import DURATION, DURATION_OR_NONE, Form, one_of
 from agent.model import promscore
 from agent.model.promscore import InvalidPrometheusScores, PrometheusScore
 from agent.model.quantity import InvalidQuantity, Quantity
@@ -62,6 +62,12 @@ class Placements:
         "auto",
         "who evaluates Placements: serve (this agent), consume (others: their decisions are followed), off (pods that"
         " name one wait); auto: serve where our chart brought their CRDs, consume where somebody else did",
+    )
+    placement_grace: float = flag(
+        DURATION_OR_NONE,
+        "10s",
+        "how long pods of a target that is back keep it though their Placement decided for others meanwhile: whoever"
+        " decides is to hear of its return first; 0: not at all",
     )
     usage_scores: UsageScores = flag(
         one_of("auto", "true", "false"),

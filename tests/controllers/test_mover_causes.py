@@ -1,11 +1,12 @@
 """Why pods should not be where they are, by what real API servers say of their target and their Placement."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.api import names
 from agent.api.kinds import PLACEMENTS, PODS, TARGETS
 from agent.api.names.ocm import MOVE, PLACEMENT, WHEN_UNPLACED
-from agent.clusters import record
 from agent.controllers.mover import causes
 from agent.kube.client import Client, encode
 from agent.kube.config import load
@@ -30,11 +31,9 @@ def follower(namespace: str, node: str) -> Object:
 
 @pytest.mark.usefixtures("placement_kinds")
 async def test_pods_of_a_target_that_is_back_stay_until_their_placement_may_have_decided_again(
-    cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, client: Client, namespace: str
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(record, "BACK_SECONDS", 0.0)
-    monkeypatch.setattr(causes, "BACK_SECONDS", 0.1)
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
         running(cluster, placement="consume") as deps,
@@ -46,11 +45,19 @@ async def test_pods_of_a_target_that_is_back_stay_until_their_placement_may_have
         await place(client, namespace)
         await client.patch(PLACEMENTS, "web", {"metadata": {"annotations": {WHEN_UNPLACED: MOVE}}}, namespace)
         await decide(client, namespace, "us")
-        found = causes.Causes(deps, looked.append, lambda namespaces: None, lambda node: None)
+        patient, hasty = (
+            causes.Causes(
+                replace(deps, settings=replace(deps.settings, placement_grace=grace)),
+                told,
+                lambda _: None,
+                lambda _: None,
+            )
+            for grace, told in ((600.0, lambda node: None), (0.1, looked.append))
+        )
         pod = follower(namespace, eu.node_name)
 
         async def is_to_leave() -> bool:
-            return found.of(pod, causes.Levels())[0] == "Placement"
+            return hasty.of(pod, causes.Levels())[0] == "Placement"
 
         async def is_back() -> bool:
             return eu.ready
@@ -61,13 +68,11 @@ async def test_pods_of_a_target_that_is_back_stay_until_their_placement_may_have
         await until(is_to_leave)
         relay.cut()
         await until(is_away)
-        monkeypatch.setattr(record, "BACK_SECONDS", 600.0)
         looked.clear()
         relay.mend()
         await until(is_back)
-        assert found.of(pod, causes.Levels()) == ("", "")
-        monkeypatch.setattr(record, "BACK_SECONDS", 0.0)
-        assert await is_to_leave()
+        assert patient.of(pod, causes.Levels()) == ("", "")
+        await until(is_to_leave)
 
         async def looked_again() -> bool:
             return looked.count(eu.node_name) > 1

@@ -25,7 +25,6 @@ from agent.api.names.ocm import (
     PLACEMENT_GROUP,
     decision_name,
 )
-from agent.clusters import record
 from agent.kube.client import Client
 from agent.kube.errors import Conflict
 from agent.scheduler.failed_targets import failed_targets_of
@@ -38,13 +37,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 KEY = names.SHORT_PREFIX + PLACEMENT
 WEB = {KEY: "web"}
-RANKED: dict[str, Any] = {"scheduling": "ranked", "placement": "consume"}
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets that were connected a moment ago count as others do: that they are spared has a test of its own."""
-    monkeypatch.setattr(record, "BACK_SECONDS", 0.5)
+CONSUME: dict[str, Any] = {"placement": "consume", "placement_grace": 0.5}
+"""Targets that were connected a moment ago count as others do: that they are spared has a test of its own."""
+RANKED: dict[str, Any] = {**CONSUME, "scheduling": "ranked"}
 
 
 async def place(client: Client, namespace: str, **spec: Any) -> None:
@@ -151,7 +146,7 @@ async def test_what_a_placement_decides_anew_moves_what_is_not_bound_and_nothing
 
 @pytest.mark.usefixtures("placement_kinds")
 async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(opened: Open) -> None:
-    async with opened(placement="consume") as stage:
+    async with opened(**CONSUME) as stage:
         await stand(stage)
         await place(stage.client, stage.namespace)
         await decide(stage.client, stage.namespace, "eu", "us")
@@ -167,7 +162,7 @@ async def test_candidates_outside_of_a_decision_go_and_the_pod_takes_one_within(
 
 @pytest.mark.usefixtures("placement_kinds")
 async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_decision_changes(opened: Open) -> None:
-    async with opened(placement="consume") as stage:
+    async with opened(**CONSUME) as stage:
         await stand(stage)
         await place(stage.client, stage.namespace)
         await decide(stage.client, stage.namespace, "eu")
@@ -187,34 +182,30 @@ async def test_a_reserve_claim_that_is_not_allowed_yet_is_withdrawn_when_the_dec
 
 
 @pytest.mark.usefixtures("placement_kinds")
+@pytest.mark.parametrize("grace", [600.0, 2.0], ids=["it decides in time", "it does not"])
 async def test_a_pod_keeps_a_target_that_comes_back_until_its_placement_may_have_decided_again(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
+    opened: Open, grace: float
 ) -> None:
-    async with opened(**RANKED) as stage:
+    async with opened(**RANKED | {"placement_grace": grace}) as stage:
         await stand(stage)
         await place(stage.client, stage.namespace)
         await decide(stage.client, stage.namespace, "eu")
         await stage.pods("web", annotations=WEB, affinity={"nodeAffinity": UNSCHEDULABLE})
         await stage.waits("web", "nodes are available")
         ((_, before),) = await stage.chaperons()
-        monkeypatch.setattr(record, "BACK_SECONDS", 600.0)
         stage.relays["eu"].cut()
         await stage.waits("web", "the pod is claimed by this target")
         await decide(stage.client, stage.namespace, "us")
         stage.relays["eu"].mend()
+        if grace < 600:
+            await until(lambda: stage.chaperons("us"), 60.0)
+            await until(lambda: _none_in(stage, "eu"), 60.0)
+            return
         await stage.waits("web", "nodes are available")
         await decide(stage.client, stage.namespace, "eu")
         ((_, kept),) = await stage.chaperons()
         assert kept["metadata"]["uid"] == before["metadata"]["uid"]
         assert not failed_targets_of(await stage.client.get(PODS, "web", stage.namespace))
-
-        monkeypatch.setattr(record, "BACK_SECONDS", 2.0)
-        stage.relays["eu"].cut()
-        await stage.waits("web", "the pod is claimed by this target")
-        await decide(stage.client, stage.namespace, "us")
-        stage.relays["eu"].mend()
-        await until(lambda: stage.chaperons("us"), 60.0)
-        await until(lambda: _none_in(stage, "eu"), 60.0)
 
 
 async def _none_in(stage: Stage, target: str) -> bool:
@@ -245,7 +236,7 @@ async def test_a_namespace_names_the_placement_of_its_pods_and_a_pod_may_say_oth
 
 @pytest.mark.usefixtures("placement_kinds")
 async def test_where_placements_are_evaluated_here_a_pod_is_told_why_each_cluster_is_not_decided(opened: Open) -> None:
-    async with opened(scheduling="ranked", placement="serve") as stage:
+    async with opened(**RANKED | {"placement": "serve"}) as stage:
         await stand(stage)
         client, bound = stage.client, f"set-{stage.namespace}"
         hub = Hub(client, stage.namespace)

@@ -10,7 +10,7 @@ from agent.api.conditions import find_condition
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
-from agent.clusters.record import BACK_SECONDS, grace
+from agent.clusters.record import grace
 from agent.clusters.target import Target
 from agent.controllers.mover.failback import FailBack
 from agent.controllers.mover.placements import PlacementMoves
@@ -61,6 +61,7 @@ class Causes:
         :param preferred: called with the virtual node of a target that pods may go back to from now on
         """
         self._deps = deps
+        self._grace = deps.settings.placement_grace
         self._placements = PlacementMoves(deps, decided)
         self._fail_back = FailBack(deps, preferred)
         self._changed = changed
@@ -124,7 +125,7 @@ class Causes:
     def _unplaced(self, pod: Object, home: Target) -> str:
         """Why its Placement does not want a pod where it is; a target that has just come back may be decided again."""
         why = self._placements.misplaced(pod, self._cluster(home))
-        return "" if why and grace(home.record, self._deps.clock.now()) else why
+        return "" if why and grace(home.record, self._deps.clock.now(), self._grace) else why
 
     def _cluster(self, target: Target) -> str:
         obj = self.targets.get(target.key)
@@ -170,7 +171,7 @@ class Causes:
             self._note(target.node_name)
             self._changed(target.node_name)
             if ready:
-                asyncio.get_running_loop().call_later(BACK_SECONDS, self._changed, target.node_name)
+                asyncio.get_running_loop().call_later(self._grace, self._changed, target.node_name)
 
 
 def _is_ready(target: Mapping[str, Any]) -> bool:

@@ -63,6 +63,7 @@ class SchedulerCache:
         self._clock = deps.clock
         self._prerequisites = deps.prerequisites
         self._weights = deps.settings.weights
+        self._grace = deps.settings.placement_grace
         self._turn = 0
         self._soon: set[Key] = set()
         """Pods that are looked at again by time."""
@@ -116,7 +117,7 @@ class SchedulerCache:
 
         The pod is looked at again when that is over.
         """
-        left = grace(target.record, self._clock.now())
+        left = grace(target.record, self._clock.now(), self._grace)
         if not left or not self._unplaced(pod, target):
             return False
         if pod.key not in self._soon:
