@@ -19,7 +19,7 @@ from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import is_for_its_cluster
 from agent.clusters.target import SUMMARY_FIELDS, Target
 from agent.controllers.managedclusters.decide import Create, Lead, View, decide, namespace, settles_in
-from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
+from agent.controllers.managedclusters.gather import QUIET_SECONDS, ClusterNaming
 from agent.controllers.managedclusters.naming import candidates
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from agent.kube.store import Key, Object
@@ -52,31 +52,31 @@ class ManagedClusterRoom(Controller[str]):
         self._looked: Mapping[Key, Found] = {}
         """What that was made of: nothing is removed by what was so once."""
         self._stops: dict[Key, Callable[[], None]] = {}
-        self._fleet = Fleet(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
+        self._naming = ClusterNaming(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
         self._nodes = deps.local.informer(NODES, labels=_VIRTUAL)
         self._namespaces = deps.namespaces.informer
-        for informer in self._fleet.targets.informers:
+        for informer in self._naming.targets.informers:
             self.watch(informer, lambda target: self._of(target.key))
         self.watch(self._nodes, lambda node: filter(None, [node.labels.get(MANAGED_CLUSTER)]))
         self.watch(self._namespaces, lambda each: [each.name] if each.name in self._wanted else [])
-        self._fleet.clusters.subscribe(self._cluster_changed, lambda: self.queue.add(ALL))
+        self._naming.clusters.subscribe(self._cluster_changed, lambda: self.queue.add(ALL))
         deps.targets.on_attach(self._attached)
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: str) -> float | None:
         """Bring one ManagedCluster in line with its Targets."""
-        if self._deps.placement.mode != "serve" or not self._fleet.ready:
+        if self._deps.placement.mode != "serve" or not self._naming.ready:
             return None
         if key == ALL:
             self._look_again()
             return None
-        store = self._fleet.clusters.store
+        store = self._naming.clusters.store
         current = store.get(("", key)) if store is not None else None
         leads = self._wanted.get(key)
         if leads:
             return await self._keep(key, leads, current)
         if current is not None and OURS in current.labels and not current.deleting:
-            if self._looked is not self._fleet.found:
+            if self._looked is not self._naming.found:
                 self._look_again()
                 return None
             await self._remove(current)
@@ -84,14 +84,14 @@ class ManagedClusterRoom(Controller[str]):
 
     def _look_again(self) -> None:
         wanted: dict[str, list[Key]] = {}
-        self._looked = self._fleet.found
+        self._looked = self._naming.found
         for target, found in self._looked.items():
             if found.ours:
                 wanted.setdefault(found.name, []).append(target)
         changed = {name for name in {*wanted, *self._wanted} if wanted.get(name) != self._wanted.get(name)}
         self._wanted = wanted
         self._names = {target: name for name, targets in wanted.items() for target in targets}
-        for obj in self._fleet.clusters.store or ():
+        for obj in self._naming.clusters.store or ():
             if OURS in obj.labels and obj.name not in wanted:
                 changed.add(obj.name)
         for name in changed:
@@ -104,10 +104,10 @@ class ManagedClusterRoom(Controller[str]):
         if isinstance(action, Create):
             with contextlib.suppress(AlreadyExists):
                 # Ours by its label, or the watch tells us whose it is.
-                self._fleet.clusters.absorb(await self._client.create_raw(MANAGED_CLUSTERS, action.manifest))
+                self._naming.clusters.absorb(await self._client.create_raw(MANAGED_CLUSTERS, action.manifest))
         elif action is not None:
             raw = await self._client.patch_raw(MANAGED_CLUSTERS, name, action.body, sub=action.sub)
-            self._fleet.clusters.absorb(raw)
+            self._naming.clusters.absorb(raw)
         return settles_in(view) or None
 
     async def _own_namespace(self, name: str) -> bool:
@@ -127,7 +127,7 @@ class ManagedClusterRoom(Controller[str]):
 
     async def _remove(self, current: Object) -> None:
         """Unless a Target that is yet to connect may lead to that cluster."""
-        if any(current.name in candidates(key) for key in self._fleet.unknown):
+        if any(current.name in candidates(key) for key in self._naming.unknown):
             return
         with contextlib.suppress(NotFound, Conflict):
             await self._client.delete(MANAGED_CLUSTERS, current.name, uid=current.uid, version=current.version)
@@ -135,7 +135,7 @@ class ManagedClusterRoom(Controller[str]):
     def _view(self, name: str, leads: Sequence[Key], current: Object | None, *, foreign: bool) -> View:
         summaries = [target.summary for key in leads if (target := self._deps.targets.get(key)) is not None]
         summary = next((each for each in summaries if each is not None), None)
-        facts = [fact for key in leads if (fact := self._fleet.lead(key)) is not None]
+        facts = [fact for key in leads if (fact := self._naming.lead(key)) is not None]
         return View(
             name=name,
             uid=facts[0].uid if facts else "",
@@ -148,7 +148,7 @@ class ManagedClusterRoom(Controller[str]):
         )
 
     def _lead(self, key: Key) -> Lead | None:
-        target = self._fleet.targets.get(key)
+        target = self._naming.targets.get(key)
         if target is None:
             return None
         node = self._nodes.store.get(("", names.virtual_node(*key)))

@@ -1,4 +1,4 @@
-"""Targets and ManagedClusters as naming looks at them, kept with every change."""
+"""Which ManagedCluster each Target has, kept with every change of either."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -56,7 +56,7 @@ _cluster_decoder = msgspec.json.Decoder(_Cluster)
 _target_decoder = msgspec.json.Decoder(_Target)
 
 
-class Fleet:
+class ClusterNaming:
     """`changed` is called when `found` may give something else."""
 
     def __init__(self, deps: Deps, changed: Callable[[], None]) -> None:

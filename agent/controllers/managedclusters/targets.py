@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.clusters.deps import Deps
 from agent.clusters.target_condition import TargetCondition, Words
-from agent.controllers.managedclusters.gather import QUIET_SECONDS, Fleet
+from agent.controllers.managedclusters.gather import QUIET_SECONDS, ClusterNaming
 from agent.kube.store import Key
 from agent.runtime.controller import Controller
 
@@ -34,8 +34,8 @@ class TargetClusterRoom(Controller[Key]):
         self._placement = deps.placement
         self._condition = TargetCondition(deps, CONDITION)
         self._said: Mapping[Key, Found] = {}
-        self._fleet = Fleet(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
-        for informer in self._fleet.targets.informers:
+        self._naming = ClusterNaming(deps, lambda: self.queue.add_after(ALL, QUIET_SECONDS))
+        for informer in self._naming.targets.informers:
             self.watch(informer, lambda target: (target.key,))
 
     async def reconcile(self, key: Key) -> float | None:
@@ -43,22 +43,22 @@ class TargetClusterRoom(Controller[Key]):
         if key == ALL:
             self._look_again()
             return None
-        obj = self._fleet.targets.get(key)
+        obj = self._naming.targets.get(key)
         if obj is None:
             return None
         if self._placement.mode == "off":
             await self._condition.say(obj, _NOT_SERVED, **{FIELD: None})
             return None
-        one = self._fleet.found.get(key)
+        one = self._naming.found.get(key)
         if one is not None:
             words = Words("True", "Found", f"it is {one.name}") if one.name else Words("False", one.reason, one.message)
             await self._condition.say(obj, words, **{FIELD: one.name or None})
         return None
 
     def _look_again(self) -> None:
-        found = self._fleet.found
+        found = self._naming.found
         off = self._placement.mode == "off"
-        for each in {target.key for target in self._fleet.targets} if off else {*self._said, *found}:
+        for each in {target.key for target in self._naming.targets} if off else {*self._said, *found}:
             if off or self._said.get(each) != found.get(each):
                 self.queue.add(each)
         self._said = found
