@@ -242,6 +242,31 @@ async def test_without_the_right_to_evaluate_a_placement_says_which_value_gives_
         await hub.become("web", "eu")
 
 
+async def test_what_becomes_of_decisions_is_told_though_the_status_cannot_be_written(
+    pair: Pair, hub: Hub, tmp_path: Path
+) -> None:
+    few = rules(
+        [each for each in AGENT.grants[""] if (each.kind, each.verb, each.sub) != (PLACEMENTS, "patch", "status")]
+    )
+    for short in ("eu", "us"):
+        await hub.cluster(short)
+    async with (
+        limited(pair.clusters[0], hub.client, hub.namespace, tmp_path, few) as weak,
+        running(weak, PlacementRoom, placement="serve"),
+    ):
+        await hub.placement("web", decisionStrategy={"groupStrategy": {"clustersPerDecisionGroup": 1}})
+        await hub.event("web", "DecisionCreate")
+        await until(functools.partial(_decides, hub, "web", {"eu", "us"}))
+        await hub.client.delete(MANAGED_CLUSTERS, hub.name("us"))
+        await until(functools.partial(_decides, hub, "web", {"eu"}))
+        await hub.event("web", "DecisionDelete")
+        assert not (await hub.get("web")).get("status")
+
+
+async def _decides(hub: Hub, name: str, wanted: set[str]) -> bool:
+    return await hub.decided(name) == wanted
+
+
 async def test_without_placements_nothing_is_watched(pair: Pair, hub: Hub) -> None:
     await hub.cluster("eu")
     async with contextlib.AsyncExitStack() as stack:

@@ -23,6 +23,7 @@ from agent.controllers.placement.interests import Interests, Key, interest
 from agent.controllers.placement.metrics import MEASURED
 from agent.controllers.placement.pacing import QUIET_SECONDS, Pacing
 from agent.controllers.placement.surroundings import Surroundings
+from agent.controllers.placement.telling import Event
 from agent.kube.errors import Forbidden, NotFound
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
@@ -164,10 +165,15 @@ class PlacementRoom(Controller[Key]):
         await self._delete(namespace, plan.surplus, decisions)
         if plan.decisions:
             memory.scored = self._clock.now()
+        events = iter(plan.events)
+        # Of decisions at once: if the status cannot be written, they are not written, and told, a second time.
+        self._tell(placement, events if written or rescored else ())
         status = plan.status_after(changed=rescored)
-        if status:
-            written |= await self._patch(obj, status, memory, self._absorb, guarded=True)
-        for event in plan.events if written or rescored else ():
+        if status and await self._patch(obj, status, memory, self._absorb, guarded=True):
+            self._tell(placement, events)
+
+    def _tell(self, placement: dict[str, Any], events: Iterable[Event]) -> None:
+        for event in events:
             self._recorder.event(placement, event.type, event.reason, event.message)
 
     async def _delete(self, namespace: str, found: Iterable[Present], decisions: Decisions) -> None:
