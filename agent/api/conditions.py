@@ -20,6 +20,11 @@ def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) ->
     return next((condition for condition in conditions or () if condition.get("type") == type), None)
 
 
+def is_true(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> bool:
+    """Whether there is a condition of this type, and it says so."""
+    return (find_condition(conditions, type) or {}).get("status") == "True"
+
+
 def without_condition(conditions: Iterable[dict[str, Any]] | None, type: str) -> list[dict[str, Any]]:
     """A new list without the condition of this type."""
     return [condition for condition in conditions or () if condition.get("type") != type]

@@ -18,7 +18,7 @@ from agent.controllers.mover.view import Pod
 from agent.kube.store import Object
 from agent.scheduling.ranking import Ranking
 from agent.scheduling.rejection import Rejection
-from tests.cli.moving import EU, US, made, pod, target
+from tests.cli.moving import EU, NOW, SINCE, US, made, pod, target
 from tests.scheduling.pods_and_targets import target_info
 
 Raw = dict[str, Any]
@@ -187,3 +187,35 @@ def test_a_target_that_says_nothing_of_answers_is_not_one_that_answers() -> None
     reachable = {"conditions": [{"type": "Reachable", "status": "True"}]}
     found = homes_of([target("eu", reachable, **{"multicluster/retire": "true"}), target("us")])
     assert (found[EU].answers, found[EU].standing.retiring, found[US].answers) == (True, True, False)
+
+
+LOST: Raw = {
+    "conditions": [
+        {"type": "Reachable", "status": "False", "lastTransitionTime": SINCE},
+        {"type": "Lost", "status": "True"},
+    ]
+}
+READY: Raw = {"conditions": [*LOST["conditions"], {"type": "Ready", "status": "True"}]}
+DECLARED = {"multicluster/lost": "true"}
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kept", "moves", "how"),
+    [
+        (LOST, {}, "", False, "certify that it does not"),
+        (LOST, {}, "10", True, "evicted"),
+        (LOST, {}, "90", False, "its fence will have stopped it in 60 s"),
+        (LOST, DECLARED, "", True, "evicted"),
+        (READY, DECLARED, "", False, "certify"),
+    ],
+    ids=["not sure", "its fence has passed", "it has not yet", "certified", "certified, and ready until now"],
+)
+def test_a_pod_that_must_not_run_twice_goes_once_its_fence_or_a_person_says_so(
+    status: Raw, said: dict[str, str], kept: str, moves: bool, how: str
+) -> None:
+    home = homes_of([target("eu", status, **said)])[EU]
+    certified, left = home.certified, home.fence(pod("db-0", fence_kept=kept), 30.0, NOW)
+    view = Pod("db-0", "u", cause="Lost", answers=home.answers, certified=certified, fence=left)
+    found = verdict_of(owner("StatefulSet", REPLICA_SET, None, Asked()), view, replaced=False)
+    assert (found.moves, found.reason) == (moves, "" if moves else "IdentityMayRun")
+    assert how in found.how

@@ -63,7 +63,7 @@ async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[tuple[Target, Re
 @contextlib.asynccontextmanager
 async def with_agent(pair: Pair, lease: LeaderLease, **settings: Any) -> AsyncIterator[tuple[Target, Relay]]:
     """The same, with a leader lease of the target's agent that is there."""
-    terms = {"fence_after": float(TERM), "fence_margin": 2.0, "agent_interval": 0.5, **settings}
+    terms = {"fence_after": float(TERM), "fence_margin": 2.0, "lease_duration": 2.0, "agent_interval": 0.5, **settings}
     async with (
         running(pair.clusters[1], *THERE, lease=lease),
         Relay.started(load(str(pair.clusters[1].kubeconfig))) as relay,

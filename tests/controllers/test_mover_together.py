@@ -46,6 +46,8 @@ def test_a_group_that_says_that_it_may_and_has_room_goes() -> None:
         ({"answers": False}, "Held", "pod a-0 does not answer"),
         ({"answers": False, "cause": ""}, "Held", "pod a-0 does not answer"),
         ({"answers": False, "cause": "Lost"}, "IdentityMayRun", "pod a-0"),
+        ({"answers": False, "cause": "Lost", "fence": 12.0}, "IdentityMayRun", "stopped it in 20 s"),
+        ({"answers": False, "cause": "Lost", "fence": 0.0}, "", ""),
         ({"answers": False, "cause": "Lost", "kind": "ReplicaSet"}, "", ""),
         ({"answers": False, "cause": "Lost", "certified": True}, "", ""),
     ],

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
-from agent.api.names import moves
+from agent.api.names import fencing, moves
+from agent.base.clock import parse
 from agent.cli.explaining import facts as explaining
 from agent.cli.explaining.choosing import Chains, speaking
 from agent.cli.explaining.explanation import ranking_of
@@ -25,6 +26,7 @@ from agent.controllers.mover.view import Cause, Owner, Pod
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden
 from agent.kube.store import Key, Object
+from agent.model import fence
 from agent.model.moveterms import move_of
 from agent.model.namespaces import is_enabled
 from agent.model.podstate import ENDED
@@ -43,6 +45,10 @@ class Home:
     target: Object
     standing: Standing
     answers: bool
+    ready: bool = False
+    """Whether it says that it is ready, also where it does not answer any more."""
+    since: datetime | None = None
+    """From when it does not answer, None for one that does."""
 
     @property
     def title(self) -> str:
@@ -53,6 +59,18 @@ class Home:
     def namespace(self) -> str:
         """The only namespace that it serves, empty for all."""
         return self.target.namespace
+
+    @property
+    def certified(self) -> bool:
+        """Whether a person has certified that nothing runs there any more, and it does not show otherwise."""
+        return self.standing.declared and not (self.answers or self.ready)
+
+    def fence(self, pod: Object, margin: float, now: datetime) -> float | None:
+        """In how many seconds its fence has stopped a pod there: renewals were sent for as long as it answered."""
+        kept = fence.kept(pod.annotations.get(fencing.ANNOTATION_KEPT))
+        if kept is None or self.since is None:
+            return None
+        return fence.left(kept, self.since.timestamp(), margin, now.timestamp())
 
 
 @dataclass(frozen=True)
@@ -100,9 +118,11 @@ def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
     found = {}
     for target in targets:
         manifest = target.decode()
-        reachable = find_condition((manifest.get("status") or {}).get("conditions"), "Reachable") or {}
-        answers = reachable.get("status") == "True"
-        found[names.virtual_node(*target.key)] = Home(target, standing(manifest), answers)
+        conditions = (manifest.get("status") or {}).get("conditions")
+        reachable = find_condition(conditions, "Reachable") or {}
+        answers, ready = is_true(conditions, "Reachable"), is_true(conditions, "Ready")
+        since = None if answers or "lastTransitionTime" not in reachable else parse(reachable["lastTransitionTime"])
+        found[names.virtual_node(*target.key)] = Home(target, standing(manifest), answers, ready, since)
     return found
 
 
@@ -223,7 +243,8 @@ class Preview:
             owner_uid=owner_of(pod)[3],
             cause=(self._cause(pod, home, read, choice), ""),
             answers=home is None or home.answers,
-            certified=home is not None and home.standing.declared,
+            certified=home is not None and home.certified,
+            fence=home.fence(pod, self._settings.fence_wait, self._now) if home is not None else None,
             available=known.is_available(self._now, float(read.spec.get("minReadySeconds") or 0)),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),
             **self._what_keeps(pod, known, read),

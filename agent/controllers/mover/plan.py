@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from agent.controllers.mover.owners import plain
 from agent.controllers.mover.together import ONE_OF_A_KIND
-from agent.controllers.mover.view import Action, Owner, Pod, Tell
+from agent.controllers.mover.view import Action, Owner, Pod, Tell, until
 
 CAUSES = {
     "Lost": "the target that it is in is lost",
@@ -43,7 +43,7 @@ def stays(owner: Owner, old: Pod) -> Tell | None:
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
     if plain(owner.kind) in ONE_OF_A_KIND and not (old.answers or old.dead):
-        return Tell(old, "IdentityMayRun", f"{cause}; it may still run there: {old.until}")
+        return Tell(old, "IdentityMayRun", f"{cause}; it may still run there: {until(old.fence)}")
     if old.together is not None and old.together.reason:
         return Tell(old, old.together.reason, f"{cause}; {old.together.message}")
     alone = "the pods of its group are not replaced one by one" if old.together and owner.way == "surge" else ""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from agent.api import names
 from agent.api.names import moves
-from agent.controllers.mover.view import Cause, Together
+from agent.controllers.mover.view import Cause, Together, until
 from agent.scheduling.snapshot import PodTemplate
 
 ONE_OF_A_KIND = ("StatefulSet", "Job")
@@ -34,6 +34,8 @@ class Member:
     phase: str = "Running"
     answers: bool = True
     certified: bool = False
+    fence: float | None = None
+    """In how many seconds its target has stopped it, as in `Pod`."""
     move: str = ""
     size: str = ""
     policy: str = ""
@@ -98,6 +100,7 @@ def _keeps(member: Member) -> Together | None:
         return _kept("DataElsewhere", f"the volume of claim {member.claim} of pod {member.name} is there")
     if member.cause != "Lost" and not member.answers:
         return _kept("Held", f"the target of pod {member.name} does not answer")
-    if member.kind in ONE_OF_A_KIND and not member.answers and not member.certified:
-        return _kept("IdentityMayRun", f"pod {member.name} of its group may still run in a target that does not answer")
+    if member.kind in ONE_OF_A_KIND and not (member.answers or member.certified or member.fence == 0):
+        where = f"pod {member.name} of its group may still run in a target that does not answer"
+        return _kept("IdentityMayRun", f"{where}: {until(member.fence)}")
     return None

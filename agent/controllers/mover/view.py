@@ -16,6 +16,18 @@ Way = Literal["surge", "evict", "stay"]
 _STEP_SECONDS = 10
 
 
+def until(fence: float | None) -> str:
+    """What has to happen before it is sure that a pod in a target that does not answer does not run there any more.
+
+    Seconds are told in steps: each is a write.
+
+    :param fence: as in `Pod`
+    """
+    if fence is None:
+        return "certify that it does not, by multicluster/lost on the Target"
+    return f"its fence will have stopped it in {math.ceil(fence / _STEP_SECONDS) * _STEP_SECONDS} s"
+
+
 @dataclass(frozen=True)
 class Together:
     """What a group has to say about each of its pods that is misplaced: by default that all of them may go at once."""
@@ -91,13 +103,6 @@ class Pod:
     def dead(self) -> bool:
         """Whether its target does not answer, and all the same it is sure that it does not run there any more."""
         return not self.answers and (self.certified or self.fence == 0)
-
-    @property
-    def until(self) -> str:
-        """What has to happen before that is sure. Seconds are told in steps: each is a write."""
-        if self.fence is None:
-            return "certify that it does not, by multicluster/lost on the Target"
-        return f"its fence will have stopped it in {math.ceil(self.fence / _STEP_SECONDS) * _STEP_SECONDS} s"
 
     @property
     def lives(self) -> bool:
