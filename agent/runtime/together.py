@@ -1,8 +1,10 @@
 """Several things at once that stand or fall together."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def together(*works: Coroutine[Any, Any, object]) -> None:
@@ -13,3 +15,11 @@ async def together(*works: Coroutine[Any, Any, object]) -> None:
     async with asyncio.TaskGroup() as group:
         for work in works:
             group.create_task(work)
+
+
+async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all of them until they have ended, whatever becomes of the others; raises what the first that fails does."""
+    found = await asyncio.gather(*works, return_exceptions=True)
+    if failed := next((each for each in found if isinstance(each, BaseException)), None):
+        raise failed
+    return [each for each in found if not isinstance(each, BaseException)]

@@ -143,6 +143,10 @@ def test_one_that_has_no_node_holds_up_the_others_and_none_is_more_than_its_owne
     assert steps(wide, O, second, replace(STARTING, placed=False)) == []
     assert steps(wide, O, second, STARTING) == ["Create"]
     assert steps(SURGE, O, second, STARTING) == []
+    wider, late = replace(SURGE, replicas=4, surge=4), replace(N, name="web-m", uid="m", replaces="p", placed=False)
+    third = replace(O, name="web-q", uid="q")
+    assert steps(wider, O, second, third, STARTING, replace(late, placed=True)) == ["Create"]
+    assert steps(wider, O, second, third, STARTING, replace(late, available=False, waits=True)) == []
     assert ("o", "Moving") in told(wide, O, second, replace(STARTING, placed=False))
     assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False, waits=True))
 
@@ -192,6 +196,7 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
     other, its = replace(O, name="web-p", uid="p"), replace(N, name="web-m", uid="m", replaces="p")
     assert steps(SURGE, frozen, replace(other, replaced_by="m", rank=1), N, its) == ["Restore"]
     assert steps(SURGE, frozen, other, N, its) == ["Mark"]
+    assert steps(SURGE, frozen, replace(other, replaced_by="m", rank=1, answers=False), N, its) == []
     assert steps(SURGE, O, replace(other, replaced_by="m", rank=1), replace(N, answers=False), its) == ["Adopt"]
     assert told(SURGE, A, frozen, N) == [("o", "Held")]
 
@@ -201,6 +206,7 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
     [
         (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", cause="Retire")), ["y"]),
         (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", available=False)), []),
+        (replace(EVICT, refused="it would run here"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Retire"),), []),
         (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", cause="Retire", available=False)), ["y"]),
         (replace(EVICT, room="us is full"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
@@ -215,6 +221,7 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
     ids=[
         "the highest ordinal first",
         "another is not available",
+        "another one would not be a proxy pod",
         "one is missing",
         "those that are to go hold nobody up",
         "no room",
@@ -316,6 +323,7 @@ DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
     [
         (JOB, DEAD, ["Fail"]),
         (replace(JOB, way="evict"), DEAD, ["Fail"]),
+        (replace(JOB, refused="it would run here"), DEAD, "NoRoom"),
         (JOB, replace(DEAD, certified=False), "IdentityMayRun"),
         (JOB, replace(DEAD, answers=True), "Held"),
         (JOB, replace(DEAD, cause="Retire"), "Held"),
@@ -329,6 +337,7 @@ DEAD = Pod("work-a", "o", cause="Lost", answers=False, certified=True)
     ids=[
         "a person says that it does not run",
         "of a Job that lets it be evicted, too",
+        "another one would not be a proxy pod",
         "it may run still",
         "its target answers, whatever a person says",
         "its target is to be emptied",

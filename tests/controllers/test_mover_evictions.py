@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from agent.api.kinds import PODS, Kind
 from agent.api.names import moves
-from agent.controllers.mover.view import Evict, Owner, Pod, Withdraw
-from agent.controllers.mover.writer import Writer
+from agent.controllers.mover.view import Create, Evict, Owner, Pod, Withdraw
+from agent.controllers.mover.writer import Refusal, Writer
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.sandbox import Cluster
@@ -30,6 +32,35 @@ class Trial:
     def __init__(self, client: Client, namespace: str, writer: Writer, uid: str) -> None:
         self._client, self._namespace, self._writer = client, namespace, writer
         self._pod = Pod("web", uid, cause="Retire", serves=True)
+
+    async def replace(self, name: str) -> Refusal | None:
+        """Create a replacement of this name; why that is refused."""
+        old = replace(self._pod, cause="Targets")
+        await self._writer.create(OWNER, self._owner(), Create(old, name), "app")
+        return self.refusal
+
+    async def may_end(self) -> bool:
+        """Whether another one would be a proxy pod."""
+        return await self._writer.is_elected(OWNER, self._owner())
+
+    def _owner(self) -> dict[str, Any]:
+        head = {"name": "web", "namespace": self._namespace, "uid": "rs"}
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": elected("web", self._namespace)["spec"]}
+        about = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": head}
+        return {**about, "spec": {"template": template, "selector": {"matchLabels": {"app": "web"}}}}
+
+    async def names(self) -> set[str]:
+        """What pods there are."""
+        return {pod["metadata"]["name"] for pod in await self._client.list(PODS, self._namespace)}
+
+    async def take(self, name: str) -> None:
+        """Somebody has a pod of this name that is no proxy pod."""
+        await self._client.create(PODS, elected(name, self._namespace))
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What keeps its owner's pods where they are."""
+        return self._writer.refusals.get("rs")
 
     async def budget(self, allowed: int) -> None:
         """A budget says how many may be disrupted."""
@@ -100,3 +131,20 @@ async def test_a_pod_is_withdrawn_only_if_its_budget_would_let_it_go_and_serves_
     assert await trial.withdraw() == ""
     assert await trial.evict() == ""
     assert await trial.ends()
+
+
+async def test_where_no_webhook_makes_proxy_pods_nothing_ends_for_one_that_would_run_here(trial: Trial) -> None:
+    assert not await trial.may_end()
+    assert trial.refusal is not None
+    assert (trial.refusal.passes, trial.refusal.stands) == (True, True)
+    assert "it would run here" in trial.refusal.message
+    assert await trial.replace("web-n") is trial.refusal
+    assert await trial.names() == {"web"}, "it was only tried"
+
+
+async def test_a_name_that_another_pod_has_is_said_and_not_tried_again_at_once(trial: Trial) -> None:
+    await trial.take("taken")
+    refusal = await trial.replace("taken")
+    assert refusal is not None
+    assert (refusal.passes, refusal.stands, refusal.tries) == (True, True, 0)
+    assert "pod taken has its name, and is none: delete that pod" in refusal.message

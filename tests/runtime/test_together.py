@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from agent.runtime.together import together
+from agent.runtime.together import side_by_side, together
 from agent.sandbox.objects import REPOSITORY
 
 MAKERS = {"create_task", "ensure_future", "TaskGroup"}
@@ -48,3 +48,20 @@ async def test_if_one_fails_the_others_end() -> None:
         await together(lasts(), fails())
     assert failure.group_contains(ValueError, match="no")
     assert ended.is_set()
+
+
+async def test_side_by_side_all_come_to_their_end_and_the_first_that_fails_is_told() -> None:
+    ended: list[int] = []
+
+    async def ends(number: int) -> int:
+        await asyncio.sleep(0)
+        ended.append(number)
+        if number % 2:
+            raise ValueError(number)
+        return number
+
+    assert await side_by_side([ends(0), ends(2)]) == [0, 2]
+    ended.clear()
+    with pytest.raises(ValueError, match="1"):
+        await side_by_side([ends(0), ends(1), ends(2), ends(3)])
+    assert ended == [0, 1, 2, 3]

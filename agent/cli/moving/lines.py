@@ -83,16 +83,18 @@ def _line(pod: Object, new: Object | None, titles: Mapping[str, str]) -> MoveLin
         source=titles.get(pod.node_name, pod.node_name),
         to=titles.get(new.node_name, new.node_name) if new is not None else "",
         cause=(moved.cause if moved is not None else "") or cause_told(message),
-        phase=_phase(pod, facts, (placed.reason or "") if placed is not None else ""),
+        phase=_phase(pod, facts, (placed.reason or "") if placed is not None else "", is_replaced=new is not None),
         since=stamp(began) if began is not None else moved.since if moved is not None else "",
         replacement=new.name if new is not None else "",
         message=message,
     )
 
 
-def _phase(pod: Object, facts: Facts, reason: str) -> str:
+def _phase(pod: Object, facts: Facts, reason: str, *, is_replaced: bool) -> str:
     if pod.deleting:
         return ENDING
+    if is_replaced and reason == "Misplaced":
+        reason = MOVING
     return WITHDRAWN if moves.ANNOTATION_WITHDRAWN in facts.annotations else reason or MOVING
 
 

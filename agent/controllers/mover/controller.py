@@ -10,7 +10,8 @@ Absent target: its pods stay until it answers again, or is lost; then they are r
 
 import functools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from agent.api.kinds import NAMESPACES, PODS
 from agent.api.names import moves
@@ -42,6 +43,7 @@ from agent.kube.errors import Unreachable
 from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED, PROXY_PODS
 from agent.runtime.controller import Controller
+from agent.runtime.together import side_by_side
 
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
 """Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
@@ -50,6 +52,8 @@ _OFTEN_SECONDS = 60.0
 """For so long after something was done it is the first."""
 _EVICT_SECONDS = 5.0
 """Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
+_AT_ONCE = 8
+"""So many creations, marks or conditions of one owner's pods are written at the same time."""
 _OWNER, _REPLACES = "mover owner", "mover replaces"
 _PLACED = f'"{moves.CONDITION}"'.encode()
 
@@ -221,31 +225,32 @@ class Mover(Controller[OwnerKey]):
     async def _carry_out(self, key: OwnerKey, owner: Owner, read: Read, plan: Plan) -> float | None:
         """Write what is next, what pods are told at last; returns when to look again."""
         again: list[float] = []
-        for action in sorted(plan.actions, key=lambda action: isinstance(action, Tell)):
-            begins = isinstance(action, Create | Withdraw) or (isinstance(action, Evict) and not action.old.withdrawn)
-            if begins and not self._limits.may_begin():
-                again.append(AGAIN_SECONDS)
-                continue
+        for some in _side_by_side(plan.actions):
+            may = some
+            if _begins(some[0]):
+                may = [action for ahead, action in enumerate(some) if self._limits.may_begin(ahead=ahead)]
+                again += [AGAIN_SECONDS] if len(may) < len(some) else []
             try:
-                if isinstance(action, Evict | Withdraw):
-                    if await self._end(key, owner, action):
-                        again.append(_EVICT_SECONDS)
-                else:
-                    await self._write(key, owner, read, action)
+                pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
             except Unreachable:
                 self._sure.discard(key[1])
                 raise
+            again += [pause for pause in pauses if pause]
         return min(again, default=None)
 
-    async def _end(self, key: OwnerKey, owner: Owner, action: Evict | Withdraw) -> str:
-        """Evict a pod or withdraw it before; what a disruption budget says against it, empty if nothing."""
+    async def _end(self, key: OwnerKey, owner: Owner, action: Fail | Evict | Withdraw) -> str:
+        """End a pod or withdraw it before; what a disruption budget says against it, empty if nothing."""
+        if isinstance(action, Fail):
+            await self._writer.fail(key[1], action, owner)
+            return ""
         if isinstance(action, Evict):
             return await self._writer.evict(key[1], action, owner)
         old = self._proxies.store.get((key[1], action.old.name))
         keys = self._withdrawal.to_withdraw(old) if old is not None else ()
         return await self._writer.withdraw(key[1], action, keys)
 
-    async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> None:
+    async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
+        """Do one thing; returns when to try it again."""
         namespace = key[1]
         match action:
             case Create():
@@ -264,12 +269,25 @@ class Mover(Controller[OwnerKey]):
                 if action.astray and action.new.cause == "FailBack":
                     self._causes.put_off()
                 await self._writer.discard(namespace, action, owner)
-            case Fail():
-                await self._writer.fail(namespace, action, owner)
-            case Evict() | Withdraw():
-                raise AssertionError("evictions say why they are refused")
+            case Fail() | Evict() | Withdraw():
+                if not (action.old.withdrawn or await self._writer.is_elected(owner, read.obj)):
+                    return _EVICT_SECONDS
+                return _EVICT_SECONDS if await self._end(key, owner, action) else None
             case Tell():
                 await self._writer.tell(namespace, action)
+        return None
+
+
+def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """What is done one after the other: some of it may be done at the same time. What pods are told comes last."""
+    for kind, some in groupby(sorted(actions, key=lambda action: isinstance(action, Tell)), type):
+        most, alike = _AT_ONCE if issubclass(kind, Create | Mark | Tell) else 1, list(some)
+        yield from (alike[at : at + most] for at in range(0, len(alike), most))
+
+
+def _begins(action: Action) -> bool:
+    """Whether a move begins with it."""
+    return isinstance(action, Create | Withdraw) or (isinstance(action, Evict) and not action.old.withdrawn)
 
 
 def _has_begun(pod: Object) -> bool:

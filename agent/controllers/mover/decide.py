@@ -37,7 +37,12 @@ def decide(owner: Owner, pods: Sequence[Pod]) -> Plan:
     plan.waits |= any(pod.fence for pod in pods if _is_to_go(pod))
     waiting = sorted((pod for pod in pods if _is_to_go(pod) and pod.uid not in begun), key=lambda pod: pod.ordinal)
     failed = [pod for pod in waiting if _is_dead(owner, pod)]
-    plan.actions.extend(map(Fail, failed))
+    plan.waits |= bool(failed and owner.refused)
+    for pod in failed:
+        if owner.refused:
+            plan.tell(Tell(pod, "NoRoom", f"{cause_of(pod)}; {owner.refused}"))
+        else:
+            plan.actions.append(Fail(pod))
     waiting = [pod for pod in waiting if pod not in failed]
     if owner.way == "surge":
         _replace(owner, pods, waiting, plan)
@@ -159,7 +164,13 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
         plan.waits = True
     else:
         plan.waits = True
-        plan.tell(_moving(old, new))
+        if new.waits or _in_turn(old).news:
+            plan.tell(_moving(old, new))
+
+
+def _in_turn(old: Pod) -> Tell:
+    """What is true until it ends of one that has to wait for others: each thing that is told is a write."""
+    return Tell(old, "Misplaced", f"{cause_of(old)}; it is replaced in its turn, a few of its owner at a time")
 
 
 def _moving(old: Pod, new: Pod) -> Tell:
@@ -173,7 +184,7 @@ def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
     plan.waits = True
     if not old.cause or not new.available or new.cause == "Lost":
         plan.actions.append(Restore(old))
-    elif old.frozen and len(marked) > 1:
+    elif old.frozen and not all(pod.frozen for pod in marked):
         # Its owner would delete this one first: others do not wait for a target that may be away for long.
         plan.actions.append(Restore(old))
     elif old.frozen:
@@ -187,10 +198,14 @@ def _finish(old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> bool:
 
 
 def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan) -> None:
-    """Create replacements: of those that have no node yet as many at a time as have one, and one at least."""
+    """Create replacements: of those that have no node yet as many at a time as have one, and one at least.
+
+    None is added to one that has waited for a node for long.
+    """
     lives = sum(pod.lives for pod in pods)
     placed = sum(new.placed for new in _replacements(pods))
     pending = len(_replacements(pods)) - placed
+    most_pending = 1 if any(new.waits for new in _replacements(pods)) else max(1, placed)
     discarded = sum(isinstance(action, Discard) for action in plan.actions)
     under_way = len(_replacements(pods)) - discarded
     for old in waiting:
@@ -201,9 +216,9 @@ def _replace(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Pl
         elif owner.refused:
             plan.tell(Tell(old, "NoRoom", owner.refused))
             plan.waits = True
-        elif pending >= max(1, placed) or under_way >= most or lives >= owner.replicas + most:
+        elif pending >= most_pending or under_way >= most or lives >= owner.replicas + most:
             plan.waits = True
-            plan.tell(Tell(old, "Misplaced", f"{cause_of(old)}; others of its owner move first"))
+            plan.tell(_in_turn(old))
         else:
             plan.actions.append(Create(old, _free_name(owner, old, pods)))
             pending, under_way, lives = pending + 1, under_way + 1, lives + 1

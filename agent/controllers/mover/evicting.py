@@ -23,6 +23,10 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
         else:
             _keep(old, why, plan)
     plan.waits = plan.waits or bool(movable) or any(old.together for old in waiting)
+    if owner.refused:
+        for old in movable:
+            _keep(old, Tell(old, "NoRoom", f"{cause_of(old)}; {owner.refused}"), plan)
+        return
     _evict_group([old for old in movable if old.together], plan)
     movable = [old for old in movable if not old.together]
     if not movable:

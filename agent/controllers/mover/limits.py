@@ -38,12 +38,15 @@ class Limits:
         self._left = max(1.0, rate)
         self._at = time.monotonic()
 
-    def may_begin(self, *, tries: bool = False) -> bool:
-        """Whether one more may begin now; unless it only tries, it counts as begun then."""
+    def may_begin(self, *, tries: bool = False, ahead: int = 0) -> bool:
+        """Whether one more may begin now; unless it only tries, it counts as begun then.
+
+        :param ahead: how many are about to begin that stores do not show yet
+        """
         now = time.monotonic()
         self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
         self._at = now
-        if self._under_way() >= self._parallel or self._left < 1.0:
+        if self._under_way() + ahead >= self._parallel or self._left < 1.0:
             return False
         if not tries:
             self._left -= 1.0

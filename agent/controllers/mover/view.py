@@ -135,7 +135,7 @@ class Owner:
     remakes: bool = False
     """Whether it makes another pod for one that has failed, so that one which cannot run any more may end so."""
     refused: str = ""
-    """Why its last replacement was not created, in words, where that may change by itself."""
+    """Why no pod may be created, or end for another one now, in words, where that may change by itself."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ log = logging.getLogger(__name__)
 Raw = dict[str, Any]
 
 _DEAD = "its target is lost: nothing of it runs any more there, and its owner makes another pod"
+_NOT_ELECTED = (
+    "it would run here, since the webhook has not made it a proxy pod: is that called for this namespace, and does the"
+    " template ask for it?"
+)
 _QUOTA = "exceeded quota"
 QUOTA_SECONDS, REFUSED_SECONDS = 30.0, 600.0
 """For how long what refuses replacements is believed to refuse them still: a quota twice as long each time."""
@@ -62,6 +66,8 @@ class Writer:
         old = self._now(raw["metadata"]["namespace"], action.old)
         if old is None:
             return
+        if raw["metadata"]["uid"] in self.refusals and not await self.is_elected(owner, raw):
+            return
         since = stamp(self._deps.clock.now())
         template = replacement.digest(raw["spec"]["template"])
         moved = Moved(old.node_name, action.old.cause, since, template)
@@ -69,9 +75,10 @@ class Writer:
         try:
             answer = await self._client.create_raw(PODS, manifest)
         except AlreadyExists:
+            await self._find(owner, raw, action)
             return
         except (Forbidden, Invalid) as error:
-            self._refuse(owner, raw, error)
+            self._refuse(owner, raw, error.message, passes=_QUOTA in error.message)
             return
         created = Object(PODS, answer)
         if created.scheduler_name == names.SCHEDULER_PROXY and created.hot_annotations.replaces == old.uid:
@@ -79,15 +86,52 @@ class Writer:
             return
         # Nobody has made it a proxy pod: it would run here.
         await self._client.delete(PODS, created.name, created.namespace, uid=created.uid, grace=0)
-        message = "the webhook has not made its replacement a proxy pod: is it called for this namespace?"
-        self._refuse(owner, raw, Invalid(422, "Invalid", message))
+        self._refuse(owner, raw, _NOT_ELECTED, passes=True)
 
-    def _refuse(self, owner: Owner, raw: Raw, error: StatusError) -> None:
-        by_quota = _QUOTA in error.message
-        remedy = "it is tried again" if by_quota else "its pods are evicted instead"
-        message = f"a replacement is refused: {error.message}; {remedy}"
+    async def is_elected(self, owner: Owner, raw: Raw | None) -> bool:
+        """Whether a pod that an owner makes now becomes a proxy pod, as far as can be found out: it would run here."""
+        template = ((raw or {}).get("spec") or {}).get("template")
+        if raw is None or not template:
+            return True
+        metadata = {"generateName": f"{owner.name}-", "namespace": raw["metadata"]["namespace"]}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            **template,
+            "metadata": {**(template.get("metadata") or {}), **metadata},
+        }
+        try:
+            answer = await self._client.create_raw(PODS, pod, dry_run=True)
+        except (Forbidden, Invalid):
+            return True
+        if Object(PODS, answer).scheduler_name == names.SCHEDULER_PROXY:
+            return True
+        self._refuse(owner, raw, _NOT_ELECTED, passes=True)
+        return False
+
+    async def _find(self, owner: Owner, raw: Raw, action: Create) -> None:
+        """Know the replacement that is there already; what is there instead keeps its pod where it is."""
+        namespace = raw["metadata"]["namespace"]
+        try:
+            found = Object(PODS, await self._client.get_raw(PODS, action.name, namespace))
+        except NotFound:
+            return
+        if found.scheduler_name == names.SCHEDULER_PROXY and any(
+            each.uid == raw["metadata"]["uid"] for each in found.head.metadata.owner_references or ()
+        ):
+            self._pods.absorb(found.raw)
+        elif not found.deleting:
+            self._refuse(owner, raw, f"pod {found.name} has its name, and is none: delete that pod", passes=True)
+
+    def _refuse(self, owner: Owner, raw: Raw, why: str, *, passes: bool) -> None:
+        """Remember why no replacement could be created, once for those that were tried at the same time."""
+        remedy = "it is tried again" if passes else "its pods are evicted instead"
+        message = f"a replacement is refused: {why}; {remedy}"
         uid = raw["metadata"]["uid"]
-        self.refusals[uid] = Refusal(message, passes=by_quota, before=self.refusals.get(uid))
+        before = self.refusals.get(uid)
+        if before is not None and before.stands:
+            return
+        self.refusals[uid] = Refusal(message, passes=passes, before=before)
         self._deps.recorder.event(raw, "Warning", "MoveWaiting", message)
         log.info("%s %s: %s", owner.kind, owner.name, message)
 
@@ -105,15 +149,15 @@ class Writer:
             await self._patch(old, {"annotations": replacement.restore(old.decode())})
 
     async def adopt(self, raw: Raw, action: Adopt, owner: Owner) -> None:
-        """Give a replacement the labels of its owner's template."""
+        """Give a replacement the labels of its owner's template. Raises Conflict where it is gone: others wait."""
         new = self._now(raw["metadata"]["namespace"], action.new)
         if new is None:
-            return
+            raise Conflict(409, "Conflict", f"{action.new.name} is gone")
         labels = raw["spec"]["template"]["metadata"].get("labels") or {}
         missing = {key: value for key, value in labels.items() if new.labels.get(key) != value}
         annotations = new.annotations
         if not await self._patch(new, {"labels": missing, "annotations": {moves.ANNOTATION_REPLACES: None}}):
-            return
+            raise Conflict(409, "Conflict", f"{action.new.name} is gone")
         self.refusals.pop(raw["metadata"]["uid"], None)
         MOVES.labels(action.old.cause, owner.kind, "replaced").inc()
         moved = replacement.moved(annotations)
