@@ -143,10 +143,13 @@ def test_one_that_has_no_node_holds_up_the_others_and_none_is_more_than_its_owne
     assert steps(wide, O, second, replace(STARTING, placed=False)) == []
     assert steps(wide, O, second, STARTING) == ["Create"]
     assert steps(SURGE, O, second, STARTING) == []
-    wider, late = replace(SURGE, replicas=4, surge=4), replace(N, name="web-m", uid="m", replaces="p", placed=False)
+    wider, late = (
+        replace(SURGE, replicas=4, surge=4),
+        replace(STARTING, name="web-m", uid="m", replaces="p", placed=False),
+    )
     third = replace(O, name="web-q", uid="q")
     assert steps(wider, O, second, third, STARTING, replace(late, placed=True)) == ["Create"]
-    assert steps(wider, O, second, third, STARTING, replace(late, available=False, waits=True)) == []
+    assert steps(wider, O, second, third, STARTING, replace(late, waits=True)) == []
     assert ("o", "Moving") in told(wide, O, second, replace(STARTING, placed=False))
     assert ("o", "NoRoom") in told(wide, O, second, replace(STARTING, placed=False, waits=True))
 
