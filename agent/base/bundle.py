@@ -11,7 +11,7 @@ that a replica still serves. So a new CA passes through three states, each at le
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -36,7 +36,7 @@ class Lifetimes:
     ca: timedelta = timedelta(days=5 * 365)
     certificate: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(minutes=10)
-    issue: Issue = certificates.issue
+    issue: Issue = field(default=certificates.issue, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
