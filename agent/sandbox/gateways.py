@@ -48,8 +48,9 @@ class GatewayPod:
         """:param address: on loopback, and nobody else's"""
         self.uid = uid
         self.address = address
-        self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # A socket's path may have 107 characters.
-        self._arguments = envoy.arguments(str(self.directory), concurrency, drain_seconds)
+        self.directory: Path  #: while the gateway is there
+        self._concurrency = concurrency
+        self._drain_seconds = drain_seconds
         self._told = Gateway(uid)
         self.bundle = bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -65,6 +66,7 @@ class GatewayPod:
         return self.bundle.trusted.decode()
 
     async def __aenter__(self) -> Self:
+        self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # A socket's path may have 107 characters.
         try:
             self.show(self.bundle.serving)
             self.tell()
@@ -130,7 +132,8 @@ class GatewayPod:
 
     async def start_envoy(self) -> None:
         """Start Envoy, as the chart does."""
-        await self._start("envoy", program(), *self._arguments)
+        arguments = envoy.arguments(str(self.directory), self._concurrency, self._drain_seconds)
+        await self._start("envoy", program(), *arguments)
 
     async def stop(self, name: str) -> None:
         """End one of its processes."""
