@@ -13,10 +13,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from agent.api.kinds import SECRETS
 from agent.base import certificates
+from agent.base.bundle import CERTIFICATE, KEY
 from agent.base.certificates import Pair
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
-from webhook.bundle import CERTIFICATE, KEY
 
 
 class NoCertificate(Exception):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent.api.names import SERVICE_ACCOUNT_MOUNT
 from agent.base import flags
+from agent.base.bundle import Lifetimes
 from agent.base.flags import InvalidSetting, flag, optional
 from agent.base.forms import (
     ADDRESS,
@@ -24,7 +25,6 @@ from agent.base.forms import (
     one_of,
     whole,
 )
-from webhook.bundle import Lifetimes
 from webhook.configurations import Reach, Service, by_service, by_url
 
 __all__ = ["PREFIXES", "InvalidSetting", "Settings", "own_namespace", "parse"]

@@ -23,6 +23,7 @@ RENEW_BELOW = 1 / 3
 """Renewal is due when less than this share of the life remains."""
 
 _SELF_SIGNED_LIFE = timedelta(days=365)
+_SERVER, _CLIENT = [ExtendedKeyUsageOID.SERVER_AUTH], [ExtendedKeyUsageOID.CLIENT_AUTH]
 _PEM_END = b"-----END CERTIFICATE-----"
 
 
@@ -94,13 +95,24 @@ def issue(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) ->
     if not names:
         raise ValueError("a serving certificate needs at least one DNS name or IP address")
     # A common name holds 64 characters at most; verifiers read only the alternative names.
-    builder, key = _issued(ca, _subject(names[0][:64]), ExtendedKeyUsageOID.SERVER_AUTH, now, lifetime)
+    builder, key = _issued(ca, _subject(names[0][:64]), _SERVER, now, lifetime)
+    return _signed(builder.add_extension(_alternatives(names), critical=False), ca, key)
+
+
+def issue_identity(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
+    """A certificate for both ends of a connection; verifiers look at its URIs (`spiffe://..`), not at its hosts.
+
+    Raises ValueError when there are no names.
+    """
+    if not names:
+        raise ValueError("a certificate needs at least one name")
+    builder, key = _issued(ca, _subject(names[0][:64]), _SERVER + _CLIENT, now, lifetime)
     return _signed(builder.add_extension(_alternatives(names), critical=False), ca, key)
 
 
 def issue_client(ca: Pair, user: str, group: str, now: datetime, lifetime: timedelta) -> Pair:
     """A client's certificate: its common name is the user, its organisation the group, if there is one."""
-    builder, key = _issued(ca, _subject(user, group), ExtendedKeyUsageOID.CLIENT_AUTH, now, lifetime)
+    builder, key = _issued(ca, _subject(user, group), _CLIENT, now, lifetime)
     return _signed(builder, ca, key)
 
 
@@ -110,7 +122,7 @@ def self_signed(key: PrivateKey, name: str, group: str, hosts: Sequence[str]) ->
     builder = (
         _builder(_subject(name, group), _subject(name, group), key.public_key(), now, now + _SELF_SIGNED_LIFE)
         .add_extension(_alternatives(hosts), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(_SERVER), critical=False)
     )
     return _pair(builder.sign(key, hashes.SHA256()), key)
 
@@ -123,13 +135,16 @@ def signing_request(key: PrivateKey, name: str, group: str, hosts: Sequence[str]
 
 
 def names_of(certificate: bytes) -> frozenset[str]:
-    """The DNS names and IP addresses a certificate is for."""
+    """The DNS names, IP addresses and URIs a certificate is for."""
     try:
         found = _load(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return frozenset()
     addresses = (str(address) for address in found.get_values_for_type(x509.IPAddress))
-    return frozenset((*found.get_values_for_type(x509.DNSName), *addresses))
+    texts = (
+        name for kind in (x509.DNSName, x509.UniformResourceIdentifier) for name in found.get_values_for_type(kind)
+    )
+    return frozenset((*texts, *addresses))
 
 
 def made_at(certificate: bytes) -> datetime:
@@ -198,7 +213,7 @@ def _pair(certificate: x509.Certificate, key: PrivateKey) -> Pair:
 
 
 def _issued(
-    ca: Pair, subject: x509.Name, usage: x509.ObjectIdentifier, now: datetime, lifetime: timedelta
+    ca: Pair, subject: x509.Name, usage: Sequence[x509.ObjectIdentifier], now: datetime, lifetime: timedelta
 ) -> tuple[x509.CertificateBuilder, PrivateKey]:
     """What every certificate of a CA has, and its key; it never outlives its CA."""
     issuer, issuer_key = _load(ca.certificate), _load_key(ca.key)
@@ -208,7 +223,7 @@ def _issued(
         _builder(subject, issuer.subject, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     return builder, key
@@ -257,6 +272,8 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _general_name(name: str) -> x509.GeneralName:
+    if "://" in name:
+        return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

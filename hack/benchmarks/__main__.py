@@ -16,6 +16,7 @@ from hack.benchmarks.arguments import count
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
+from hack.benchmarks.gateway import STREAM_MIB, gateway
 from hack.benchmarks.idle import idle
 from hack.benchmarks.logs import LOG_MIB, logs
 from hack.benchmarks.mixed import BIG, SMALL, mixed
@@ -67,6 +68,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
             work = placements(progress)
         case "logs":
             work = logs(options.mib, progress)
+        case "gateway":
+            work = gateway(options.mib, progress)
         case _:
             work = idle(progress)
     return asyncio.run(until_signal("hack/bench", work))
@@ -98,7 +101,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
     streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
     decided = benchmarks.add_parser("placement", help="Placements over 1,000 ManagedClusters: time, writes, memory")
-    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided):
+    gates = benchmarks.add_parser("gateway", help="a stream and connections through two gateways, and directly")
+    gates.add_argument(
+        "--mib", type=count, default=STREAM_MIB, metavar="N", help=f"length of the stream (default {STREAM_MIB})"
+    )
+    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

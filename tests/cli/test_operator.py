@@ -32,6 +32,8 @@ from agent.api.kinds import (
     TARGETS,
     Kind,
 )
+from agent.base import bundle
+from agent.base.bundle import Lifetimes
 from agent.base.clock import SystemClock
 from agent.sandbox import Sandbox
 from agent.sandbox.components import AGENT_KUBECONFIG
@@ -40,8 +42,6 @@ from tests.cli.command import allowed, flotilla, typed
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet, condition
 from tests.e2e.manifests import DEPLOYMENTS
-from webhook import bundle
-from webhook.bundle import Lifetimes
 from webhook.configurations import Service, by_service, mutating
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]

@@ -2,10 +2,12 @@ import datetime
 from dataclasses import replace
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from agent.base import bundle as bundles
 from agent.base import certificates
-from webhook import bundle as bundles
-from webhook.bundle import Bundle, Lifetimes
+from agent.base.bundle import Bundle, Lifetimes
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -135,3 +137,18 @@ def test_parts_of_different_bundles_do_not_pass(fresh: Bundle) -> None:
         bundles.parse({**fresh.data(), "ca.key": other.ca.key})
     with pytest.raises(ValueError, match="signed by none of the CAs"):
         bundles.parse({**fresh.data(), "tls.crt": other.serving.certificate, "tls.key": other.serving.key})
+
+
+def test_names_may_be_uris_and_the_certificate_one_for_both_ends() -> None:
+    names = ("spiffe://0b3d/gateway",)
+    lifetimes = replace(LIFETIMES, issue=certificates.issue_identity)
+    bundle = bundles.new("test", names, NOW, lifetimes)
+    assert certificates.names_of(bundle.serving.certificate) == set(names)
+    assert bundles.advance(bundle, "test", names, NOW + 50 * DAY, lifetimes) is bundle
+    renewed = bundles.advance(bundle, "test", names, NOW + 61 * DAY, lifetimes)
+    assert renewed.serving != bundle.serving
+    assert certificates.names_of(renewed.serving.certificate) == set(names)
+    usage = x509.load_pem_x509_certificate(renewed.serving.certificate).extensions.get_extension_for_class(
+        x509.ExtendedKeyUsage
+    )
+    assert set(usage.value) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}

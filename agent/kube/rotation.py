@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.api.kinds import SECRETS
+from agent.base import bundle as bundles
+from agent.base.bundle import Bundle, Lifetimes
 from agent.base.clock import Clock
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
-from webhook import bundle as bundles
-from webhook.bundle import Bundle, Lifetimes
 
 ATTEMPTS = 5
-LABELS = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
 
 _log = logging.getLogger(__name__)
 
@@ -31,14 +30,28 @@ class Rotation:
     """Reads the Secret, moves it on when something is due, remembers what it holds."""
 
     def __init__(
-        self, client: Client, namespace: str, secret: str, names: Sequence[str], lifetimes: Lifetimes, clock: Clock
+        self,
+        client: Client,
+        namespace: str,
+        secret: str,
+        names: Sequence[str],
+        lifetimes: Lifetimes,
+        clock: Clock,
+        *,
+        manager: str = "flotilla-webhook",
+        flag: str = "--certificate-secret",
     ) -> None:
+        """:param manager: what the Secret's label says of who made it
+        :param flag: by which another Secret is named, for messages
+        """
         self._client = client
         self._namespace = namespace
         self._secret = secret
         self._names = tuple(names)
         self._lifetimes = lifetimes
         self._clock = clock
+        self._manager = manager
+        self._flag = flag
         self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
 
     async def refresh(self) -> Bundle:
@@ -74,7 +87,7 @@ class Rotation:
         if foreign:
             raise ForeignSecret(
                 f"Secret {self._namespace}/{self._secret} also holds {', '.join(foreign)}, which is not ours: "
-                "delete it, or name another with --certificate-secret"
+                "delete it, or name another with {self._flag}"
             )
         try:
             return bundles.parse({key: base64.b64decode(value) for key, value in data.items()})
@@ -93,10 +106,11 @@ class Rotation:
         if base is not None:
             base = bundles.with_new_ca(base, self._secret, self._clock.now(), self._lifetimes)
         want = self._advance(base)
+        labels = {"app.kubernetes.io/managed-by": self._manager}
         secret = {
             "apiVersion": "v1",
             "kind": SECRETS.name,
-            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": LABELS},
+            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": labels},
             "type": "Opaque",
             "data": _encoded(want),
         }

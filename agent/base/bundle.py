@@ -1,17 +1,17 @@
 """What the replicas share: the CA, earlier CAs still trusted, the serving certificate; and its next state. No I/O.
 
-Nothing may be served that an API server does not trust yet, and nothing may be distrusted that a replica still
-serves. So a new CA passes through three states, each at least `overlap` long:
+Nothing may be served that clients (API servers, peers of a gateway) do not trust yet, and nothing may be distrusted
+that a replica still serves. So a new CA passes through three states, each at least `overlap` long:
 
     ca.crt             serving certificate by
     old                old
-    new, old           old      API servers learn of the new CA
+    new, old           old      clients learn of the new CA
     new, old           new      replicas take the new certificate
     new                new
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -25,14 +25,18 @@ CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 FIELDS = (CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY)
 
+Issue = Callable[[Pair, Sequence[str], datetime, timedelta], Pair]
+"""Makes a certificate of a CA for names, such as `certificates.issue`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long things live and overlap."""
+    """How long things live and overlap, and how certificates are made."""
 
     ca: timedelta = timedelta(days=5 * 365)
     certificate: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(minutes=10)
+    issue: Issue = field(default=certificates.issue, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Bundle:
 
     @property
     def trusted(self) -> bytes:
-        """What goes into caBundle: the current CA, then earlier ones (PEM)."""
+        """What clients are told to trust: the current CA, then earlier ones (PEM)."""
         return b"".join((self.ca.certificate, *self.earlier))
 
     def data(self) -> dict[str, bytes]:
@@ -79,11 +83,11 @@ def parse(data: Mapping[str, bytes]) -> Bundle:
 def new(name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Bundle:
     """A first bundle: a CA and a certificate for these DNS names and IP addresses."""
     ca = certificates.authority(name, now, lifetimes.ca)
-    return Bundle(ca, certificates.issue(ca, names, now, lifetimes.certificate))
+    return Bundle(ca, lifetimes.issue(ca, names, now, lifetimes.certificate))
 
 
 def with_new_ca(bundle: Bundle, name: str, now: datetime, lifetimes: Lifetimes) -> Bundle:
-    """The same serving certificate under a new CA: first the API servers learn of it."""
+    """The same serving certificate under a new CA: first its clients learn of it."""
     ca = certificates.authority(name, now, lifetimes.ca)
     return replace(bundle, ca=ca, earlier=(bundle.ca.certificate, *bundle.earlier))
 
@@ -115,7 +119,7 @@ def _reissue(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lif
     others = frozenset() if had.issuperset(names) else had.difference(names)
     # Replicas with different addresses share one certificate: unless the names of others stay while one adds its own,
     # they take turns for ever. At a renewal they go: whoever still needs them adds them again before loading it.
-    return certificates.issue(bundle.ca, (*names, *sorted(others)), now, lifetimes.certificate)
+    return lifetimes.issue(bundle.ca, (*names, *sorted(others)), now, lifetimes.certificate)
 
 
 def _still_trusted(bundle: Bundle, now: datetime, lifetimes: Lifetimes) -> tuple[bytes, ...]:

@@ -1,0 +1,4 @@
+"""The process beside Envoy in a gateway pod: it makes Envoy's files of what it is told, and tells how peers are.
+
+It speaks to no API server, and no traffic passes through it: while it is away, Envoy goes on with what it has.
+"""

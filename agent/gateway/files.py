@@ -1,0 +1,87 @@
+"""Envoy's files: written whole, in the order that Envoy needs, each once Envoy has taken the one before."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.gateway.admin import Admin
+from agent.model import envoy
+from agent.model.envoy import Place, Resources
+
+_PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+
+
+class Files:
+    """What Envoy is told; only what has changed is written."""
+
+    def __init__(self, place: Place, admin: Admin) -> None:
+        self._place = place
+        self._directory = Path(place.directory)
+        self._admin = admin
+        # Envoy may have run on for long: what it was told last is in the files.
+        self._have = Resources(self._read(envoy.CLUSTERS), self._read(envoy.LISTENERS))
+        self._certificate: Mapping[str, Any] = self._read(envoy.CERTIFICATE)
+
+    def certificate(self, chain: bytes, key: bytes) -> None:
+        """Have Envoy show a certificate, from the next connection on. Raises OSError."""
+        wanted = envoy.certificate(chain, key)
+        if wanted != self._certificate:
+            self._write(envoy.CERTIFICATE, envoy.file(wanted)[1])
+            self._certificate = wanted
+
+    async def bring(self, wanted: Resources) -> str:
+        """Have Envoy do what is wanted; says what it refuses, empty where it takes all. Raises OSError."""
+        problem = ""
+        for name, content in envoy.steps(self._have, wanted):
+            problem = await self._step(name, content) or problem
+        self._have = wanted
+        self._start(wanted)
+        return problem
+
+    def _start(self, wanted: Resources) -> None:
+        """Envoy starts once there is something to start with: its own file comes last."""
+        for name, content in ((envoy.CLUSTERS, wanted.clusters), (envoy.LISTENERS, wanted.listeners)):
+            if not (self._directory / name).exists():
+                self._write(name, envoy.file(content)[1])
+        start = msgspec.json.encode(envoy.bootstrap(self._place, os.uname().nodename))
+        path = self._directory / envoy.BOOTSTRAP
+        if not path.exists() or path.read_bytes() != start:
+            self._write(envoy.BOOTSTRAP, start)
+
+    async def _step(self, name: str, content: Mapping[str, Any]) -> str:
+        listeners = name == envoy.LISTENERS
+        before = await self._admin.stats()
+        version, text = envoy.file(content)
+        self._write(name, text)
+        if before is None:
+            return ""
+        refused = before.rejected(listeners=listeners)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_SECONDS
+        while loop.time() < until:
+            stats = await self._admin.stats()
+            if stats is None or stats.version(listeners=listeners) == version:
+                return ""
+            if stats.rejected(listeners=listeners) > refused:
+                return f"Envoy refuses {name}, or a part of it: its log says why"
+            await asyncio.sleep(_LOOK_SECONDS)
+        return f"Envoy has not taken {name} within {_PATIENCE_SECONDS:.0f} s"
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            found = msgspec.json.decode((self._directory / name).read_bytes())
+            return {each["name"]: each for each in found["resources"]}
+        except (OSError, msgspec.DecodeError, KeyError, TypeError):
+            return {}
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Envoy looks only at files that are moved into place."""
+        new = self._directory / f".{name}.new"
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+        new.replace(self._directory / name)

@@ -1,0 +1,174 @@
+"""The gateway's loop: what it is told goes into Envoy's files, and what Envoy counts is told.
+
+Told is read again every quarter of a second, Envoy's counters every second. What cannot be used takes nothing else
+with it: what was there before stays.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from prometheus_client import Gauge
+
+from agent.base import certificates
+from agent.base.certificates import Pair
+from agent.base.metrics import REGISTRY
+from agent.gateway.admin import Admin
+from agent.gateway.files import Files
+from agent.model import envoy, envoycounters, gatewaypeer
+from agent.model.envoy import Place
+from agent.model.gatewaypeer import Gateway, InvalidGateway, Judged
+
+INTERVAL_SECONDS = 0.25
+STATUS = "status.json"
+_LOOKS = 4
+"""Envoy's counters are read each time that so many intervals have gone by."""
+
+_HEALTHY = Gauge(
+    "flotilla_gateway_peer_addresses",
+    "Addresses of a peer's gateways, by whether they answer.",
+    ("peer", "state"),
+    registry=REGISTRY,
+)
+_REFUSED = Gauge(
+    "flotilla_gateway_refused_connections",
+    "Connections of others that this gateway has refused since its Envoy started, by reason.",
+    ("reason",),
+    registry=REGISTRY,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Loop:
+    """One gateway pod's control."""
+
+    def __init__(self, place: Place, source: Path, pair: Path, admin: Admin, *, loopback: bool = False) -> None:
+        """:param source: the file that says what the gateway is told
+        :param pair: directory of its certificate, tls.crt and tls.key
+        """
+        self._place = place
+        self._source = source
+        self._pair = pair
+        self._loopback = loopback
+        self._admin = admin
+        self._files = Files(place, admin)
+        self._last: tuple[bytes, bytes, bytes] | None = None
+        self._gateway: Gateway | None = None
+        self._envoy_problem = ""
+        self._input_problem = "nothing has been read yet"
+        self.health: dict[str, envoycounters.PeerHealth] = {}
+        self.refused: dict[str, int] = {}
+        self.problems: dict[str, str] = {}
+        """Of peers that cannot be used, by peer."""
+        self._answers = False
+
+    async def run(self, pulse: Callable[[], None]) -> None:
+        """Go on until cancelled; `pulse` is called each time."""
+        turn = 0
+        while True:
+            pulse()
+            await self.apply()
+            if turn % _LOOKS == 0:
+                await self.look()
+            turn += 1
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def apply(self) -> None:
+        """Read what is told, and have Envoy do it where it has changed."""
+        try:
+            read = tuple(each.read_bytes() for each in (self._source, self._pair / "tls.crt", self._pair / "tls.key"))
+            document, chain, key = read
+            if (document, chain, key) == self._last:
+                return
+            judged = usable(gatewaypeer.read(document, loopback=self._loopback))
+            check_pair(Pair(chain, key), judged.gateway)
+            self._files.certificate(chain, key)
+            self._envoy_problem = await self._files.bring(envoy.resources(judged.gateway, self._place))
+        except (OSError, ValueError) as error:
+            self._say(str(error))
+            return
+        self._last = (document, chain, key)
+        self._gateway = judged.gateway
+        self._tell_problems(judged)
+        self._say(self._envoy_problem)
+
+    async def look(self) -> None:
+        """Read Envoy's counters, and tell what they say."""
+        stats = await self._admin.stats()
+        self._answers = stats is not None
+        gateway = self._gateway
+        if stats is None or gateway is None:
+            return
+        peers = {each.key: len(each.addresses) for each in gateway.peers}
+        health = envoycounters.health(stats.counters, peers, self.health)
+        for peer in self.health.keys() - health.keys():
+            for state in ("ready", "lost"):
+                _HEALTHY.remove(peer, state)
+        for peer, found in health.items():
+            _HEALTHY.labels(peer, "ready").set(found.healthy)
+            _HEALTHY.labels(peer, "lost").set(found.total - found.healthy)
+            before = self.health.get(peer)
+            if before is None or (before.ready, before.reason) != (found.ready, found.reason):
+                _log.info("peer %s: %s (%d of %d addresses answer)", peer, found.reason, found.healthy, found.total)
+        refused = envoycounters.refusals(stats.counters)
+        for reason, count in refused.items():
+            _REFUSED.labels(reason).set(count)
+        if (health, refused) != (self.health, self.refused):
+            self.health, self.refused = health, refused
+            self._tell()
+
+    def problem(self) -> str | None:
+        """Why this gateway takes nobody, None when it does."""
+        if self._gateway is None:
+            return self._input_problem
+        return None if self._answers else "Envoy does not answer"
+
+    def _tell(self) -> None:
+        """A file for whoever wants to know without asking for metrics."""
+        status = {"peers": self.health, "refused": self.refused, "problems": self.problems}
+        new = Path(self._place.directory, f".{STATUS}.new")
+        new.write_bytes(msgspec.json.encode(status))
+        new.replace(Path(self._place.directory, STATUS))
+
+    def _tell_problems(self, judged: Judged) -> None:
+        for peer, problem in judged.problems.items():
+            if self.problems.get(peer) != problem:
+                _log.warning("peer %s is left out: %s", peer, problem)
+        self.problems = judged.problems
+        self._tell()
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self._input_problem:
+            _log.warning("%s", problem)
+        self._input_problem = problem
+
+
+def usable(judged: Judged) -> Judged:
+    """Without peers whose CA Envoy could not read: it would refuse the listener of all of them."""
+    peers, problems = [], dict(judged.problems)
+    for peer in judged.gateway.peers:
+        try:
+            found = certificates.split(peer.ca.encode())
+        except ValueError:
+            found = []
+        if found:
+            peers.append(msgspec.structs.replace(peer, ca=b"".join(found).decode()))
+        else:
+            problems[peer.key] = "ca: it is no list of certificates (PEM): name those of the CA of the peer's gateway"
+    return Judged(msgspec.structs.replace(judged.gateway, peers=tuple(peers)), problems)
+
+
+def check_pair(pair: Pair, gateway: Gateway) -> None:
+    """Raises InvalidGateway where a certificate is not this gateway's."""
+    try:
+        fits = certificates.fits(pair)
+    except (ValueError, TypeError) as error:
+        raise InvalidGateway(f"tls.crt and tls.key: not a certificate and its key: {error}") from error
+    if not fits:
+        raise InvalidGateway("tls.key: it is not the key of tls.crt: write both at once")
+    name = gatewaypeer.identity(gateway.cluster)
+    if name not in certificates.names_of(pair.certificate):
+        raise InvalidGateway(f"tls.crt: it is not for {name}, which peers ask for: issue one that has this URI")

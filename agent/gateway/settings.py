@@ -1,0 +1,37 @@
+"""Every setting of the gateway's process: a flag, an environment variable, a default."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.base import flags
+from agent.base.flags import flag
+from agent.base.forms import ADDRESS, FILE, LOG_LEVEL, SWITCH
+
+PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
+"""What environment variables begin with; the first wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The gateway."""
+
+    input: str = flag(FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)")
+    certificates: str = flag(FILE, "/etc/flotilla-gateway/certificates", "directory of tls.crt and tls.key")
+    directory: str = flag(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
+    listen: str = flag(ADDRESS, "0.0.0.0:15443", "where Envoy listens for gateways of peers (TLS)")
+    answer: str = flag(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
+    loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
+    health_address: str = flag(ADDRESS, "0.0.0.0:8080", "/healthz, /readyz and /metrics (HTTP)")
+    log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
+    log_json: bool = flag(SWITCH, "false", "log JSON lines")
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Settings of a command line and the environment. Raises InvalidSetting."""
+    return flags.parse(
+        Settings,
+        arguments,
+        program="python -m agent.gateway",
+        purpose="What a gateway's Envoy does: makes its files, and tells how peers are.",
+        prefixes=PREFIXES,
+    )

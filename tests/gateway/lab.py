@@ -1,0 +1,101 @@
+"""Two clusters' gateways on loopback, and who calls and answers through them."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from agent.base.certificates import Pair
+from agent.model.gatewaypeer import Called, Offered, Peer, Service
+from agent.sandbox.gateways import PORT, GatewayPod
+
+SPACE = "shop"
+WEB = "web"
+LOCAL = 20000
+"""Where `a` listens for the port of the Service `web` of `b`."""
+UNUSED = 20001
+
+_numbers = itertools.count(1)
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def address() -> str:
+    """An address on loopback that nobody else has, whatever else is tested at the same time."""
+    pid = os.getpid()
+    return f"127.{64 + (pid >> 14) % 128}.{(pid >> 6) & 255}.{((pid & 63) << 2 | next(_numbers) & 3) or 1}"
+
+
+def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, name: str = "", ca: str = "") -> Peer:
+    """A gateway as its peers are told of it."""
+    return Peer(
+        name or of.uid,
+        SPACE,
+        of.uid,
+        ca or of.ca,
+        (of.at,),
+        (Called(WEB, 80, (LOCAL,)),) if calls else (),
+        (Offered(WEB, 80),) if offered else (),
+    )
+
+
+def web(*endpoints: str) -> Service:
+    """The Service `web` with ready endpoints."""
+    return Service(SPACE, WEB, 80, endpoints)
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler, host: str) -> AsyncIterator[str]:
+    """A pod of a Service; gives its address."""
+
+    async def handled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await handler(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(handled, host, 0)
+    async with server:
+        yield f"{host}:{server.sockets[0].getsockname()[1]}"
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says what it hears until the other end has said all."""
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+
+
+async def ask(host: str, port: int, text: bytes, tls: ssl.SSLContext | None = None, name: str | None = None) -> bytes:
+    """Say something and nothing more; gives all that comes back, nothing where that is refused."""
+    try:
+        async with asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
+            try:
+                writer.write(text)
+                await writer.drain()
+                if writer.can_write_eof():
+                    writer.write_eof()
+                    return await reader.read()
+                return await reader.readexactly(len(text))
+            finally:
+                writer.close()
+    except (OSError, asyncio.IncompleteReadError):
+        return b""
+
+
+def stranger(pair: Pair | None, *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
+    """TLS of somebody who dials a gateway, and believes whatever it shows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    if pair is not None:
+        pair.load(context)
+    return context
+
+
+async def dial(gateway: GatewayPod, name: str, pair: Pair | None) -> bytes:
+    """What somebody hears who dials a gateway by a server name."""
+    return await ask(gateway.address, PORT, b"hello", stranger(pair), name)

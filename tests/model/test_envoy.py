@@ -1,0 +1,124 @@
+import re
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model import envoy
+from agent.model.envoy import Place, Resources
+from agent.model.gatewaypeer import Called, Gateway, Offered, Peer, Service, health_name, server_name
+
+PLACE = Place("/run/gateway", 15443)
+
+
+def peer(name: str, calls: int = 0, offers: int = 0, *, address: str = "203.0.113.1:15443") -> Peer:
+    first = 20000 + 100 * ord(name[0])
+    called = tuple(Called(f"their-{n}", 80, (first + n,)) for n in range(calls))
+    offered = tuple(Offered(f"own-{n}", 80) for n in range(offers))
+    return Peer(name, "shop", f"uid-{name}", f"CA {name}", (address,) if address else (), called, offered)
+
+
+SERVICES = tuple(Service("shop", f"own-{n}", 80, (f"10.0.0.{n + 1}:8080",)) for n in range(3))
+
+
+def resources(*peers: Peer, services: tuple[Service, ...] = SERVICES) -> Resources:
+    return envoy.resources(Gateway("uid-here", peers, services), PLACE)
+
+
+def named(listener: dict[str, Any]) -> set[str]:
+    """The clusters of peers that a listener leads to."""
+    return set(re.findall(r'"cluster":"(peer/[^"]+)"', msgspec.json.encode(listener).decode()))
+
+
+gateways = st.lists(
+    st.builds(peer, st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 3)), unique_by=lambda each: each.name
+).map(lambda peers: resources(*peers))
+
+
+@given(gateways, gateways)
+def test_a_listener_never_leads_to_a_cluster_that_is_not_there(old: Resources, new: Resources) -> None:
+    have = {envoy.CLUSTERS: old.clusters, envoy.LISTENERS: old.listeners}
+    steps = envoy.steps(old, new)
+    for name, content in steps:
+        have[name] = content
+        for listener in have[envoy.LISTENERS].values():
+            assert named(listener) <= have[envoy.CLUSTERS].keys()
+    assert have == {envoy.CLUSTERS: new.clusters, envoy.LISTENERS: new.listeners}
+    assert len(steps) <= 3
+    assert envoy.steps(new, new) == []
+
+
+def test_new_endpoints_are_one_write_and_leave_listeners_alone() -> None:
+    old = resources(peer("a", offers=1))
+    new = resources(peer("a", offers=1), services=(Service("shop", "own-0", 80, ("10.0.0.9:8080",)),))
+    assert [name for name, _ in envoy.steps(old, new)] == [envoy.CLUSTERS]
+
+
+def test_what_a_peer_may_call_is_named_for_it_alone() -> None:
+    found = resources(peer("a", offers=2), peer("b", offers=1))
+    assert found.clusters.keys() == {
+        "peer/shop/a",
+        "peer/shop/b",
+        *(health_name("shop", f"uid-{each}", "uid-here") for each in "ab"),
+        *(server_name("shop", f"own-{n}", 80, "uid-a", "uid-here") for n in range(2)),
+        server_name("shop", "own-0", 80, "uid-b", "uid-here"),
+    }
+
+
+def test_what_is_offered_of_a_service_that_is_none_is_not_there() -> None:
+    assert resources(peer("a", offers=1), services=()).clusters.keys() == {
+        "peer/shop/a",
+        health_name("shop", "uid-a", "uid-here"),
+    }
+
+
+def test_a_chain_stays_as_it_is_when_links_come_and_go() -> None:
+    def chain(*peers: Peer) -> Any:
+        return resources(*peers).listeners["gateway"]["filter_chains"][0]
+
+    assert chain(peer("a")) == chain(peer("a", calls=2, offers=3)) == chain(peer("a"), peer("b"))
+
+
+def test_each_chain_has_the_ca_and_the_name_of_its_peer_and_no_other() -> None:
+    chains = resources(peer("a"), peer("b")).listeners["gateway"]["filter_chains"]
+    for chain, name in zip(chains, "ab", strict=True):
+        tls = chain["transport_socket"]["typed_config"]
+        trusted = tls["common_tls_context"]["validation_context"]
+        assert tls["require_client_certificate"] is True
+        assert trusted["trusted_ca"] == {"inline_string": f"CA {name}"}
+        assert trusted["match_typed_subject_alt_names"] == [
+            {"san_type": "URI", "matcher": {"exact": f"spiffe://uid-{name}/gateway"}}
+        ]
+        assert len(chain["filter_chain_match"]["server_names"]) == 1
+
+
+def test_a_peer_that_is_not_exposed_may_call_and_is_not_called() -> None:
+    found = resources(peer("a", calls=1, offers=1, address=""))
+    assert "peer/shop/a" not in found.clusters
+    assert found.listeners.keys() == {"gateway", "health"}
+
+
+def test_names_of_hosts_are_looked_up_and_addresses_are_not() -> None:
+    def kind(address: str) -> Any:
+        return resources(peer("a", address=address)).clusters["peer/shop/a"]["type"]
+
+    assert kind("gateway.example.com:443") == "STRICT_DNS"
+    assert kind("203.0.113.1:443") == kind("[2001:db8::1]:443") == "STATIC"
+
+
+def test_without_peers_nobody_is_listened_to() -> None:
+    assert resources().listeners.keys() == {"health"}
+
+
+def test_a_files_version_says_what_is_in_it() -> None:
+    one, two = resources(peer("a")), resources(peer("b"))
+    assert envoy.file(one.clusters) == envoy.file(resources(peer("a")).clusters)
+    assert envoy.file(one.clusters)[0] != envoy.file(two.clusters)[0]
+    version, content = envoy.file(one.listeners)
+    assert msgspec.json.decode(content) == {"version_info": version, "resources": list(one.listeners.values())}
+
+
+def test_what_is_gone_has_ended_within_ten_seconds() -> None:
+    arguments = envoy.arguments("/run/gateway")
+    assert int(arguments[arguments.index("--drain-time-s") + 1]) < 10

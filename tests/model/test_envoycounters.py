@@ -1,0 +1,66 @@
+import re
+
+import pytest
+
+from agent.model.envoycounters import COUNTERS, PeerHealth, health, refusals
+
+PEER = "shop/us"
+
+
+def counters(**found: int) -> dict[str, int]:
+    return {f"cluster.peer/{PEER}.{name.replace('__', '.')}": value for name, value in found.items()}
+
+
+LOST = PeerHealth(0, 2, "PeerUnreachable", handshakes=5, refused=3)
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "reason"),
+    [
+        (counters(membership_healthy=1), None, "Connected"),
+        (counters(membership_healthy=1, ssl__fail_verify_san=9), LOST, "Connected"),
+        (counters(), None, "PeerUnreachable"),
+        (counters(ssl__fail_verify_error=1), None, "CertificateRefused"),
+        (counters(ssl__fail_verify_san=4, ssl__handshake=9), LOST, "CertificateRefused"),
+        (counters(ssl__fail_verify_san=3, ssl__handshake=6), LOST, "NotAdmitted"),
+        (counters(ssl__fail_verify_san=3, ssl__handshake=5), LOST, "PeerUnreachable"),
+        # Between two checks nothing is counted: what was said last still holds.
+        (counters(ssl__handshake=5), PeerHealth(0, 2, "NotAdmitted", handshakes=5), "NotAdmitted"),
+        # It was ready a moment ago, with many handshakes.
+        (counters(ssl__handshake=5), PeerHealth(1, 2, "Connected", handshakes=5), "PeerUnreachable"),
+    ],
+)
+def test_a_peer_is_ready_where_one_address_answers_and_else_it_is_told_why(
+    found: dict[str, int], before: PeerHealth | None, reason: str
+) -> None:
+    told = health(found, {PEER: 2}, {PEER: before} if before else {})[PEER]
+    assert told.reason == reason
+    assert told.ready is (reason == "Connected")
+
+
+def test_a_peer_without_addresses_is_not_exposed() -> None:
+    assert health(counters(), {PEER: 0}, {})[PEER] == PeerHealth(0, 0, "NotExposed")
+
+
+def test_peers_that_are_none_any_more_are_not_told() -> None:
+    assert health(counters(membership_healthy=1), {}, {PEER: LOST}) == {}
+
+
+def test_refusals_are_told_by_reason() -> None:
+    found = {
+        "listener.gateway.no_filter_chain_match": 1,
+        "listener.gateway.ssl.fail_verify_error": 2,
+        "listener.gateway.ssl.fail_verify_san": 3,
+        "listener.gateway.ssl.fail_verify_no_cert": 4,
+        "tcp.in/shop/us.downstream_cx_no_route": 5,
+        "tcp.in/prod/eu.downstream_cx_no_route": 6,
+        "tcp.out/shop/us.downstream_cx_no_route": 7,
+    }
+    assert refusals(found) == {
+        "UnknownPeer": 1,
+        "CertificateRefused": 2,
+        "CertificateOfAnother": 3,
+        "NoCertificate": 4,
+        "NotLinked": 11,
+    }
+    assert all(re.fullmatch(COUNTERS, name) for name in found)
