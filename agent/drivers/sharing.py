@@ -10,7 +10,7 @@ from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import podranges
-from agent.model.flatness import Networks, overlap, read
+from agent.model.flatness import ANSWERS, Networks, overlap, read
 from agent.model.service import is_shared, is_shared_by_namespace
 
 CONDITION = "ServicesShared"
@@ -197,6 +197,14 @@ class Sharing:
             reason = self.reason(obj)
             self._drivers[obj.key] = (obj.version, reason)
         return reason
+
+    def is_measured(self, one: str, other: str) -> bool:
+        """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
+        obj = self.target_object(other or one) if HERE in (one, other) else None
+        if obj is None:
+            return False
+        shared = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+        return shared.get("status") == "True" and ANSWERS in str(shared.get("message", ""))
 
     @staticmethod
     def reason(obj: Object) -> str:

@@ -75,3 +75,23 @@ def test_two_targets_have_a_driver_if_it_is_the_same(one: str, other: str, drive
     reasons = {"us": "EndpointSlices", "de": "EndpointSlices", "eu": "MCS", "new": ""}
     sharing._driver = reasons.__getitem__  # type: ignore[method-assign]
     assert sharing.driver(one, other) == driver
+
+
+@pytest.mark.parametrize(
+    ("measured", "driver", "status", "reason"),
+    [
+        ({HERE, "us"}, "", "False", "NoPath"),
+        ({HERE, "us"}, EndpointSlices.reason, "Unknown", "Unverified"),
+        ({HERE, "us", "eu"}, EndpointSlices.reason, "True", "Connected"),
+    ],
+)
+async def test_callers_reach_the_others_if_every_path_is_measured(
+    measured: set[str], driver: str, status: str, reason: str
+) -> None:
+    sharing = Everywhere(BY_USER)
+    sharing.driver = lambda one, other: driver  # type: ignore[method-assign]
+    sharing.is_measured = lambda one, other: {one, other} <= measured  # type: ignore[method-assign]
+    cluster: Any = None
+    connected = await EndpointSlices(sharing).connected(Place(HERE, cluster, KEY, "u"))
+    assert (connected.status, connected.reason) == (status, reason)
+    assert "from the pods of eu" in connected.message or status != "Unknown"
