@@ -41,6 +41,7 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
+    SERVICE_LINKS,
     SERVICES,
     SIGNERS,
     SOURCES,
@@ -96,6 +97,7 @@ MOVES = "running pods move to other targets"
 STAND_INS = "claims whose volume is in a target are Bound here, too"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
+SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
 KUBELET = "logs, exec and the like on virtual nodes"
 KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
 
@@ -191,6 +193,8 @@ AGENT = Account(
             *grants(INGRESSES, "get list watch patch", SHARE),
             *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
             *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
+            *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
+            *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),
             *PLACEMENT_GRANTS,
         ),
         HOME: (
@@ -276,7 +280,6 @@ UPGRADE = Account(
         ),
     },
 )
-
 
 CANDIDATES = Account(
     "candidates",

@@ -60,6 +60,7 @@ class EndpointsRoom(Controller[At]):
         for informer in self._sharing.targets.informers:
             self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
+        deps.service_links.on_rule(self._rule_changed, lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
@@ -71,10 +72,13 @@ class EndpointsRoom(Controller[At]):
         target = self._deps.targets.by_node(node) if node else None
         if self._sharing.services.store.get(service) is None:
             self._unshared.pop(service, None)
+            self._deps.service_links.forget(service)
         if place is None or (node and (target is None or not target.ready)):
             return None
         if not self._sharing.is_synced(node):
             return UNREAD_SECONDS
+        if not self._deps.service_links.known:
+            return None
         if not self._sharing.stands_for(place):
             return None
         now = asyncio.get_running_loop().time()
@@ -93,7 +97,7 @@ class EndpointsRoom(Controller[At]):
         return await self._share(key, place, target)
 
     async def _share(self, key: At, place: Place, target: Target | None) -> float | None:
-        wanted = self._sharing.drivers(place.node, place.service[0])
+        wanted = self._sharing.drivers(place.node, place.service)
         again: list[float | None] = []
         try:
             for driver in self._drivers:
@@ -141,7 +145,15 @@ class EndpointsRoom(Controller[At]):
         service = key_of(slice)
         if service is None:
             return ()
-        return ((node, *service),) if is_mirror(slice.labels) else self._everywhere(service, but=node)
+        if is_mirror(slice.labels):
+            return ((node, *service),)
+        # Where callers prefer endpoints of their own cluster, these decide there, too.
+        near = self._sharing.rule(service).affinity == "local"
+        return self._everywhere(service, but=None if near else node)
+
+    def _rule_changed(self, service: Key) -> None:
+        for key in self._everywhere(service):
+            self.queue.add(key)
 
     def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
         """A Target that comes or goes, or has another driver, concerns every shared Service of its namespace."""
