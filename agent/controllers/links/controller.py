@@ -93,7 +93,7 @@ class ServiceLinksRoom(Controller[Key]):
         found = next((link for link in self._links.of(service.key) if link.name == service.name), None)
         if self._sharing.is_shared(service.key):
             self._unshared.pop(service.key, None)
-            if found is None and self._sharing.may_be_exported(service.key):
+            if found is None and self._sharing.may_be_exported(service.key) and not self._is_ending(service.namespace):
                 with contextlib.suppress(AlreadyExists):
                     self._links.absorb(
                         await self._deps.local.client.create_raw(SERVICE_LINKS, made_for(service.decode()))
@@ -107,6 +107,10 @@ class ServiceLinksRoom(Controller[Key]):
         with contextlib.suppress(NotFound, Conflict):
             await self._deps.local.client.delete(SERVICE_LINKS, found.name, found.namespace, uid=found.uid)
         return WRITE_SECONDS
+
+    def _is_ending(self, namespace: str) -> bool:
+        obj = self._deps.namespaces.informer.store.get(("", namespace))
+        return obj is None or obj.deleting
 
     async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
         """Whether something was written, and when to look again. Raises NotYet, KubeError."""
