@@ -118,6 +118,7 @@ COUNT = "refuse while pods are at work"
 REMOVE_PODS = "policy delete: pods go"
 STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
+_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS)
 
 
 AGENT = Account(
@@ -253,8 +254,7 @@ UNINSTALL = Account(
             *grants(SERVICE_ACCOUNTS, "list delete", CLEAN),
             *grants(ROLES, "list delete", CLEAN),
             *grants(NETWORK_POLICIES, "list delete", CLEAN),
-            *grants(SERVICE_EXPORTS, "list delete", CLEAN),
-            *grants(ENDPOINT_SLICES, "list delete", CLEAN),
+            *(each for kind in _OF_SERVICES for each in grants(kind, "list delete", CLEAN)),
             *grants(ROLE_BINDINGS, "list delete", CLEAN),
             *grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
             *grants(PERSISTENT_VOLUMES, "list delete", CLEAN),

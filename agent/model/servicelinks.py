@@ -35,10 +35,17 @@ def made_for(service: Mapping[str, Any]) -> Raw:
     }
 
 
+def is_made(link: Mapping[str, Any]) -> bool:
+    """Whether a link is as we have made it for some Service."""
+    name = link["metadata"]["name"]
+    owners = [(each["kind"], each["name"]) for each in link["metadata"].get("ownerReferences") or ()]
+    return link.get("spec") == {"service": name} and owners == [(SERVICES.name, name)]
+
+
 def is_untouched(link: Mapping[str, Any], service: Mapping[str, Any]) -> bool:
-    """Whether a link is as we have made it for a Service."""
-    made, owners = made_for(service), link["metadata"].get("ownerReferences") or ()
-    return link.get("spec") == made["spec"] and [each.get("uid") for each in owners] == [service["metadata"]["uid"]]
+    """Whether a link is as we have made it for this Service."""
+    (uid,) = [each["uid"] for each in link["metadata"]["ownerReferences"]] if is_made(link) else [""]
+    return bool(uid == service["metadata"]["uid"])
 
 
 @dataclass(frozen=True)
