@@ -8,8 +8,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
-from agent.api.names.links import AFFINITIES, AFFINITY
-from agent.model.servicerule import namespace_of, service_of
+from agent.model.servicerule import misread, namespace_of, no_driver, service_of
 
 Raw = dict[str, Any]
 
@@ -80,7 +79,6 @@ def _with_service(link: Mapping[str, Any], service: Mapping[str, Any] | None, sh
 
 def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: set[str]) -> tuple[str, str] | None:
     spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
-    annotations = service["metadata"].get("annotations")
     ports = {each["port"] for each in service["spec"].get("ports") or ()}
     if strange := [each for each in spec.get("ports") or () if each not in ports]:
         has = ", ".join(map(str, sorted(ports))) or "no port"
@@ -91,18 +89,10 @@ def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: se
     if elsewhere := [each for each in spec.get("to") or () if namespace_of(each, namespace) != namespace]:
         where = f"spec.to: namespace {elsewhere[0]['namespace']} is not that of this link"
         return "NamespaceUnsupported", f"{where}, and callers in others are served by Services of their own: remove it"
-    for where, driver in (
-        ("spec.driver", spec.get("driver")),
-        (f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}", names.annotation(annotations, names.NETWORK_DRIVER)),
-    ):
-        if driver is not None and driver not in names.NETWORK_DRIVERS:
-            choose = ", ".join(names.NETWORK_DRIVERS)
-            return "UnknownDriver", f"{where}: {driver[:100]!r} is no driver; choose one of {choose}, or remove it"
-    affinity = names.annotation(annotations, AFFINITY)
-    if affinity is not None and affinity not in AFFINITIES:
-        key, choose = f"annotation {names.SHORT_PREFIX}{AFFINITY}", ", ".join(AFFINITIES)
-        return "InvalidAffinity", f"{key}: {affinity[:100]!r} is none; choose one of {choose}, or remove it"
-    return None
+    driver = spec.get("driver")
+    if driver is not None and driver not in names.NETWORK_DRIVERS:
+        return "UnknownDriver", no_driver("spec.driver", driver)
+    return misread(service["metadata"].get("annotations"))
 
 
 def _unknown(name: str, clusters: set[str]) -> str:

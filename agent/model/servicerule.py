@@ -88,6 +88,23 @@ def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any
     )
 
 
+def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
+    """What of a Service's annotations means nothing, as reason and message; None where there is no such."""
+    driver, affinity = names.annotation(annotations, names.NETWORK_DRIVER), names.annotation(annotations, AFFINITY)
+    if driver is not None and driver not in names.NETWORK_DRIVERS:
+        return "UnknownDriver", no_driver(f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}", driver)
+    if affinity is not None and affinity not in AFFINITIES:
+        where, choose = f"annotation {names.SHORT_PREFIX}{AFFINITY}", ", ".join(AFFINITIES)
+        return "InvalidAffinity", f"{where}: {affinity[:100]!r} is none; choose one of {choose}, or remove it"
+    return None
+
+
+def no_driver(where: str, driver: str) -> str:
+    """What is wrong with the name of a driver, and what to do."""
+    choose = ", ".join(names.NETWORK_DRIVERS)
+    return f"{where}: {driver[:100]!r} is no driver; choose one of {choose}, or remove it"
+
+
 def _known(value: str | None, among: Collection[str]) -> str:
     return value if value is not None and value in among else ""
 

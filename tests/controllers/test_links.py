@@ -162,9 +162,9 @@ async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair
         await links.says("Connected", "True", "Connected")
 
 
-async def _events(pair: Pair, reason: str) -> list[Raw]:
+async def _events(pair: Pair, reason: str, kind: str = "ServiceLink") -> list[Raw]:
     found = await pair.here.list(EVENTS, pair.namespace)
-    return [each for each in found if each["involvedObject"]["kind"] == "ServiceLink" and each["reason"] == reason]
+    return [each for each in found if each["involvedObject"]["kind"] == kind and each["reason"] == reason]
 
 
 async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, found: list[Any]) -> None:
@@ -202,6 +202,7 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
         await links.mirrored(pair.there, [])
         await links.annotate(network_driver="wormhole", affinity="local")
         assert "choose one of endpointslices" in await links.says("Accepted", "False", "UnknownDriver")
+        await until(lambda: _events(pair, "InvalidAnnotation", "Service"))
         await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
         await links.offer(pair.there, "10.2.0.1")
         await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])

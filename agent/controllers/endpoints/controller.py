@@ -19,9 +19,11 @@ from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import HERE, Place
 from agent.drivers.sharing import Sharing, key_of
-from agent.kube.errors import Forbidden, Unreachable
+from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
+from agent.model.service import is_shared
+from agent.model.servicerule import misread
 from agent.runtime.controller import Controller
 
 At = tuple[str, str, str]
@@ -49,6 +51,7 @@ class EndpointsRoom(Controller[At]):
         self._busy_until: dict[At, float] = {}
         self._unshared: dict[Key, float] = {}
         self._told: set[At] = set()
+        self._misread: dict[Key, str] = {}
         self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
         """What matters here of targets."""
         self.watch(self._sharing.services, self._service_changed)
@@ -73,6 +76,7 @@ class EndpointsRoom(Controller[At]):
         if self._sharing.services.store.get(service) is None:
             self._unshared.pop(service, None)
             self._deps.service_links.forget(service)
+            self._misread.pop(service, None)
         if place is None or (node and (target is None or not target.ready)):
             return None
         if not self._sharing.is_synced(node):
@@ -109,6 +113,12 @@ class EndpointsRoom(Controller[At]):
         except Forbidden as error:
             self._refused(key, place, error)
             return FORBIDDEN_SECONDS
+        except NotFound as error:
+            if not self._sharing.rule(place.service).driver:
+                raise
+            # A person has named a driver whose kinds may not be served there.
+            self._refused(key, place, error)
+            return FORBIDDEN_SECONDS
         except Unreachable:
             if target is not None:
                 target.probe_now()
@@ -117,7 +127,7 @@ class EndpointsRoom(Controller[At]):
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return min((each for each in again if each is not None), default=None)
 
-    def _refused(self, key: At, place: Place, error: Forbidden) -> None:
+    def _refused(self, key: At, place: Place, error: KubeError) -> None:
         if key not in self._told:
             self._told.add(key)
             metadata = {"namespace": key[1], "name": key[2], "uid": self._uid(key)}
@@ -137,8 +147,18 @@ class EndpointsRoom(Controller[At]):
     def _service_changed(self, service: Object) -> Iterable[At]:
         """Called for every Service of this cluster, before and after every change."""
         if self._sharing.concerns(service):
+            self._check(service)
             return self._everywhere(service.key)
         return ()
+
+    def _check(self, service: Object) -> None:
+        """Tell once what of its annotations means nothing."""
+        found = misread(service.annotations) if is_shared(service.annotations) else None
+        if found is None:
+            self._misread.pop(service.key, None)
+        elif self._misread.get(service.key) != found[1]:
+            self._misread[service.key] = found[1]
+            self._deps.recorder.event(service.decode(), "Warning", "InvalidAnnotation", found[1])
 
     def _slice_changed(self, node: str, slice: Object) -> Iterable[At]:
         """Ours concerns the cluster that it is in, any other all but that."""
