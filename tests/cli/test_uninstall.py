@@ -198,7 +198,7 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
 
     made = made_for(await admin.get(SERVICES, "web", namespace))
     await admin.create(SERVICE_LINKS, made, namespace)
-    await admin.create(SERVICE_LINKS, {"metadata": {"name": "mine"}, "spec": {"service": "web"}}, namespace)
+    await admin.create(SERVICE_LINKS, {**made, "metadata": {"name": "mine"}}, namespace)
     theirs = {"labels": {names.LABEL_PARENT_CLUSTER_UID: "another"}}
     await admin.create(SERVICES, {**plain, "metadata": {"name": "brought", **theirs}}, namespace)
     for kind in (CONFIGMAPS, SECRETS):

@@ -32,6 +32,8 @@ At = tuple[str, str, str]
 WRITE_SECONDS = 0.25
 """A Service's slices are written at most this often in a cluster, however fast its pods come and go."""
 FORBIDDEN_SECONDS = 60.0
+UNKNOWN_SECONDS = 0.5
+"""When to look again while it is not known which ServiceLinks there are: without them too much would be told."""
 UNREAD_SECONDS = 10.0
 """When to look again at a cluster whose stores are not known yet: of one that turns out to be empty no event tells."""
 UNSHARED_SECONDS = 3.0
@@ -82,7 +84,7 @@ class EndpointsRoom(Controller[At]):
         if not self._sharing.is_synced(node):
             return UNREAD_SECONDS
         if not self._deps.service_links.known:
-            return None
+            return UNKNOWN_SECONDS
         if not self._sharing.stands_for(place):
             return None
         now = asyncio.get_running_loop().time()
