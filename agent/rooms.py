@@ -22,6 +22,7 @@ from agent.controllers.globalsvc.controller import GlobalServices
 from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
 from agent.controllers.inventory.controller import InventoryRoom
+from agent.controllers.links import ServiceLinksRoom
 from agent.controllers.livechanges.controller import LiveChanges
 from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom, TargetClusterRoom
 from agent.controllers.mover.controller import Mover
@@ -113,6 +114,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(Mover(deps))
     if deps.owners is not None:
         rooms.append(TargetChoiceRoom(deps, deps.owners))
+    if deps.settings.service_links:
+        rooms.append(ServiceLinksRoom(deps))
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:

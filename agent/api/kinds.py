@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from agent.api.names import GROUP, VERSION
+from agent.api.names.links import OWN_GROUP
 from agent.api.names.ocm import OCM_GROUP
 
 
@@ -153,3 +154,4 @@ TARGET_KINDS = Kinds(TARGETS, CLUSTER_TARGETS)
 SOURCE_KINDS = Kinds(SOURCES, CLUSTER_SOURCES)
 CLUSTER_SUMMARIES = Kind(GROUP, VERSION, "clustersummaries", "ClusterSummary", namespaced=False)
 CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")
+SERVICE_LINKS = Kind(OWN_GROUP, VERSION, "servicelinks", "ServiceLink")

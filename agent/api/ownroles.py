@@ -41,6 +41,7 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
+    SERVICE_LINKS,
     SERVICES,
     SIGNERS,
     SOURCES,
@@ -96,6 +97,7 @@ MOVES = "running pods move to other targets"
 STAND_INS = "claims whose volume is in a target are Bound here, too"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
+SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
 KUBELET = "logs, exec and the like on virtual nodes"
 KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
 
@@ -116,6 +118,7 @@ COUNT = "refuse while pods are at work"
 REMOVE_PODS = "policy delete: pods go"
 STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
+_OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS)
 
 
 AGENT = Account(
@@ -191,6 +194,8 @@ AGENT = Account(
             *grants(INGRESSES, "get list watch patch", SHARE),
             *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
             *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
+            *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
+            *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),
             *PLACEMENT_GRANTS,
         ),
         HOME: (
@@ -249,8 +254,7 @@ UNINSTALL = Account(
             *grants(SERVICE_ACCOUNTS, "list delete", CLEAN),
             *grants(ROLES, "list delete", CLEAN),
             *grants(NETWORK_POLICIES, "list delete", CLEAN),
-            *grants(SERVICE_EXPORTS, "list delete", CLEAN),
-            *grants(ENDPOINT_SLICES, "list delete", CLEAN),
+            *(each for kind in _OF_SERVICES for each in grants(kind, "list delete", CLEAN)),
             *grants(ROLE_BINDINGS, "list delete", CLEAN),
             *grants(CLUSTER_ROLE_BINDINGS, "list delete", CLEAN),
             *grants(PERSISTENT_VOLUMES, "list delete", CLEAN),
@@ -276,7 +280,6 @@ UPGRADE = Account(
         ),
     },
 )
-
 
 CANDIDATES = Account(
     "candidates",

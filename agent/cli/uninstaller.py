@@ -21,6 +21,7 @@ from agent.api.kinds import (
     PODS,
     ROLE_BINDINGS,
     SECRETS,
+    SERVICE_LINKS,
     TARGET_KINDS,
     Kind,
 )
@@ -30,6 +31,7 @@ from agent.cli.restoring import MIRRORS, restore_services
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
 from agent.model.podstate import PROXY_PODS, is_our_finalizer
+from agent.model.servicelinks import is_made
 
 Raw = dict[str, Any]
 
@@ -180,6 +182,7 @@ class Uninstaller:
         for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             await self._delete_all(kind, await self._list(kind, labels=names.LABEL_SOURCE))
         # Only now, for the sources, whose rights end here, would bring them again.
+        await self._delete_all(SERVICE_LINKS, [each for each in await self._list(SERVICE_LINKS) if is_made(each)])
         await self._delete_all(ENDPOINT_SLICES, await self._list(ENDPOINT_SLICES, labels=MIRRORS))
         for kind, name, namespace in (
             (CLUSTER_SUMMARIES, names.SUMMARY_NAME, None),

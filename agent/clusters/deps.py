@@ -18,6 +18,7 @@ from agent.clusters.prerequisites import Prerequisites
 from agent.clusters.proxies import ProxyPods
 from agent.clusters.registry import Targets
 from agent.clusters.sending import Sending
+from agent.clusters.servicelinks import ServiceLinks
 from agent.clusters.targetchoices import TargetChoices
 from agent.kube.events import Recorder
 from agent.runtime.lease import LeaderLease
@@ -75,6 +76,12 @@ class Deps:
     def placement(self) -> PlacementMode:
         """Who evaluates Placements here, and watches of their kinds."""
         return PlacementMode(self.local, self.settings.placement, self.settings.discovery_interval)
+
+    @cached_property
+    def service_links(self) -> ServiceLinks:
+        """What ServiceLinks and annotations of Services ask for."""
+        settings = self.settings
+        return ServiceLinks(self.local, settings.discovery_interval, wanted=settings.service_links)
 
     @cached_property
     def live_reads(self) -> LiveReads:

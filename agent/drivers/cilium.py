@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
-from agent.drivers.driver import Pair
+from agent.drivers.driver import Connected, Pair, Place
 from agent.drivers.nothing import Nothing
 
 MESH = "clustermesh-apiserver"
@@ -20,6 +20,10 @@ class Cilium(Nothing):
     def detect(self, pair: Pair) -> bool:
         """Whether Cilium's own kinds are served."""
         return pair.both_serve(_CILIUMS_GROUP)
+
+    async def connected(self, place: Place) -> Connected:
+        """Its agents know, and tell nobody."""
+        return Connected("Unknown", "Unverified", "Cilium does not tell whether its clusters reach each other")
 
 
 def usable(groups: frozenset[str], services: Iterable[str]) -> frozenset[str]:

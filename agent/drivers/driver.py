@@ -44,6 +44,16 @@ class Place:
         return f"Service {'/'.join(self.service)} {where}"
 
 
+@dataclass(frozen=True)
+class Connected:
+    """Whether endpoints of other clusters are reached, as the condition Connected of a link has it."""
+
+    status: str
+    """True, False or Unknown."""
+    reason: str
+    message: str = ""
+
+
 class Driver(Protocol):
     """One way of sharing endpoints between two clusters. Every call may be repeated: what is done is not done again.
 
@@ -69,6 +79,10 @@ class Driver(Protocol):
 
     async def import_(self, place: Place) -> float | None:
         """Have one cluster know the endpoints of the others. Returns in how many seconds to look again, if at all."""
+        ...
+
+    async def connected(self, place: Place) -> Connected:
+        """Whether callers in one cluster reach the endpoints that others offer."""
         ...
 
     async def teardown(self, place: Place) -> None:

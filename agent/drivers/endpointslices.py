@@ -1,19 +1,20 @@
 """Driver `endpointslices`: for flat pod networks, each cluster gets EndpointSlices of what the others have."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
-from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Connected, Pair, Place
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from agent.kube.store import Object
-from agent.model.endpoints import Shelf, is_mirror, outside
+from agent.model.endpoints import Shelf, is_mirror, outside, ready
+from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
 
 VERBS = ("list", "watch", "create", "patch", "delete")
@@ -47,6 +48,16 @@ class EndpointSlices:
         await self._make(place, sources)
         return min((each.silent_in for each in sources if each.silent_in), default=None)
 
+    async def connected(self, place: Place) -> Connected:
+        """As it was measured between this cluster and its targets; nobody can ask from one target for another."""
+        linked = self._linked(place)
+        if not linked:
+            return Connected("False", "NoPath", "there is no other cluster whose pods are reached at their addresses")
+        unasked = sorted(node or "this cluster" for node in linked if not self._sharing.is_measured(place.node, node))
+        if unasked:
+            return Connected("Unknown", "Unverified", f"nobody has answered from the pods of {', '.join(unasked)}")
+        return Connected("True", "Connected", ANSWERS)
+
     async def teardown(self, place: Place) -> None:
         """Delete the mirrors that this driver has made in a cluster."""
         await self._make(place, [])
@@ -63,14 +74,18 @@ class EndpointSlices:
         existing = {obj.name: obj for obj in self._mirrors(place)}
         origins = {
             each.origin: Origin(
-                None if each.slices is None else [obj.decode() for obj in each.slices], each.silent, each.ranges
+                None if each.slices is None else [obj.decode() for obj in each.slices],
+                each.silent,
+                each.ranges,
+                each.ports,
             )
             for each in sources
         }
         self._tell_outside(place, origins)
         away = {obj.name for obj in self._sharing.nodes.store}
         found = {name: obj.decode() for name, obj in existing.items()}
-        for action in decide(self._shelf(place), origins, found, away):
+        standby = self._is_standby(place, away)
+        for action in decide(self._shelf(place), origins, found, away, standby=standby):
             await self._apply(place, action)
             before = None
         self._settled[key] = before if before is not None else self._seen(place, sources)
@@ -87,7 +102,20 @@ class EndpointSlices:
     def _seen(self, place: Place, sources: list["_Source"]) -> object:
         """Everything that the mirrors depend on, and they themselves, by their versions."""
         mirrors = frozenset((obj.name, obj.version) for obj in self._mirrors(place))
-        return (place.uid, tuple(each.seen for each in sources), mirrors)
+        own: frozenset[tuple[str, str]] | None = None
+        if self._sharing.rule(place.service).affinity == "local":
+            own = frozenset((obj.name, obj.version) for obj in self._own(place))
+        return (place.uid, tuple(each.seen for each in sources), mirrors, own)
+
+    def _is_standby(self, place: Place, away: Collection[str]) -> bool:
+        """Whether endpoints of other clusters wait until the cluster has none that is ready itself."""
+        if self._sharing.rule(place.service).affinity != "local":
+            return False
+        nodes = (node for obj in self._own(place) for node in ready(obj.decode()))
+        return any(node not in away for node in nodes)
+
+    def _own(self, place: Place) -> list[Object]:
+        return [obj for obj in self._sharing.slices(place.node, place.service) if not is_mirror(obj.labels)]
 
     def _mirrors(self, place: Place) -> list[Object]:
         return [obj for obj in self._sharing.slices(place.node, place.service) if is_mirror(obj.labels)]
@@ -100,9 +128,15 @@ class EndpointSlices:
         """The other clusters whose endpoints come here by this driver."""
         at_home = self._sharing.is_at_home(place.service)
         others = [HERE, *(() if at_home else self._sharing.serving(place.service[0]))]
-        paired = [node for node in others if self._sharing.driver(place.node, node) == self.reason]
+        paired = [node for node in others if self._sharing.driver(place.node, node, place.service) == self.reason]
         shared = self._sharing.nodes_of(place.service)
-        return [node for node in paired if node == HERE or node in shared or not self._sharing.is_synced(node)]
+        rule, consumer = self._sharing.rule(place.service), self._sharing.called(place.node)
+        return [
+            node
+            for node in paired
+            if (node == HERE or node in shared or not self._sharing.is_synced(node))
+            and rule.allows(self._sharing.called(node), consumer)
+        ]
 
     def _source(self, node: str, place: Place) -> "_Source":
         silent_in = self._silent_in(node)
@@ -112,7 +146,8 @@ class EndpointSlices:
         obj = self._sharing.target_object(node)
         origin = names.origin(*obj.key) if obj is not None else self._deps.cluster_uid
         target = self._deps.targets.by_node(node) if node != HERE else None
-        return _Source(origin, slices, silent_in, target.ranges if target is not None else ANYWHERE)
+        ports = self._sharing.ports(place, node)
+        return _Source(origin, slices, silent_in, target.ranges if target is not None else ANYWHERE, ports)
 
     def _silent_in(self, node: str) -> float | None:
         """In how many seconds a cluster counts as silent: 0 for one that does, None for one that answers.
@@ -158,6 +193,8 @@ class _Source(NamedTuple):
     slices: list[Object] | None
     silent_in: float | None
     ranges: PodRanges
+    ports: frozenset[str] | None
+    """Names of the ports that are told of, None for all."""
 
     @property
     def silent(self) -> bool:
@@ -167,4 +204,4 @@ class _Source(NamedTuple):
     def seen(self) -> object:
         slices = self.slices
         versions = None if slices is None else frozenset((obj.name, obj.version) for obj in slices)
-        return (self.origin, self.silent, self.ranges, versions)
+        return (self.origin, self.silent, self.ranges, self.ports, versions)

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.api import names
 from agent.model.diff import json_patch
-from agent.model.endpoints import Shelf, mirrors, silenced
+from agent.model.endpoints import Shelf, held, mirrors, silenced
 from agent.model.podranges import ANYWHERE, PodRanges
 
 Raw = dict[str, Any]
@@ -22,6 +22,8 @@ class Origin:
     """Whether it has not answered for so long that its endpoints do not count as ready any more."""
     ranges: PodRanges = ANYWHERE
     """Where addresses of its pods may be."""
+    ports: frozenset[str] | None = None
+    """Names of the ports that are told of, None for all."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,24 @@ Action = Create | Change | Delete
 
 
 def decide(
-    shelf: Shelf, origins: Mapping[str, Origin], existing: Mapping[str, Raw], away: Collection[str]
+    shelf: Shelf,
+    origins: Mapping[str, Origin],
+    existing: Mapping[str, Raw],
+    away: Collection[str],
+    *,
+    standby: bool = False,
 ) -> list[Action]:
     """What makes the existing mirrors of one Service in one cluster the right ones.
 
     Mirrors of clusters that are not among the origins go.
+
+    :param standby: whether none of them is ready for now, as the cluster has endpoints of its own that callers prefer
     """
     wanted: dict[str, Raw] = {}
     for name, origin in origins.items():
         for mirror in _wanted(name, origin, shelf, existing, away):
-            wanted[mirror["metadata"]["name"]] = silenced(mirror) if origin.silent else mirror
+            waiting = held(mirror) if standby else mirror
+            wanted[mirror["metadata"]["name"]] = silenced(mirror) if origin.silent else waiting
     actions: list[Action] = [
         Delete(name, live["metadata"]["uid"]) for name, live in existing.items() if name not in wanted
     ]
@@ -75,7 +85,9 @@ def decide(
 def _wanted(name: str, origin: Origin, shelf: Shelf, existing: Mapping[str, Raw], away: Collection[str]) -> list[Raw]:
     if origin.slices is None:
         return [live for live in existing.values() if live["metadata"]["labels"].get(names.LABEL_ORIGIN) == name]
-    return [mirror for slice in origin.slices for mirror in mirrors(slice, name, shelf, away, origin.ranges)]
+    return [
+        mirror for slice in origin.slices for mirror in mirrors(slice, name, shelf, away, origin.ranges, origin.ports)
+    ]
 
 
 def _change(live: Raw, wanted: Raw) -> Action | None:

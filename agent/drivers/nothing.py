@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from agent.clusters.target import Target
-from agent.drivers.driver import Pair, Place
+from agent.drivers.driver import Connected, Pair, Place
 
 
 class Nothing:
@@ -26,6 +26,10 @@ class Nothing:
     async def import_(self, place: Place) -> float | None:
         """Nothing to do."""
         return None
+
+    async def connected(self, place: Place) -> Connected:
+        """Nothing leads to the others."""
+        return Connected("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
 
     async def teardown(self, place: Place) -> None:
         """Nothing to do."""

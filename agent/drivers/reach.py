@@ -119,8 +119,12 @@ class EndpointReach:
         slices = self._sharing.slices(node, service)
         if any(not self._addresses(each).isdisjoint(addresses) for each in slices):
             return Reach(known=frozenset((node,)))
-        if node != home and self._sharing.driver(home, node) != BY_ADDRESSES:
-            return Reach(unseen=True)
+        if node != home:
+            rule = self._sharing.rule(service)
+            if not rule.allows(self._sharing.called(home), self._sharing.called(node)):
+                return Reach()
+            if rule.affinity == "local" or self._sharing.driver(home, node, service) != BY_ADDRESSES:
+                return Reach(unseen=True)
         return Reach(missing=frozenset((node,)))
 
     def _addresses(self, slice: Object) -> frozenset[str]:

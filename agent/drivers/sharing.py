@@ -10,8 +10,11 @@ from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import podranges
-from agent.model.flatness import Networks, overlap, read
+from agent.model.flatness import ANSWERS, Networks, overlap, read
+from agent.model.links import HERE as LOCAL
+from agent.model.links import REASONS
 from agent.model.service import is_shared, is_shared_by_namespace
+from agent.model.servicerule import ANYTHING, Rule
 
 CONDITION = "ServicesShared"
 BY_SERVICE = "service"
@@ -137,24 +140,47 @@ class Sharing:
         """The slices of a cluster. Raises KeyError where that is not attached."""
         return self._slices[node]
 
-    def driver(self, one: str, other: str) -> str:
+    def rule(self, service: Key) -> Rule:
+        """What ServiceLinks and its annotations say of a Service."""
+        original = self.services.store.get(service)
+        return self.deps.service_links.rule(original) if original is not None else ANYTHING
+
+    def called(self, node: str) -> tuple[str, ...]:
+        """All names by which links may mean a cluster."""
+        if node == HERE:
+            return tuple(filter(None, (LOCAL, self.deps.settings.cluster_name)))
+        obj = self.target_object(node)
+        return (obj.name, node) if obj is not None else (node,)
+
+    def ports(self, place: Place, node: str) -> frozenset[str] | None:
+        """Names of the ports of a Service whose endpoints in one cluster another one is told of, None for all."""
+        original = self.services.store.get(place.service)
+        found = self.rule(place.service).ports(self.called(node), self.called(place.node))
+        if original is None or found is None:
+            return None
+        ports = original.decode()["spec"].get("ports") or ()
+        return frozenset(str(each.get("name") or "") for each in ports if each["port"] in found)
+
+    def driver(self, one: str, other: str, service: Key | None = None) -> str:
         """The driver between two clusters, by its reason; empty if there is none, or not yet.
 
-        That of a target and this cluster is the target's; two targets have one if it is the same, by addresses of pods
-        only if their pod networks do not overlap.
+        The one that is named for the Service counts whatever is measured. Else that of a target and this cluster is
+        the target's; two targets have one if it is the same, by addresses only if their networks do not overlap.
         """
         if one == other:
             return ""
+        if service is not None and (named := self.rule(service).driver):
+            return REASONS[named]
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
         return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
 
-    def drivers(self, node: str, namespace: str) -> set[str]:
-        """Those between a cluster and any other that pods of a namespace may be in, by their reasons.
+    def drivers(self, node: str, service: Key) -> set[str]:
+        """Those between a cluster and any other that pods behind a Service may be in, by their reasons.
 
         Targets that are not connected count, too: after a start none is for a while.
         """
-        return {self.driver(node, other) for other in (HERE, *self.serving(namespace))} - {""}
+        return {self.driver(node, other, service) for other in (HERE, *self.serving(service[0]))} - {""}
 
     def networks(self, node: str) -> Networks | None:
         """Those of a target's pods, as its Target names them or else it tells itself; empty where neither does.
@@ -197,6 +223,14 @@ class Sharing:
             reason = self.reason(obj)
             self._drivers[obj.key] = (obj.version, reason)
         return reason
+
+    def is_measured(self, one: str, other: str) -> bool:
+        """Whether an agent has answered from among the pods of the other of two clusters, one of which is this one."""
+        obj = self.target_object(other or one) if HERE in (one, other) else None
+        if obj is None:
+            return False
+        shared = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+        return shared.get("status") == "True" and ANSWERS in str(shared.get("message", ""))
 
     @staticmethod
     def reason(obj: Object) -> str:

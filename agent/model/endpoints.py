@@ -36,10 +36,15 @@ def is_mirror(labels: Mapping[str, str]) -> bool:
 
 
 def mirrors(
-    slice: Mapping[str, Any], origin: str, shelf: Shelf, away: Collection[str] = (), ranges: PodRanges = ANYWHERE
+    slice: Mapping[str, Any],
+    origin: str,
+    shelf: Shelf,
+    away: Collection[str] = (),
+    ranges: PodRanges = ANYWHERE,
+    ports: Collection[str] | None = None,
 ) -> list[Raw]:
-    """The mirrors of one EndpointSlice of `origin`, without the endpoints on nodes that are `away`, and without the
-    addresses that are outside the ranges of that cluster.
+    """The mirrors of one EndpointSlice of `origin`, without the endpoints on nodes that are `away`, without the
+    addresses that are outside the ranges of that cluster, and with the `ports` of these names alone.
 
     None where that leaves no endpoint; several where it has more than 100 of them.
     """
@@ -64,7 +69,7 @@ def mirrors(
                 "ownerReferences": [_owner(shelf)],
             },
             "addressType": slice["addressType"],
-            "ports": slice.get("ports") or [],
+            "ports": [each for each in slice.get("ports") or () if ports is None or (each.get("name") or "") in ports],
             "endpoints": endpoints[start : start + ENDPOINTS_LIMIT],
         }
         for part, start in enumerate(range(0, len(endpoints), ENDPOINTS_LIMIT))
@@ -88,6 +93,20 @@ def silenced(mirror: Mapping[str, Any]) -> Raw:
         **mirror,
         "endpoints": [
             {**each, "conditions": {**(each.get("conditions") or {}), "ready": False, "serving": False}}
+            for each in mirror.get("endpoints") or ()
+        ],
+    }
+
+
+def held(mirror: Mapping[str, Any]) -> Raw:
+    """The mirror of endpoints that wait until their cluster's callers have none nearer: they serve, and get no traffic.
+
+    A cluster that is silent later has its endpoints not serve either.
+    """
+    return {
+        **mirror,
+        "endpoints": [
+            {**each, "conditions": {**(each.get("conditions") or {}), "ready": False}}
             for each in mirror.get("endpoints") or ()
         ],
     }

@@ -16,7 +16,9 @@ from agent.model.flatness import ANSWERS, Networks, overlap
 HERE = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""
 _BY_ADDRESSES, _OFF = "EndpointSlices", "Off"
-_DRIVERS = {"EndpointSlices": "endpointslices", "Cilium": "cilium", "MCS": "mcs"}
+REASONS = {names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES, "cilium": "Cilium", "mcs": "MCS", "none": _OFF}
+"""Of drivers, as the condition ServicesShared has them."""
+_DRIVERS = {reason: name for name, reason in REASONS.items()}
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ def links(peers: Sequence[Peer]) -> list[Link]:
     others = [each for each in peers if not each.is_self]
     home = [_with_home(each) for each in others]
     return [*home, *(_between(one, other) for one, other in combinations(others, 2))]
+
+
+def link(one: Peer | None, other: Peer) -> Link:
+    """The one of two targets, or (without the first) of this cluster and a target."""
+    return _with_home(other) if one is None else _between(one, other)
 
 
 def _with_home(other: Peer) -> Link:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
+from agent.api.names.links import AFFINITIES, AFFINITY, ANNOTATION_CILIUM_AFFINITY
 from agent.model.relabel import relabel
 
 Raw = dict[str, Any]
@@ -156,6 +157,8 @@ def rerouted(service: Mapping[str, Any], *, switch: bool) -> Raw:
     """
     original = users_selector(service)
     annotations = _annotations(service)
+    if ANNOTATION_CILIUM_AFFINITY in _added(annotations):
+        annotations = {key: value for key, value in annotations.items() if key != ANNOTATION_CILIUM_AFFINITY}
     selector = relabel(original, regexp(annotations)) if switch else original
     added = [key for key in _MARKS if key not in annotations]
     marks = {
@@ -193,6 +196,18 @@ def shared(service: Mapping[str, Any]) -> Raw:
     return _changed(plain, {**annotations, **marks}, selector=None, label=True)
 
 
+def handed_on(service: Raw) -> Raw:
+    """What `rerouted`, `restored` or `shared` gave, with the affinity that its user asks for in Cilium's key, too."""
+    annotations = _annotations(service)
+    affinity = names.annotation(annotations, AFFINITY)
+    if affinity not in AFFINITIES or ANNOTATION_CILIUM_AFFINITY in annotations or not is_shared(annotations):
+        return service
+    marks = _list({*_added(annotations), ANNOTATION_CILIUM_AFFINITY})
+    metadata = service["metadata"]
+    kept = {**annotations, ANNOTATION_CILIUM_AFFINITY: affinity, names.ANNOTATION_MARKS: marks}
+    return {**service, "metadata": {**metadata, "annotations": kept}}
+
+
 def selector_of_copy(service: Mapping[str, Any]) -> Selector | None:
     """What the copies of a shared Service select: delegates, if it is rerouted.
 
@@ -217,6 +232,8 @@ def _added(annotations: Mapping[str, str]) -> set[str]:
     text = annotations.get(names.ANNOTATION_MARKS)
     if text is None:
         return present if names.ANNOTATION_ORIGINAL_SELECTOR in annotations else set()
+    if annotations.get(ANNOTATION_CILIUM_AFFINITY) in AFFINITIES:
+        present.add(ANNOTATION_CILIUM_AFFINITY)
     try:
         return set(msgspec.json.decode(text, type=list[str])) & present
     except msgspec.DecodeError:

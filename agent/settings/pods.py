@@ -68,3 +68,9 @@ class Followers:
         "40s",
         "how long endpoints in a target that does not answer count as ready, as those of a silent node do",
     )
+    service_links: bool = flag(
+        SWITCH,
+        "false",
+        "every shared Service has a ServiceLink, which tells for each pair of clusters whether endpoints are reached;"
+        " what users write in these counts",
+    )

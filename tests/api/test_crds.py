@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,10 @@ def test_each_kind_is_served_as_admiralty_serves_it(kind: str, plural: str, shor
     assert version["subresources"] == {"status": {}}
 
 
-def test_there_are_six() -> None:
-    assert len(crds()) == len(BY_KIND) == 6
+def test_there_are_six_of_admiraltys_and_one_of_our_own() -> None:
+    groups = Counter(crd["spec"]["group"] for crd in crds())
+    assert groups == {"multicluster.admiralty.io": 6, "multicluster.flotilla": 1}
+    assert len(BY_KIND) == 7
 
 
 @pytest.mark.parametrize("kind", sorted(BY_KIND))

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS, Kind
+from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES, TARGETS, Kind
 from agent.cli.links import lines
 from agent.kube.store import Object
 
@@ -47,3 +47,46 @@ def test_every_service_has_a_line_per_pair_with_the_endpoints_that_are_known_her
 def test_of_a_mesh_it_is_not_known_here_what_endpoints_it_tells() -> None:
     (line,) = lines([obj(SERVICES, "web")], [target("us", "Cilium")], {}, [])
     assert (line.link.driver, line.endpoints) == ("cilium", None)
+
+
+def row(cluster: str, *sources: str, reason: str = "Connected", ready: str = "True", endpoints: int = 2) -> Any:
+    return {
+        "cluster": cluster,
+        "namespace": "shop",
+        "driver": "endpointslices",
+        "from": sources,
+        "ready": ready,
+        "reason": reason,
+        "message": "",
+        "endpoints": endpoints,
+    }
+
+
+def test_of_a_service_that_has_a_link_that_counts_a_line_for_whose_callers_reach_whose_endpoints() -> None:
+    services = [obj(SERVICES, "web"), obj(SERVICES, "db")]
+    rows = [row("local-cluster", "us"), row("us", "local-cluster", "eu", reason="Unverified")]
+    told = [
+        obj(SERVICE_LINKS, "web", status={"clusters": rows}),
+        # Nobody has told of it yet.
+        obj(SERVICE_LINKS, "db"),
+    ]
+    found = lines(services, [target("us")], {}, [], told)
+    assert [(each.service, each.link.one, each.link.other, each.link.reason, each.endpoints) for each in found] == [
+        ("db", "local-cluster", "us", "Unverified", 0),
+        ("web", "local-cluster", "us", "Connected", 2),
+        ("web", "us", "local-cluster", "Unverified", None),
+        ("web", "us", "eu", "Unverified", None),
+    ]
+
+
+def test_a_link_that_is_not_accepted_has_a_line_of_its_own() -> None:
+    bad = {"type": "Accepted", "status": "False", "reason": "UnknownCluster", "message": "spec.from: no Target mars"}
+    told = [
+        obj(SERVICE_LINKS, "web", status={"clusters": [row("us", "eu")], "conditions": []}),
+        obj(SERVICE_LINKS, "more", spec={"service": "web"}, status={"clusters": [], "conditions": [bad]}),
+    ]
+    found = lines([obj(SERVICES, "web")], [target("us")], {}, [], told)
+    assert [(each.link.one, each.link.ready, each.link.reason) for each in found] == [
+        ("servicelink/more", "False", "UnknownCluster"),
+        ("us", "True", "Connected"),
+    ]

@@ -24,6 +24,7 @@ from agent.api.kinds import (
     ROLE_BINDINGS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICE_LINKS,
     SERVICES,
     TARGETS,
     Kind,
@@ -34,6 +35,7 @@ from agent.controllers.globalsvc.controller import CONDITION
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 from agent.model.service import rerouted
+from agent.model.servicelinks import made_for
 from agent.sandbox import Cluster, Sandbox, kubeconfig, manifests
 from agent.sandbox.objects import account_token, apply, connect
 from tests.cli.command import flotilla
@@ -43,7 +45,18 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.usefixt
 
 Raw = dict[str, Any]
 OURS = names.finalizer("", "us")
-MADE = (PODS, TARGETS, SECRETS, CHAPERONS, SERVICES, ENDPOINT_SLICES, INGRESSES, CONFIGMAPS, ROLE_BINDINGS)
+MADE = (
+    PODS,
+    TARGETS,
+    SECRETS,
+    CHAPERONS,
+    SERVICES,
+    ENDPOINT_SLICES,
+    SERVICE_LINKS,
+    INGRESSES,
+    CONFIGMAPS,
+    ROLE_BINDINGS,
+)
 """What these tests make in their namespace."""
 
 
@@ -183,6 +196,9 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
         body = {"metadata": {"name": name, "labels": labels}, "addressType": "IPv4", "endpoints": []}
         await admin.create(ENDPOINT_SLICES, body, namespace)
 
+    made = made_for(await admin.get(SERVICES, "web", namespace))
+    await admin.create(SERVICE_LINKS, made, namespace)
+    await admin.create(SERVICE_LINKS, {**made, "metadata": {"name": "mine"}}, namespace)
     theirs = {"labels": {names.LABEL_PARENT_CLUSTER_UID: "another"}}
     await admin.create(SERVICES, {**plain, "metadata": {"name": "brought", **theirs}}, namespace)
     for kind in (CONFIGMAPS, SECRETS):
@@ -207,6 +223,8 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
     assert any(line.startswith(f"Service {namespace}/broken is left as it is: annotation") for line in said)
     assert not await exists(admin, ENDPOINT_SLICES, "web-mirror", namespace)
     assert await exists(admin, ENDPOINT_SLICES, "web-own", namespace)
+    assert not await exists(admin, SERVICE_LINKS, "web", namespace)
+    assert await exists(admin, SERVICE_LINKS, "mine", namespace)
     for kind in (SERVICES, CONFIGMAPS, SECRETS):
         assert not await exists(admin, kind, "brought", namespace), "nobody brings it up to date any more"
     assert (await admin.get(INGRESSES, "web", namespace))["metadata"]["annotations"] == {"note": "mine"}

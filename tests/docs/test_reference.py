@@ -8,6 +8,7 @@ import pytest
 
 from agent.api import names
 from agent.api.names import fencing, lifecycle, links, moves, ocm
+from agent.model import servicelinks
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -51,6 +52,7 @@ OF_FENCES = {
     value for value in vars(fencing).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
 } - {names.SHORT_PREFIX}
 CONDITIONS_OF_TARGETS = {lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE, lifecycle.RETIRED}
+CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
 
@@ -69,7 +71,7 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS
+    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
@@ -103,6 +105,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.POD_GROUP_ON_FAILURE, names.POD_GROUP_ON_FAILURES),
         (names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES),
         (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
+        (links.AFFINITY, links.AFFINITIES),
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),
         (moves.MOVE, moves.MOVE_CHOICES),
@@ -119,7 +122,9 @@ def test_every_condition_is_documented_and_no_other() -> None:
     text = "\n".join(path.read_text() for path in source.modules())
     written = {found for each in (_CONSTANT, _SET, _ASPECT, _PLACEMENT) for found in each.findall(text)}
     # "Serving" is a reason; "Approved" is a condition of certificate requests.
-    assert first_cells("Conditions") == (written | CONDITIONS_OF_TARGETS | {"Ready", "PodScheduled"}) - {
+    assert first_cells("Conditions") == (
+        written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | {"Ready", "PodScheduled"}
+    ) - {
         "Serving",
         "Approved",
     }

@@ -84,3 +84,15 @@ def test_cilium_without_its_mesh_is_no_driver() -> None:
     assert not Cilium().detect(Pair(usable(groups, ["web"]), groups))
     assert Cilium().detect(Pair(usable(groups, ["web", "clustermesh-apiserver"]), groups))
     assert usable(PLAIN, []) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("driver", "status", "reason"), [(Cilium(), "Unknown", "Unverified"), (Nothing(), "False", "NoPath")]
+)
+async def test_who_cannot_know_whether_callers_reach_the_others_says_so(
+    driver: Driver, status: str, reason: str
+) -> None:
+    place: Any = None
+    connected = await driver.connected(place)
+    assert (connected.status, connected.reason) == (status, reason)
+    assert connected.message

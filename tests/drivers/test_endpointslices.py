@@ -13,6 +13,7 @@ from agent.kube.client import encode
 from agent.kube.store import Object, Store
 from agent.model.flatness import Networks
 from agent.model.service import rerouted, shared
+from agent.model.servicerule import ANYTHING, Rule, Wish
 
 KEY = ("shop", "db")
 PLAIN = {"metadata": {"namespace": "shop", "name": "db"}, "spec": {"selector": {"app": "db"}}}
@@ -27,6 +28,12 @@ class Everywhere(Sharing):
         store.put(Object(SERVICES, encode(service)))
         self.services: Any = SimpleNamespace(store=store)
         self.deps: Any = None
+
+    def rule(self, service: tuple[str, str]) -> Rule:
+        return ANYTHING
+
+    def called(self, node: str) -> tuple[str, ...]:
+        return (node or "local-cluster",)
 
     def serving(self, namespace: str) -> list[str]:
         return ["us", "eu"]
@@ -75,3 +82,61 @@ def test_two_targets_have_a_driver_if_it_is_the_same(one: str, other: str, drive
     reasons = {"us": "EndpointSlices", "de": "EndpointSlices", "eu": "MCS", "new": ""}
     sharing._driver = reasons.__getitem__  # type: ignore[method-assign]
     assert sharing.driver(one, other) == driver
+
+
+@pytest.mark.parametrize(
+    ("measured", "driver", "status", "reason"),
+    [
+        ({HERE, "us"}, "", "False", "NoPath"),
+        ({HERE, "us"}, EndpointSlices.reason, "Unknown", "Unverified"),
+        ({HERE, "us", "eu"}, EndpointSlices.reason, "True", "Connected"),
+    ],
+)
+async def test_callers_reach_the_others_if_every_path_is_measured(
+    measured: set[str], driver: str, status: str, reason: str
+) -> None:
+    sharing = Everywhere(BY_USER)
+    sharing.driver = lambda one, other, service=None: driver  # type: ignore[method-assign]
+    sharing.is_measured = lambda one, other: {one, other} <= measured  # type: ignore[method-assign]
+    cluster: Any = None
+    connected = await EndpointSlices(sharing).connected(Place(HERE, cluster, KEY, "u"))
+    assert (connected.status, connected.reason) == (status, reason)
+    assert "from the pods of eu" in connected.message or status != "Unknown"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "here", "there"),
+    [
+        ([], ["us", "eu"], [HERE, "eu"]),
+        ([Wish(sources=frozenset(("eu",)))], ["eu"], ["eu"]),
+        ([Wish(consumers=frozenset(("local-cluster",)))], ["us", "eu"], []),
+        ([Wish(frozenset((80,)), frozenset(("eu",))), Wish(consumers=frozenset(("us",)))], ["eu"], [HERE, "eu"]),
+    ],
+)
+async def test_links_narrow_whose_endpoints_come_where(wishes: list[Wish], here: list[str], there: list[str]) -> None:
+    sharing = Everywhere(BY_USER)
+    sharing.rule = lambda service: Rule(tuple(wishes))  # type: ignore[method-assign]
+    driver = EndpointSlices(sharing)
+    cluster: Any = None
+    assert driver._linked(Place(HERE, cluster, KEY, "u")) == here
+    assert driver._linked(Place("us", cluster, KEY, "v")) == there
+
+
+def test_a_driver_that_is_named_for_the_service_counts_for_every_pair() -> None:
+    sharing = Everywhere(BY_USER)
+    sharing.rule = lambda service: Rule(driver="mcs")  # type: ignore[method-assign]
+    assert [sharing.driver(*pair, KEY) for pair in ((HERE, "us"), ("us", "eu"), (HERE, HERE))] == ["MCS", "MCS", ""]
+    assert sharing.driver(HERE, "us") == "EndpointSlices"
+    assert sharing.drivers("us", KEY) == {"MCS"}
+
+
+def test_ports_that_links_name_are_told_by_the_names_that_slices_have() -> None:
+    ports = [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}, {"port": 9000}]
+    sharing = Everywhere({**BY_USER, "spec": {"ports": ports}})
+    cluster: Any = None
+    place = Place("us", cluster, KEY, "v")
+    asked = Rule((Wish(frozenset((443, 9000)), frozenset(("eu",))), Wish(consumers=frozenset(("de",)))))
+    sharing.rule = lambda service: asked  # type: ignore[method-assign]
+    assert sharing.ports(place, "eu") == {"https", ""}
+    sharing.rule = lambda service: ANYTHING  # type: ignore[method-assign]
+    assert sharing.ports(place, "eu") is None

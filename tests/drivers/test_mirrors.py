@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from agent.api import names
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.model.endpoints import Shelf
 from agent.model.podranges import of
@@ -114,3 +115,26 @@ def test_a_mirror_with_an_address_that_is_outside_from_now_on_is_changed() -> No
     (change,) = run({"us": Origin(slices, ranges=of({"spec": {"podCIDRs": ["10.1.0.0/16"]}}))}, existing)
     assert isinstance(change, Change)
     assert {"op": "remove", "path": "/endpoints/1"} in change.operations
+
+
+def test_endpoints_that_wait_serve_and_are_not_ready_and_those_of_a_silent_cluster_do_neither() -> None:
+    origins = {"b": Origin([slice_of("x", "10.0.0.1")]), "c": Origin([slice_of("y", "10.0.0.2")], silent=True)}
+    found = applied(decide(SHELF, origins, {}, (), standby=True))
+    ready = {each["endpoints"][0]["addresses"][0]: each["endpoints"][0]["conditions"] for each in found.values()}
+    assert ready == {"10.0.0.1": {"ready": False}, "10.0.0.2": {"ready": False, "serving": False}}
+    (change,) = decide(SHELF, origins, found, ())
+    assert isinstance(change, Change)
+    assert change.name == names.mirror("x", "b", 0)
+
+
+def test_ports_that_nobody_is_told_of_are_not_in_mirrors() -> None:
+    slice = {**slice_of("a", "10.1.0.1"), "ports": [{"name": "http", "port": 80}, {"port": 443}]}
+
+    def ports(named: frozenset[str] | None) -> list[int]:
+        (mirror,) = applied(run({"us": Origin([slice], ports=named)})).values()
+        return [each["port"] for each in mirror["ports"]]
+
+    assert ports(None) == [80, 443]
+    assert ports(frozenset(("http",))) == [80]
+    assert ports(frozenset(("",))) == [443]
+    assert ports(frozenset()) == []

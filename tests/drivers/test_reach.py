@@ -14,6 +14,7 @@ from agent.drivers.reach import BRIEF_SECONDS, EndpointReach, Reach
 from agent.kube.client import encode
 from agent.kube.store import Key, Object
 from agent.model.service import rerouted
+from agent.model.servicerule import ANYTHING, Rule, Wish
 
 PLAIN: Any = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"selector": {"app": "web"}}}
 ALONE: Any = {**PLAIN, "metadata": {**PLAIN["metadata"], "annotations": {"multicluster/global": "false"}}}
@@ -40,6 +41,7 @@ class Clusters:
     def __init__(
         self, slices: dict[str, Object], away: tuple[str, ...], unread: tuple[str, ...], unconnected: tuple[str, ...]
     ) -> None:
+        self.asked = ANYTHING
         self._slices, self._unread, self._unconnected = slices, unread, unconnected
         self.targets: Any = SimpleNamespace(
             by_node=lambda node: (
@@ -59,7 +61,13 @@ class Clusters:
     def slices(self, node: str, service: Key) -> list[Object]:
         return [self._slices[node]] if node in self._slices else []
 
-    def driver(self, one: str, other: str) -> str:
+    def rule(self, service: Key) -> Rule:
+        return self.asked
+
+    def called(self, node: str) -> tuple[str, ...]:
+        return (node,)
+
+    def driver(self, one: str, other: str, service: Key) -> str:
         return "MCS" if "de" in (one, other) else "EndpointSlices"
 
 
@@ -159,3 +167,19 @@ def test_of_a_pod_that_is_withdrawn_only_services_count_that_selected_it_by_what
 )
 def test_services_that_lead_to_others_too(here: Object, service: Any, others: bool) -> None:
     assert bool(asked({"us": HAS, HERE: here}, service).with_others(POD)) == others
+
+
+@pytest.mark.parametrize(
+    ("rule", "want"),
+    [
+        (ANYTHING, Reach(known=frozenset(("us",)), missing=frozenset((HERE, "eu")))),
+        # Where callers prefer their own, endpoints of others wait: they are known, and not ready.
+        (Rule(affinity="local"), Reach(known=frozenset(("us",)), unseen=True)),
+        (Rule((Wish(consumers=frozenset(("eu",))),)), Reach(known=frozenset(("us",)), missing=frozenset(("eu",)))),
+        (Rule((Wish(sources=frozenset(("eu",))),)), Reach(known=frozenset(("us",)))),
+    ],
+)
+def test_where_links_tell_nobody_nobody_has_to_know(rule: Rule, want: Reach) -> None:
+    found = asked({"us": HAS, "eu": NOT, HERE: NOT})
+    found._sharing.asked = rule  # type: ignore[attr-defined]
+    assert found.of(POD) == want

@@ -14,6 +14,7 @@ from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object
+from agent.model.flatness import ANSWERS
 
 COUNT = count()
 
@@ -38,10 +39,11 @@ class Fleet:
         reason: str = "EndpointSlices",
         status: str = "True",
         by_hand: str = "",
+        message: str = "",
         **spec: Any,
     ) -> None:
         version = {"resourceVersion": f"{next(COUNT)}", "name": name}
-        condition = {"type": "ServicesShared", "status": status, "reason": reason, "message": ""}
+        condition = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
         annotations = {names.SHORT_PREFIX + names.NETWORK_DRIVER: by_hand} if by_hand else {}
         metadata = {**version, "namespace": "shop", "annotations": annotations}
         manifest = {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
@@ -104,3 +106,14 @@ def test_a_target_without_a_driver_has_none_with_others(fleet: Fleet) -> None:
     fleet.set("eu", "10.2.0.0/16", reason="PodNetworksOverlap", status="False")
     assert fleet.between("us", "eu") == ""
     assert fleet.between(HERE, "eu") == ""
+
+
+def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Fleet) -> None:
+    fleet.set("eu", "10.2.0.0/16", message=f"endpoints of shared Services: ...; {ANSWERS}")
+    measured = fleet.sharing.is_measured
+    assert measured(HERE, "eu")
+    assert measured("eu", HERE)
+    assert not measured(HERE, "us")
+    assert not measured("us", "eu")
+    fleet.set("eu", "10.2.0.0/16", status="False", message=ANSWERS)
+    assert not measured(HERE, "eu")

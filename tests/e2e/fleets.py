@@ -39,6 +39,7 @@ AGENT_FLAGS = (
 _USUAL = (
     "--source-api=192.0.2.1:6443",
     "--moves",
+    "--service-links",
     "--stable-after=2s",
     "--fail-back-after=5s",
     "--fence-after=4s",

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from agent.model.service import (
     can_be_rerouted,
     can_be_shared,
     format_selector,
+    handed_on,
     is_left_alone,
     is_shared,
     is_shared_by_namespace,
@@ -257,3 +259,42 @@ def test_what_is_shared_by_its_namespace_is_told_from_what_is_for_itself() -> No
 )
 def test_a_service_selects_by_what_its_user_wrote(found: Raw, labels: dict[str, str], expected: bool) -> None:
     assert selects(found, labels) is expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda service: rerouted(service, switch=True),
+        lambda service: shared(service),
+        lambda service: restored(_annotated(service, **{"multicluster/global": "true"})),
+    ],
+    ids=["rerouted", "of its namespace", "by its user"],
+)
+def test_affinity_is_handed_on_to_cilium_and_taken_back(make: Callable[[Raw], Raw]) -> None:
+    key = "service.cilium.io/affinity"
+    plain: Raw = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {"app": "web"}}}
+    asked = _annotated(plain, **{"multicluster/affinity": "local"})
+    first = handed_on(make(asked))
+    assert first["metadata"]["annotations"][key] == "local"
+    assert handed_on(make(first)) == first
+    other = _annotated(first, **{"multicluster/affinity": "remote"})
+    assert handed_on(make(other))["metadata"]["annotations"][key] == "remote"
+    kept = {name: value for name, value in first["metadata"]["annotations"].items() if name != "multicluster/affinity"}
+    without = {**first, "metadata": {**first["metadata"], "annotations": kept}}
+    assert key not in handed_on(make(without))["metadata"]["annotations"]
+    assert key not in (restored(first)["metadata"]["annotations"] or {})
+    # What a user has written stays.
+    theirs = handed_on(make(_annotated(asked, **{key: "none"})))
+    assert theirs["metadata"]["annotations"][key] == "none"
+
+
+def test_affinity_that_means_nothing_and_of_what_is_not_shared_is_not_handed_on() -> None:
+    plain: Raw = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {"app": "web"}}}
+    assert handed_on(asked := _annotated(plain, **{"multicluster/affinity": "local"})) == asked
+    bad = rerouted(_annotated(plain, **{"multicluster/affinity": "sideways"}), switch=True)
+    assert handed_on(bad) == bad
+
+
+def _annotated(service: Raw, **annotations: str) -> Raw:
+    metadata = service["metadata"]
+    return {**service, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}}

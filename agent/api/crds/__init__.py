@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from agent.api.crds import admiralty, ocm
+from agent.api.crds import admiralty, links, ocm
 
 
 def crds() -> list[dict[str, Any]]:
     """All CustomResourceDefinitions of our own, sorted by name."""
-    return _sorted(admiralty.crds())
+    return _sorted([*admiralty.crds(), *links.crds()])
 
 
 def placement_crds() -> list[dict[str, Any]]:

@@ -8,6 +8,13 @@ virtual nodes: the networks of their target."""
 ANNOTATION_POD_IPS = SHORT_PREFIX + "pod-ips"
 """On proxy pods whose target's pods are not reached at their own addresses from here: what these are."""
 
+OWN_GROUP = "multicluster.flotilla"
+"""Of the kinds that Admiralty does not have."""
+AFFINITY = "affinity"
+"""Annotation of a Service (suffix): whose endpoints callers prefer, as `service.cilium.io/affinity` has it."""
+AFFINITIES = ("local", "remote", "none")
+ANNOTATION_CILIUM_AFFINITY = "service.cilium.io/affinity"
+
 OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
 NOT_FLAT = (OVERLAP, STRANGERS)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agent.api.crds import crds
+from agent.api.names.links import OWN_GROUP
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.view import ClusterView, View
 from agent.cli.fleet.source_queries import SILENT, renewals
@@ -125,7 +126,9 @@ def definitions(view: View) -> Iterator[Finding]:
         found = view.crds.get(name)
         if found is None:
             well = False
-            yield fail(f"CRD {name}", "it is missing", "install the chart, or apply its files/crds")
+            # Without its own kinds an agent does what Admiralty's does.
+            tell = warn if crd["spec"]["group"] == OWN_GROUP else fail
+            yield tell(f"CRD {name}", "it is missing", "install the chart, or apply its files/crds")
             continue
         path = difference(crd["spec"], found.get("spec") or {})
         conditions = {each["type"]: each for each in (found.get("status") or {}).get("conditions") or ()}

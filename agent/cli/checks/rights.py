@@ -65,7 +65,7 @@ def _matters(grant: Grant, view: View) -> bool:
         # It may be another signer's; where certificates come, it is the right one.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
     # Granted with settings that are not seen from here; a pod or Placement that misses it says so itself.
-    switched = (ownroles.MOVES, ownroles.SOURCE_API, ownroles.USED)
+    switched = (ownroles.MOVES, ownroles.SOURCE_API, ownroles.USED, ownroles.SERVICE_LINKS_KEPT)
     return grant.feature not in switched and grant not in AGENT_GRANTS
 
 

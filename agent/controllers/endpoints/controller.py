@@ -19,9 +19,11 @@ from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import HERE, Place
 from agent.drivers.sharing import Sharing, key_of
-from agent.kube.errors import Forbidden, Unreachable
+from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
+from agent.model.service import is_shared
+from agent.model.servicerule import misread
 from agent.runtime.controller import Controller
 
 At = tuple[str, str, str]
@@ -30,6 +32,8 @@ At = tuple[str, str, str]
 WRITE_SECONDS = 0.25
 """A Service's slices are written at most this often in a cluster, however fast its pods come and go."""
 FORBIDDEN_SECONDS = 60.0
+UNKNOWN_SECONDS = 0.5
+"""When to look again while it is not known which ServiceLinks there are: without them too much would be told."""
 UNREAD_SECONDS = 10.0
 """When to look again at a cluster whose stores are not known yet: of one that turns out to be empty no event tells."""
 UNSHARED_SECONDS = 3.0
@@ -49,6 +53,7 @@ class EndpointsRoom(Controller[At]):
         self._busy_until: dict[At, float] = {}
         self._unshared: dict[Key, float] = {}
         self._told: set[At] = set()
+        self._misread: dict[Key, str] = {}
         self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
         """What matters here of targets."""
         self.watch(self._sharing.services, self._service_changed)
@@ -60,6 +65,7 @@ class EndpointsRoom(Controller[At]):
         for informer in self._sharing.targets.informers:
             self.watch(informer, lambda target: ())
             informer.subscribe(self._target_object_changed)
+        deps.service_links.on_rule(self._rule_changed, lambda: self._all(""))
         deps.targets.on_attach(self._attached)
         deps.targets.on_change(self._target_changed)
         deps.targets.on_detach(self._detached)
@@ -71,10 +77,14 @@ class EndpointsRoom(Controller[At]):
         target = self._deps.targets.by_node(node) if node else None
         if self._sharing.services.store.get(service) is None:
             self._unshared.pop(service, None)
+            self._deps.service_links.forget(service)
+            self._misread.pop(service, None)
         if place is None or (node and (target is None or not target.ready)):
             return None
         if not self._sharing.is_synced(node):
             return UNREAD_SECONDS
+        if not self._deps.service_links.known:
+            return UNKNOWN_SECONDS
         if not self._sharing.stands_for(place):
             return None
         now = asyncio.get_running_loop().time()
@@ -93,7 +103,7 @@ class EndpointsRoom(Controller[At]):
         return await self._share(key, place, target)
 
     async def _share(self, key: At, place: Place, target: Target | None) -> float | None:
-        wanted = self._sharing.drivers(place.node, place.service[0])
+        wanted = self._sharing.drivers(place.node, place.service)
         again: list[float | None] = []
         try:
             for driver in self._drivers:
@@ -105,6 +115,12 @@ class EndpointsRoom(Controller[At]):
         except Forbidden as error:
             self._refused(key, place, error)
             return FORBIDDEN_SECONDS
+        except NotFound as error:
+            if not self._sharing.rule(place.service).driver:
+                raise
+            # A person has named a driver whose kinds may not be served there.
+            self._refused(key, place, error)
+            return FORBIDDEN_SECONDS
         except Unreachable:
             if target is not None:
                 target.probe_now()
@@ -113,7 +129,7 @@ class EndpointsRoom(Controller[At]):
         self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
         return min((each for each in again if each is not None), default=None)
 
-    def _refused(self, key: At, place: Place, error: Forbidden) -> None:
+    def _refused(self, key: At, place: Place, error: KubeError) -> None:
         if key not in self._told:
             self._told.add(key)
             metadata = {"namespace": key[1], "name": key[2], "uid": self._uid(key)}
@@ -133,15 +149,33 @@ class EndpointsRoom(Controller[At]):
     def _service_changed(self, service: Object) -> Iterable[At]:
         """Called for every Service of this cluster, before and after every change."""
         if self._sharing.concerns(service):
+            self._check(service)
             return self._everywhere(service.key)
         return ()
+
+    def _check(self, service: Object) -> None:
+        """Tell once what of its annotations means nothing."""
+        found = misread(service.annotations) if is_shared(service.annotations) else None
+        if found is None:
+            self._misread.pop(service.key, None)
+        elif self._misread.get(service.key) != found[1]:
+            self._misread[service.key] = found[1]
+            self._deps.recorder.event(service.decode(), "Warning", "InvalidAnnotation", found[1])
 
     def _slice_changed(self, node: str, slice: Object) -> Iterable[At]:
         """Ours concerns the cluster that it is in, any other all but that."""
         service = key_of(slice)
         if service is None:
             return ()
-        return ((node, *service),) if is_mirror(slice.labels) else self._everywhere(service, but=node)
+        if is_mirror(slice.labels):
+            return ((node, *service),)
+        # Where callers prefer endpoints of their own cluster, these decide there, too.
+        near = self._sharing.rule(service).affinity == "local"
+        return self._everywhere(service, but=None if near else node)
+
+    def _rule_changed(self, service: Key) -> None:
+        for key in self._everywhere(service):
+            self.queue.add(key)
 
     def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
         """A Target that comes or goes, or has another driver, concerns every shared Service of its namespace."""

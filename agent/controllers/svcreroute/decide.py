@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from agent.model.service import can_be_rerouted, is_copy, is_switched, rerouted, restored, shared, users_selector
+from agent.model.service import (
+    can_be_rerouted,
+    handed_on,
+    is_copy,
+    is_switched,
+    rerouted,
+    restored,
+    shared,
+    users_selector,
+)
 
 Raw = dict[str, Any]
 
@@ -45,7 +54,7 @@ def decide(view: ServiceAndPods) -> Raw:
     if is_copy(service["metadata"].get("annotations")):
         return service
     if not view.proxies or not can_be_rerouted(service) or not users_selector(service):
-        return shared(service) if view.shared else restored(service)
+        return handed_on(shared(service) if view.shared else restored(service))
     held = view.others or view.wait is Wait.OTHER_NAME
     switch = not held and (is_switched(service) or view.wait is Wait.NOTHING)
-    return rerouted(service, switch=switch)
+    return handed_on(rerouted(service, switch=switch))

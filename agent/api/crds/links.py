@@ -1,0 +1,107 @@
+"""Group multicluster.flotilla, as structural schemas: how Services reach from cluster to cluster."""
+
+from typing import Any
+
+from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
+from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
+from agent.api.kinds import SERVICE_LINKS
+from agent.api.names.links import AFFINITIES
+
+_CLUSTER: Schema = text(
+    "Name of a cluster, as its Target has it; this one is local-cluster.", minLength=1, maxLength=253
+)
+_SERVICE_NAME: dict[str, Any] = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+_LIMIT = 1024
+"""Clusters in a list: a bound for what checking it costs."""
+
+
+def crds() -> list[dict[str, Any]]:
+    """ServiceLinks."""
+    return [crd(SERVICE_LINKS, ["svcl"], _service_link(), _COLUMNS)]
+
+
+_COLUMNS = [
+    column("Service", ".spec.service", "The Service whose endpoints are told."),
+    *READY,
+    column("From", ".spec.from", "Clusters whose endpoints are offered; empty: all that have any."),
+    column("Clusters", ".status.clusters[*].cluster", "Clusters whose callers reach endpoints of others."),
+    MESSAGE,
+    AGE,
+]
+
+
+_CONSUMER = fields(
+    "Callers in one namespace of one cluster.",
+    {
+        "cluster": _CLUSTER,
+        "namespace": text("Their namespace; not set: that of this object.", **_SERVICE_NAME),
+    },
+    required=["cluster"],
+)
+
+
+def _service_link() -> Schema:
+    spec = fields(
+        "Which endpoints are told to whom. What all objects of a Service say together is done.",
+        {
+            "service": text("Name of the Service, in this namespace; not set: that of this object.", **_SERVICE_NAME),
+            "ports": items(
+                "Ports of the Service; not set: all.",
+                whole("A port.", minimum=1, maximum=65535),
+                minItems=1,
+                maxItems=100,
+                **{"x-kubernetes-list-type": "set"},
+            ),
+            "from": items(
+                "Clusters whose endpoints are offered; not set: all that have any.",
+                _CLUSTER,
+                minItems=1,
+                maxItems=_LIMIT,
+                **{"x-kubernetes-list-type": "set"},
+            ),
+            "to": items(
+                "Whose callers reach them; not set: those of this namespace in every cluster.",
+                _CONSUMER,
+                minItems=1,
+                maxItems=_LIMIT,
+                **{"x-kubernetes-list-type": "atomic"},
+            ),
+            "driver": text("Network driver of every pair; not set: as Targets have it.", minLength=1, maxLength=253),
+            "affinity": text("Whose endpoints callers prefer.", enum=list(AFFINITIES)),
+        },
+    )
+    return resource(
+        "Endpoints that a Service has in some clusters, for callers in others.", {"spec": spec, "status": _status()}
+    )
+
+
+def _status() -> Schema:
+    one = fields(
+        "Callers in one cluster, and those clusters whose endpoints reach them in the same way.",
+        {
+            "cluster": _CLUSTER,
+            "namespace": text("Namespace of the callers."),
+            "driver": text("Network driver; none where there is no way."),
+            "reason": text("Why it works or not, as one word for programs."),
+            "from": items("Clusters whose endpoints they are.", _CLUSTER, **{"x-kubernetes-list-type": "atomic"}),
+            "ready": text("Whether callers reach the endpoints.", enum=["True", "False", "Unknown"]),
+            "message": text("Why, and what to do about it."),
+            "endpoints": whole("How many endpoints of these clusters are ready.", minimum=0),
+        },
+        required=["cluster", "namespace", "driver", "reason", "ready"],
+    )
+    return fields(
+        "What the agent of this cluster sees.",
+        {
+            "host": text("Name by which callers reach the Service."),
+            "clusters": items(
+                "Who reaches whom.",
+                one,
+                **{
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["cluster", "namespace", "driver", "reason"],
+                },
+            ),
+            **STATUS["properties"],
+        },
+    )

@@ -1,0 +1,206 @@
+"""Links: every shared Service has a ServiceLink, and each of these tells between which clusters endpoints are reached.
+
+Watches  ServiceLinks, Services here, their EndpointSlices and copies in all clusters, Targets.
+Writes   a ServiceLink, named like the Service and owned by it, where its user has written none of that name; the status
+         of all ServiceLinks, when something changes and at most every half second; an event when Ready changes.
+Absent target: its rows say so, and no other row waits for it. What links narrow, the rooms that write endpoints read.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import SERVICE_LINKS, TARGET_KINDS
+from agent.api.names import links
+from agent.clusters.deps import Deps
+from agent.clusters.target import Target
+from agent.controllers.links.gather import Cluster, Gather, NotYet, Offer
+from agent.drivers.sharing import CONDITION, Sharing, key_of
+from agent.kube.errors import AlreadyExists, Conflict, NotFound
+from agent.kube.store import Key, Object
+from agent.model.diff import same
+from agent.model.servicelinks import READY, Pair, accepted, is_untouched, made_for, status
+from agent.model.servicerule import rule
+from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
+
+WRITE_SECONDS = 0.5
+"""The status of a link is written at most this often."""
+UNSHARED_SECONDS = 3.0
+"""How long a link stays after its Service ceased to be shared: who replaces one brings it without our annotations."""
+_NOT_YET_SECONDS = 1.0
+
+
+class ServiceLinksRoom(Controller[Key]):
+    """Keys are those of Services, whether these exist or not."""
+
+    name = "links"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._links = deps.service_links
+        self._sharing = Sharing(deps)
+        self._gather = Gather(deps, self._sharing)
+        self._busy_until: dict[Key, float] = {}
+        self._unshared: dict[Key, float] = {}
+        self._known: WeakKeyDictionary[Target, object] = WeakKeyDictionary()
+        self._links.subscribe(self.queue.add)
+        self._links.on_rule(self.queue.add, lambda: self._all(""))
+        self.watch(self._sharing.services, self._service_changed)
+        self.watch(self._sharing.here(), _service_of)
+        self.watch(self._sharing.nodes, lambda node: ())
+        self._sharing.nodes.subscribe(self._node_changed)
+        self.watch(deps.namespaces.informer, lambda namespace: ())
+        deps.namespaces.on_turn(self._all)
+        for informer in deps.local.either(TARGET_KINDS).informers:
+            self.watch(informer, lambda target: ())
+            informer.subscribe(self._target_object_changed)
+        deps.targets.on_attach(self._attached)
+        deps.targets.on_change(self._target_changed)
+        deps.targets.on_detach(self._sharing.detach)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring the links of one Service in line."""
+        if not self._links.served:
+            return None
+        now = asyncio.get_running_loop().time()
+        service = self._sharing.services.store.get(key)
+        if service is None:
+            self._unshared.pop(key, None)
+        elif (wait := await self._keep(service, now)) is not None:
+            return wait
+        if (busy := self._busy_until.get(key, 0.0)) > now:
+            return busy - now
+        found = self._links.of(key)
+        if not found:
+            self._busy_until.pop(key, None)
+            return None
+        try:
+            wrote, again = await self._tell(key, service, found)
+        except NotYet:
+            return _NOT_YET_SECONDS
+        if wrote:
+            self._busy_until[key] = asyncio.get_running_loop().time() + WRITE_SECONDS
+        return again
+
+    async def _keep(self, service: Object, now: float) -> float | None:
+        """Make the link that a shared Service has, or take it away; returns when to go on if that is not now."""
+        found = next((link for link in self._links.of(service.key) if link.name == service.name), None)
+        if self._sharing.is_shared(service.key):
+            self._unshared.pop(service.key, None)
+            if found is None and self._sharing.may_be_exported(service.key) and not self._is_ending(service.namespace):
+                with contextlib.suppress(AlreadyExists):
+                    self._links.absorb(
+                        await self._deps.local.client.create_raw(SERVICE_LINKS, made_for(service.decode()))
+                    )
+            return None
+        if found is None or found.deleting or service.deleting or not is_untouched(found.decode(), service.decode()):
+            return None
+        since = self._unshared.setdefault(service.key, now)
+        if since + UNSHARED_SECONDS > now:
+            return since + UNSHARED_SECONDS - now
+        with contextlib.suppress(NotFound, Conflict):
+            await self._deps.local.client.delete(SERVICE_LINKS, found.name, found.namespace, uid=found.uid)
+        return WRITE_SECONDS
+
+    def _is_ending(self, namespace: str) -> bool:
+        obj = self._deps.namespaces.informer.store.get(("", namespace))
+        return obj is None or obj.deleting
+
+    async def _tell(self, key: Key, service: Object | None, found: list[Object]) -> tuple[bool, float | None]:
+        """Whether something was written, and when to look again. Raises NotYet, KubeError."""
+        shared = self._sharing.is_shared(key)
+        clusters = self._gather.clusters(key)
+        known = self._gather.known(clusters)
+        offers = self._gather.offers(key, clusters) if shared else {}
+        wrote, pairs = False, list[Pair]()
+        for link in found:
+            manifest = link.decode()
+            good = accepted(manifest, service.decode() if service is not None else None, shared, known)
+            pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
+            total = sum(offer.ready for offer in offers.values())
+            new = status(manifest, good, pairs, total, self._deps.clock.now())
+            if not same(manifest.get("status"), new):
+                await self._write(link, new)
+                wrote = True
+        asked = any(pair.driver not in ("", "endpointslices") for pair in pairs)
+        return wrote, self._deps.settings.discovery_interval if asked else None
+
+    async def _pairs(
+        self, key: Key, service: Object | None, link: Raw, clusters: list[Cluster], offers: dict[str, Offer]
+    ) -> list[Pair]:
+        annotations = service.annotations if service is not None else {}
+        return await self._gather.pairs(key, rule(annotations, [link]), clusters, offers)
+
+    async def _write(self, link: Object, new: Raw) -> None:
+        body = {"metadata": {"resourceVersion": link.version}, "status": new}
+        before = link.decode()
+        with contextlib.suppress(NotFound):
+            raw = await self._deps.local.client.patch_raw(SERVICE_LINKS, link.name, body, link.namespace, sub="status")
+            self._links.absorb(raw)
+            self._event(before, new)
+
+    def _event(self, link: Raw, new: Raw) -> None:
+        """When Ready changes; a link that works from the start is nothing to tell of."""
+        old: Raw = link.get("status") or {}
+        before, after = (find_condition(each.get("conditions"), READY) or {} for each in (old, new))
+        if before.get("status") == after["status"] or (not before and after["status"] != "False"):
+            return
+        well = after["status"] == "True"
+        self._deps.recorder.event(
+            link,
+            "Normal" if well else "Warning",
+            str(after["reason"]),
+            str(after["message"]) or "endpoints are reached",
+        )
+
+    def _service_changed(self, service: Object) -> Iterable[Key]:
+        """Called for every Service of this cluster, before and after every change."""
+        if self._sharing.concerns(service) or self._links.of(service.key):
+            yield service.key
+
+    def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
+        """What a Target says of shared Services, and whether it can be used, concerns all Services of its namespace."""
+        obj = new or old
+        assert obj is not None
+        if old is None or new is None or _said(old) != _said(new):
+            self._all(obj.namespace)
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        told = [each.annotations.get(links.ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
+        if told[0] != told[1]:
+            self._all("")
+
+    def _target_changed(self, target: Target) -> None:
+        there = self._deps.targets.get(target.key) is target
+        now = (there, target.ready, target.record.state, self._sharing.is_synced(target.node_name))
+        if self._known.get(target) != now:
+            self._known[target] = now
+            self._all(target.namespace)
+
+    def _attached(self, target: Target) -> None:
+        if target.is_self:
+            return
+        copies, slices = self._sharing.attach(target)
+        self.watch(copies, lambda copy: (copy.key,), required=False)
+        self.watch(slices, _service_of, required=False)
+
+    def _all(self, namespace: str) -> None:
+        for service in self._sharing.known(namespace) | self._links.services(namespace):
+            self.queue.add(service)
+
+
+def _service_of(slice: Object) -> Iterable[Key]:
+    service = key_of(slice)
+    return (service,) if service is not None else ()
+
+
+def _said(target: Object) -> object:
+    conditions = (target.decode().get("status") or {}).get("conditions")
+    found = [find_condition(conditions, type) or {} for type in (CONDITION, READY)]
+    return [(each.get("status"), each.get("reason"), each.get("message")) for each in found]

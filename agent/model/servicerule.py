@@ -1,0 +1,114 @@
+"""What ServiceLinks and annotations of a Service ask for: who learns of whose endpoints, and how. Pure.
+
+What is not understood of a link (a cluster that nobody knows, say) has no effect, and its condition Accepted says so;
+the rest of it counts.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import names
+from agent.api.names.links import AFFINITIES, AFFINITY
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The spec of one ServiceLink, as far as it is understood."""
+
+    ports: frozenset[int] | None = None
+    sources: frozenset[str] | None = None
+    """Clusters whose endpoints are offered, None for all."""
+    consumers: frozenset[str] | None = None
+    """Clusters whose callers reach them, None for all."""
+    driver: str = ""
+    affinity: str = ""
+
+    def allows(self, source: Collection[str], consumer: Collection[str]) -> bool:
+        """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by."""
+        return (self.sources is None or not self.sources.isdisjoint(source)) and (
+            self.consumers is None or not self.consumers.isdisjoint(consumer)
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What all links of a Service and its annotations say together."""
+
+    wishes: tuple[Wish, ...] = ()
+    driver: str = ""
+    """Named by a user, empty where none is."""
+    affinity: str = ""
+
+    def allows(self, source: Collection[str], consumer: Collection[str]) -> bool:
+        """Whether any link has callers in one cluster reach endpoints of another; all do where there are no links."""
+        return not self.wishes or any(wish.allows(source, consumer) for wish in self.wishes)
+
+    def ports(self, source: Collection[str], consumer: Collection[str]) -> frozenset[int] | None:
+        """Ports of the Service that are told of, None for all."""
+        found = frozenset[int]()
+        for wish in self.wishes:
+            if wish.allows(source, consumer):
+                if wish.ports is None:
+                    return None
+                found |= wish.ports
+        return found if self.wishes else None
+
+
+ANYTHING = Rule()
+
+
+def service_of(link: Mapping[str, Any]) -> str:
+    """Name of the Service that a link is about."""
+    return str((link.get("spec") or {}).get("service") or link["metadata"]["name"])
+
+
+def wish(link: Mapping[str, Any]) -> Wish:
+    """What a link asks for; callers in other namespaces are left out."""
+    spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
+    to = spec.get("to")
+    return Wish(
+        frozenset(spec["ports"]) if spec.get("ports") else None,
+        frozenset(spec["from"]) if spec.get("from") else None,
+        None if not to else frozenset(each["cluster"] for each in to if namespace_of(each, namespace) == namespace),
+        _known(spec.get("driver"), names.NETWORK_DRIVERS),
+        _known(spec.get("affinity"), AFFINITIES),
+    )
+
+
+def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
+    """Drivers and affinity of the first link by name that has any count, then those of the Service's annotations."""
+    wishes = tuple(wish(each) for each in sorted(links, key=lambda each: str(each["metadata"]["name"])))
+    driver = _known(names.annotation(annotations, names.NETWORK_DRIVER), names.NETWORK_DRIVERS)
+    affinity = _known(names.annotation(annotations, AFFINITY), AFFINITIES)
+    return Rule(
+        wishes,
+        next((each.driver for each in wishes if each.driver), driver),
+        next((each.affinity for each in wishes if each.affinity), affinity),
+    )
+
+
+def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
+    """What of a Service's annotations means nothing, as reason and message; None where there is no such."""
+    driver, affinity = names.annotation(annotations, names.NETWORK_DRIVER), names.annotation(annotations, AFFINITY)
+    if driver is not None and driver not in names.NETWORK_DRIVERS:
+        return "UnknownDriver", no_driver(f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}", driver)
+    if affinity is not None and affinity not in AFFINITIES:
+        where, choose = f"annotation {names.SHORT_PREFIX}{AFFINITY}", ", ".join(AFFINITIES)
+        return "InvalidAffinity", f"{where}: {affinity[:100]!r} is none; choose one of {choose}, or remove it"
+    return None
+
+
+def no_driver(where: str, driver: str) -> str:
+    """What is wrong with the name of a driver, and what to do."""
+    choose = ", ".join(names.NETWORK_DRIVERS)
+    return f"{where}: {driver[:100]!r} is no driver; choose one of {choose}, or remove it"
+
+
+def _known(value: str | None, among: Collection[str]) -> str:
+    return value if value is not None and value in among else ""
+
+
+def namespace_of(consumer: Mapping[str, Any], own: str) -> str:
+    """Where callers are that a link names."""
+    return str(consumer.get("namespace") or own)

@@ -1,0 +1,277 @@
+"""ServiceLinks on real API servers: made for shared Services, narrowed by users, and told what became of them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.api import names
+from agent.api.conditions import find_condition
+from agent.api.crds import crds
+from agent.api.kinds import CRDS, ENDPOINT_SLICES, EVENTS, SERVICE_LINKS, SERVICES, TARGETS
+from agent.clusters.deps import Deps
+from agent.controllers.endpoints.controller import EndpointsRoom
+from agent.controllers.globalsvc import GlobalServices
+from agent.controllers.links import ServiceLinksRoom
+from agent.kube.client import Client
+from agent.kube.errors import NotFound
+from tests.controllers.pair import Pair
+from tests.controllers.targets import target
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+
+SHARED = {"annotations": {"multicluster/global": "true"}, "labels": {names.LABEL_GLOBAL: "true"}}
+PORTS = [{"name": "http", "port": 80}, {"name": "admin", "port": 9000}]
+
+
+class Links:
+    """A Service that two clusters share, and its links."""
+
+    def __init__(self, pair: Pair, uid: str) -> None:
+        self.pair = pair
+        self.uid = uid
+
+    async def offer(self, client: Client, address: str) -> None:
+        """An endpoint that a cluster has of its own."""
+        label = {names.LABEL_GLOBAL: "true"} if client is self.pair.here else {names.LABEL_PARENT_CLUSTER_UID: self.uid}
+        slice = {
+            "metadata": {"name": "web-own", "labels": {names.LABEL_SERVICE_NAME: "web", **label}},
+            "addressType": "IPv4",
+            "ports": [{"name": each["name"], "port": each["port"]} for each in PORTS],
+            "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        }
+        await client.create(ENDPOINT_SLICES, slice, self.pair.namespace)
+
+    async def shared_by(self, status: str, reason: str, message: str = "") -> None:
+        """What the room of network drivers would say on the Target."""
+        said = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
+        conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        await self.pair.here.patch(
+            TARGETS, "eu", {"status": {"conditions": conditions}}, self.pair.namespace, sub="status"
+        )
+
+    async def change(self, **spec: Any) -> None:
+        await self.pair.here.patch(SERVICE_LINKS, "web", {"spec": spec}, self.pair.namespace)
+
+    async def annotate(self, **annotations: str | None) -> None:
+        found = {f"multicluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        await self.pair.here.patch(SERVICES, "web", {"metadata": {"annotations": found}}, self.pair.namespace)
+
+    async def once(self, fits: Callable[[Raw], bool], name: str = "web") -> Raw:
+        async def probe() -> Raw | None:
+            found = await self.pair.here.get(SERVICE_LINKS, name, self.pair.namespace)
+            last.append(found.get("status"))
+            return found if found.get("status") and fits(found) else None
+
+        last: list[Any] = []
+        try:
+            return await until(probe) or {}
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {last[-1:]}") from None
+
+    async def says(self, type: str, status: str, reason: str) -> str:
+        """The message of a condition, once it has this status and reason."""
+        found = await self.once(lambda link: _condition(link, type)[:2] == (status, reason))
+        return _condition(found, type)[2]
+
+    async def mirrored(self, client: Client, want: list[tuple[str, bool, list[str]]]) -> None:
+        """Wait for these addresses of others in a cluster, whether they are ready, with the names of their ports."""
+
+        async def probe() -> bool:
+            found = await client.list(
+                ENDPOINT_SLICES, self.pair.namespace, labels=f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
+            )
+            return want == [
+                (
+                    each["endpoints"][0]["addresses"][0],
+                    each["endpoints"][0]["conditions"].get("ready"),
+                    [port["name"] for port in each["ports"] or ()],
+                )
+                for each in found
+            ]
+
+        await until(probe)
+
+
+def _condition(link: Raw, type: str) -> tuple[str, str, str]:
+    found = find_condition((link.get("status") or {}).get("conditions"), type) or {}
+    return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
+
+
+def rows(link: Raw) -> list[tuple[str, list[str], str, str]]:
+    return [(row["cluster"], row["from"], row["driver"], row["reason"]) for row in link["status"].get("clusters") or ()]
+
+
+BOTH = [("here", ["eu"], "endpointslices", "Unverified"), ("eu", ["here"], "endpointslices", "Unverified")]
+HTTP_AND_ADMIN = ["http", "admin"]
+
+
+@pytest_asyncio.fixture
+async def found(pair: Pair) -> AsyncIterator[list[Any]]:
+    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
+    await pair.here.create(TARGETS, target("eu", pair.namespace))
+    try:
+        yield []
+    finally:
+        await pair.here.delete(TARGETS, "eu", pair.namespace)
+
+
+async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair, found: list[Any]) -> None:
+    rooms = list[ServiceLinksRoom]()
+
+    def links_room(deps: Deps) -> ServiceLinksRoom:
+        rooms.append(ServiceLinksRoom(deps))
+        return rooms[-1]
+
+    async with pair.at_work(links_room, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=0.3):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.says("Programmed", "True", "Programmed")
+        assert "no endpoint is ready" in await links.says("Ready", "False", "NoEndpoints")
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+
+        made = await links.once(lambda link: rows(link) == BOTH and _condition(link, "Ready")[0] == "True")
+        service = await pair.here.get(SERVICES, "web", pair.namespace)
+        assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == [service["metadata"]["uid"]]
+        assert made["status"]["host"] == "web"
+        assert [row["endpoints"] for row in made["status"]["clusters"]] == [1, 1]
+        await links.mirrored(pair.here, [("10.2.0.1", True, HTTP_AND_ADMIN)])
+
+        version = made["metadata"]["resourceVersion"]
+        for _ in range(3):
+            assert await rooms[0].reconcile((pair.namespace, "web")) is None or True
+            await asyncio.sleep(0.2)
+        after = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
+        assert after["metadata"]["resourceVersion"] == version, "what is told already is not written again"
+
+        words = "10.0.0.0/8 is in the pod networks of both: name the right ranges"
+        await links.shared_by("False", "PodNetworksOverlap", words)
+        assert words in await links.says("Ready", "False", "NoPath")
+        events = await until(lambda: _events(pair, "NoPath"))
+        assert "Warning" in {each["type"] for each in events or ()}
+        await links.shared_by("True", "EndpointSlices", "its agent answers at the address of its pod")
+        await links.says("Connected", "True", "Connected")
+
+
+async def _events(pair: Pair, reason: str, kind: str = "ServiceLink") -> list[Raw]:
+    found = await pair.here.list(EVENTS, pair.namespace)
+    return [each for each in found if each["involvedObject"]["kind"] == kind and each["reason"] == reason]
+
+
+async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, found: list[Any]) -> None:
+    async with pair.at_work(ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+        await links.once(lambda link: rows(link) == BOTH)
+
+        await links.change(**{"from": ["here"], "ports": [80]})
+        await links.once(lambda link: rows(link) == BOTH[1:])
+        await links.mirrored(pair.here, [])
+        await links.mirrored(pair.there, [("10.1.0.1", True, ["http"])])
+        # Another object adds what it asks for.
+        await pair.create(SERVICE_LINKS, "more", spec={"service": "web", "to": [{"cluster": "local-cluster"}]})
+        await links.mirrored(pair.here, [("10.2.0.1", True, HTTP_AND_ADMIN)])
+        assert rows(await links.once(lambda link: bool(rows(link)), "more")) == BOTH[:1]
+        await pair.here.delete(SERVICE_LINKS, "more", pair.namespace)
+        await links.mirrored(pair.here, [])
+
+        await links.change(**{"from": ["mars"], "ports": None})
+        assert "mars" in await links.says("Accepted", "False", "UnknownCluster")
+        await links.mirrored(pair.there, [])
+        await links.change(**{"from": None, "affinity": "local"})
+        await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])
+        await pair.there.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
+        await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
+
+        await links.change(affinity=None)
+        await links.annotate(network_driver="none")
+        assert "driver is none" in await links.says("Ready", "False", "NoPath")
+        await links.mirrored(pair.there, [])
+        await links.annotate(network_driver="wormhole", affinity="local")
+        assert "choose one of endpointslices" in await links.says("Accepted", "False", "UnknownDriver")
+        await until(lambda: _events(pair, "InvalidAnnotation", "Service"))
+        await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
+        await links.offer(pair.there, "10.2.0.1")
+        await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])
+
+
+async def test_a_link_goes_with_what_it_is_about_and_a_users_own_stays(pair: Pair, found: list[Any]) -> None:
+    mine = {"service": "db", "from": ["eu"]}
+    await pair.create(SERVICE_LINKS, "db", spec=mine)
+    await pair.create(SERVICE_LINKS, "nothing", spec={})
+    await pair.create(SERVICES, "db", metadata=SHARED, spec={"ports": PORTS})
+    async with pair.at_work(ServiceLinksRoom, service_links=True):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.once(lambda link: True)
+        await links.once(lambda link: _condition(link, "Accepted")[1] == "NoService", "nothing")
+        await links.once(lambda link: _condition(link, "Accepted")[1] == "Accepted", "db")
+        for name in ("web", "db"):
+            unshared = {"metadata": {"annotations": {"multicluster/global": None}}}
+            await pair.here.patch(SERVICES, name, unshared, pair.namespace)
+
+        async def gone() -> bool:
+            return [each["metadata"]["name"] for each in await pair.here.list(SERVICE_LINKS, pair.namespace)] == [
+                "db",
+                "nothing",
+            ]
+
+        await until(gone)
+        kept = await links.once(lambda link: _condition(link, "Ready")[1] == "NoService", "db")
+        assert kept["spec"] == mine
+        assert "multicluster/global" in _condition(kept, "Ready")[2]
+
+
+async def test_without_their_crd_endpoints_are_told_all_the_same(
+    pair: Pair, found: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    (crd,) = (each for each in crds() if each["metadata"]["name"] == str(SERVICE_LINKS))
+    await pair.here.delete(CRDS, str(SERVICE_LINKS))
+
+    async def is_gone() -> bool:
+        try:
+            await pair.here.list(SERVICE_LINKS, pair.namespace)
+        except NotFound:
+            return True
+        return False
+
+    try:
+        await until(is_gone)
+        async with pair.at_work(
+            ServiceLinksRoom, EndpointsRoom, GlobalServices, service_links=True, discovery_interval=0.3
+        ):
+            assert pair.deps is not None
+            links = Links(pair, pair.deps.cluster_uid)
+            await links.shared_by("True", "EndpointSlices")
+            await pair.copy(SERVICES, "web")
+            await links.offer(pair.there, "10.2.0.1")
+            await links.mirrored(pair.here, [("10.2.0.1", True, HTTP_AND_ADMIN)])
+            said = [each for each in caplog.messages if str(SERVICE_LINKS) in each and "not watched" in each]
+            assert len(said) == 1
+            await pair.here.create(CRDS, crd)
+            await until(lambda: _served(links))
+    finally:
+        if await is_gone():
+            await pair.here.create(CRDS, crd)
+
+
+async def _served(links: Links) -> bool:
+    try:
+        await links.pair.here.get(SERVICE_LINKS, "web", links.pair.namespace)
+    except NotFound:
+        return False
+    return True

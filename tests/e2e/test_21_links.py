@@ -1,0 +1,76 @@
+"""Promise 21: of every Service that clusters share it is told whose callers reach whose endpoints."""
+
+from typing import Any
+
+from agent.api.conditions import find_condition
+from agent.api.kinds import ENDPOINT_SLICES, SERVICE_LINKS, SERVICES
+from tests.cli.command import flotilla
+from tests.e2e import shared
+from tests.e2e.fleet import Fleet
+from tests.e2e.shared import has, known_everywhere
+
+Raw = dict[str, Any]
+
+
+def says(link: Raw, status: str, reason: str) -> bool:
+    found = find_condition((link.get("status") or {}).get("conditions"), "Ready") or {}
+    return (found.get("status"), found.get("reason")) == (status, reason)
+
+
+def reached(link: Raw) -> dict[str, list[str]]:
+    """Whose endpoints the callers of each cluster reach, by the driver `endpointslices`."""
+    found: dict[str, list[str]] = {}
+    for row in (link.get("status") or {}).get("clusters") or ():
+        if row["driver"] == "endpointslices" and row["ready"] == "True":
+            found.setdefault(row["cluster"], []).extend(row["from"])
+    return {cluster: sorted(sources) for cluster, sources in found.items()}
+
+
+async def test_a_shared_service_says_who_reaches_whom_and_a_link_narrows_it(fleet: Fleet, namespace: str) -> None:
+    await shared.web(fleet, namespace, 6)
+    await known_everywhere(fleet, namespace, "web", 6)
+    everybody = {"cd": ["eu", "us"], "us": ["eu"], "eu": ["us"]}
+    link = await has(
+        fleet,
+        "cd",
+        SERVICE_LINKS,
+        namespace,
+        "web",
+        lambda found: says(found, "True", "Ready") and reached(found) == everybody,
+    )
+    service = await fleet.source.get(SERVICES, "web", namespace)
+    assert [owner["uid"] for owner in link["metadata"]["ownerReferences"]] == [service["metadata"]["uid"]]
+
+    where = ("-n", namespace, "--kubeconfig", str(fleet.sandbox["cd"].kubeconfig))
+    code, output, _ = await flotilla("links", "web", *where)
+    assert code == 0
+    assert sorted(line.split()[1:5] for line in output.splitlines() if line.startswith("web")) == [
+        ["cd", "eu", "endpointslices", "True"],
+        ["cd", "us", "endpointslices", "True"],
+        ["eu", "us", "endpointslices", "True"],
+        ["us", "eu", "endpointslices", "True"],
+    ]
+
+    spec = {"from": ["us"], "to": [{"cluster": "local-cluster"}]}
+    await fleet.source.patch(SERVICE_LINKS, "web", {"spec": spec}, namespace)
+    await has(fleet, "cd", SERVICE_LINKS, namespace, "web", lambda found: reached(found) == {"cd": ["us"]})
+
+    async def only_its_own() -> bool:
+        return {cluster: await shared.ready(fleet, namespace, "web", cluster) for cluster in ("cd", "us", "eu")} == {
+            "cd": await own(fleet, namespace, "us"),
+            "us": await own(fleet, namespace, "us"),
+            "eu": await own(fleet, namespace, "eu"),
+        }
+
+    await fleet.until("each cluster knows its own, and cd those of us", only_its_own, about=namespace)
+    await fleet.source.delete(SERVICES, "web", namespace)
+    await shared.gone(fleet, SERVICE_LINKS, namespace, "web", ("cd",))
+    await shared.no_slices(fleet, namespace, "web", ("cd", "us", "eu"))
+
+
+async def own(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
+    """Addresses of the delegates in a cluster, as its own EndpointSlices have them."""
+    found = await fleet.clients[cluster].list(
+        ENDPOINT_SLICES, namespace, labels="endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
+    )
+    return sorted(a for slice in found for each in slice.get("endpoints") or () for a in each["addresses"])
