@@ -3,6 +3,7 @@
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
+from agent.api.names.links import OVERLAP, STRANGERS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
@@ -164,16 +165,26 @@ class Sharing:
     def driver(self, one: str, other: str, service: Key | None = None) -> str:
         """The driver between two clusters, by its reason; empty if there is none, or not yet.
 
-        The one that is named for the Service counts whatever is measured. Else that of a target and this cluster is
-        the target's; two targets have one if it is the same, by addresses only if their networks do not overlap.
+        That of a target and this cluster is the target's, two targets have one if it is the same, and what is named for
+        the Service counts before that. Addresses of pods are told only where they lead to no strangers, as far as that
+        is measured: to say otherwise is for who writes the Target.
         """
         if one == other:
             return ""
         if service is not None and (named := self.rule(service).driver):
-            return REASONS[named]
+            return "" if REASONS[named] == BY_ADDRESSES and self._are_apart(one, other) else REASONS[named]
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
         return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
+
+    def _are_apart(self, one: str, other: str) -> bool:
+        """Whether addresses of one of two clusters are known to lead to strangers in the other."""
+        objects = [self.target_object(node) for node in (one, other) if node != HERE]
+        said = (obj.decode().get("status") or {} for obj in objects if obj is not None)
+        found = (find_condition(status.get("conditions"), CONDITION) or {} for status in said)
+        if any(each.get("status") == "False" and each.get("reason") in (OVERLAP, STRANGERS) for each in found):
+            return True
+        return HERE not in (one, other) and self._overlap(one, other)
 
     def drivers(self, node: str, service: Key) -> set[str]:
         """Those between a cluster and any other that pods behind a Service may be in, by their reasons.

@@ -9,12 +9,13 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import NODES, TARGETS
-from agent.api.names.links import ANNOTATION_NETWORKS
+from agent.api.names.links import ANNOTATION_NETWORKS, OVERLAP, STRANGERS
 from agent.drivers.driver import HERE
 from agent.drivers.sharing import Sharing
 from agent.kube.client import encode
 from agent.kube.store import Object
 from agent.model.flatness import ANSWERS
+from agent.model.servicerule import Rule
 
 COUNT = count()
 
@@ -117,3 +118,21 @@ def test_a_path_is_measured_where_an_agent_has_answered_this_cluster(fleet: Flee
     assert not measured("us", "eu")
     fleet.set("eu", "10.2.0.0/16", status="False", message=ANSWERS)
     assert not measured(HERE, "eu")
+
+
+def test_a_service_names_its_driver_but_leads_to_no_strangers(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(driver: str, one: str, other: str) -> str:
+        monkeypatch.setattr(fleet.sharing, "rule", lambda service: Rule(driver=driver), raising=False)
+        return fleet.sharing.driver(one, other, ("shop", "web"))
+
+    assert named("mcs", HERE, "us") == "MCS"
+    assert named("", HERE, "us") == "EndpointSlices"
+    fleet.set("us", "10.1.0.0/16", reason="Off")
+    assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == "EndpointSlices"
+    for reason in (OVERLAP, STRANGERS):
+        fleet.set("us", "10.1.0.0/16", status="False", reason=reason)
+        assert named("endpointslices", HERE, "us") == named("endpointslices", "us", "eu") == ""
+        assert named("mcs", HERE, "us") == "MCS"
+    fleet.set("us", "10.2.0.0/16")
+    assert named("endpointslices", HERE, "us") == "EndpointSlices"
+    assert named("endpointslices", "us", "eu") == ""
