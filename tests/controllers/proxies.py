@@ -13,7 +13,7 @@ from agent.kube.config import Connection
 from agent.kube.errors import NotFound
 from agent.model.proxypod import proxy_pod
 from tests.controllers.targets import tear_away
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 Raw = dict[str, Any]
 
@@ -67,7 +67,9 @@ async def connected(
                 await client.delete(NODES, target.node_name)
 
 
-async def pod_where(client: Client, namespace: str, name: str, **wanted: Any) -> Raw:
+async def pod_where(
+    client: Client, namespace: str, name: str, *, seconds: float = PATIENCE_SECONDS, **wanted: Any
+) -> Raw:
     """The pod once it has this phase, node (or any: True) and so on."""
 
     async def probe() -> Raw | None:
@@ -76,7 +78,7 @@ async def pod_where(client: Client, namespace: str, name: str, **wanted: Any) ->
         fits = (bool(found[key]) if value is True else found[key] == value for key, value in wanted.items())
         return pod if all(fits) else None
 
-    pod = await until(probe)
+    pod = await until(probe, seconds)
     assert pod is not None
     return pod
 
