@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.kinds import NAMESPACES, NODES, Kind
+from agent.api.kinds import NAMESPACES, NODES, SERVICE_LINKS, Kind
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
 
@@ -16,7 +16,8 @@ Raw = dict[str, Any]
 
 VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 _ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_NOT_LISTED = frozenset(("events", "componentstatuses"))
+_NOT_LISTED = frozenset(("events", "componentstatuses", SERVICE_LINKS.plural))
+"""What comes and goes by itself, and what tells of shared Services where that is asked for."""
 
 
 class Contents:

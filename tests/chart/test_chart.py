@@ -16,7 +16,7 @@ from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import crds, placement_crds
-from agent.api.ownroles import AGENT, MOVES, SOURCE_API, UNINSTALL, USED, WEBHOOK
+from agent.api.ownroles import AGENT, MOVES, SERVICE_LINKS_KEPT, SOURCE_API, UNINSTALL, USED, WEBHOOK
 from agent.api.placementroles import EVALUATE_PLACEMENTS, PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
 from agent.sandbox.objects import REPOSITORY
@@ -208,7 +208,8 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
-    without = {"it registers itself", SOURCE_API, USED, MOVES, EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES}
+    without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT}
+    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 

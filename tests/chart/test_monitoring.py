@@ -93,7 +93,9 @@ def test_a_legend_names_what_is_left_of_the_labels(panel: Raw) -> None:
 
 def test_every_metric_of_ours_is_on_the_dashboard() -> None:
     asked = {name for panel in PANELS for target in panel["targets"] for name in _NAME.findall(target["expr"])}
-    families = {metric.name for metric in REGISTRY.collect() if metric.name.startswith("flotilla_")}
+    # The chart deploys no gateway; another test of this process may have loaded it.
+    ours = (metric.name for metric in REGISTRY.collect() if metric.name.startswith("flotilla_"))
+    families = {name for name in ours if not name.startswith("flotilla_gateway_")}
     assert {family for family in families if not any(family + suffix in asked for suffix in _SUFFIXES)} == set()
 
 
