@@ -107,7 +107,9 @@ def _service(obj: Raw, spec: Raw) -> Raw:
 def _pod(obj: Raw, spec: Raw) -> Raw:
     kept = {field: value for field, value in spec.items() if field not in _OF_SCHEDULING}
     tokens = {each["name"] for each in spec.get("volumes") or () if each["name"].startswith("kube-api-access-")}
-    kept["volumes"] = [each for each in spec.get("volumes") or () if each["name"] not in tokens]
+    volumes = (each for each in spec.get("volumes") or () if each["name"] not in tokens)
+    # The controller of StatefulSets adds those of claims in any order.
+    kept["volumes"] = sorted(volumes, key=lambda each: str(each["name"]))
     for field in ("containers", "initContainers"):
         kept[field] = [_container(each, tokens) for each in spec.get(field) or ()]
     return kept

@@ -171,3 +171,8 @@ def test_a_second_apply_is_unchanged_or_what_plain_gives(plain: str, elected: st
 def test_what_is_rewritten_on_purpose_may_be_configured() -> None:
     assert excused("pod/web configured", ["pod/web unchanged"], ["pod/web"]) == "pod/web unchanged"
     assert excused("pod/web configured", ["pod/web configured"], ["pod/web"]) == "pod/web configured"
+
+
+def test_volumes_may_come_in_any_order() -> None:
+    two = [{"name": "data", "emptyDir": {}}, {"name": "log", "emptyDir": {}}]
+    assert differences(view(deployed("a", volumes=two)), view(deployed("b", volumes=two[::-1]))) == []
