@@ -5,7 +5,6 @@ import asyncio
 from agent.base.clock import Clock, SystemClock
 from agent.kube.client import Client
 from agent.kube.config import load
-from agent.kube.rotation import Rotation
 from agent.kube.session import Session
 from agent.model import hostport
 from agent.runtime.guardedmetrics import GuardedMetrics
@@ -16,6 +15,7 @@ from webhook.external_certificate import ExternalCertificate
 from webhook.handlers import application
 from webhook.placements import SetGuard
 from webhook.registration import Registration
+from webhook.rotation import Rotation
 from webhook.server import Server, Tls
 from webhook.settings import Settings
 from webhook.targets import Targets

@@ -18,6 +18,7 @@ from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 
 ATTEMPTS = 5
+LABELS = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
 
 _log = logging.getLogger(__name__)
 
@@ -30,28 +31,14 @@ class Rotation:
     """Reads the Secret, moves it on when something is due, remembers what it holds."""
 
     def __init__(
-        self,
-        client: Client,
-        namespace: str,
-        secret: str,
-        names: Sequence[str],
-        lifetimes: Lifetimes,
-        clock: Clock,
-        *,
-        manager: str = "flotilla-webhook",
-        flag: str = "--certificate-secret",
+        self, client: Client, namespace: str, secret: str, names: Sequence[str], lifetimes: Lifetimes, clock: Clock
     ) -> None:
-        """:param manager: what the Secret's label says of who made it
-        :param flag: by which another Secret is named, for messages
-        """
         self._client = client
         self._namespace = namespace
         self._secret = secret
         self._names = tuple(names)
         self._lifetimes = lifetimes
         self._clock = clock
-        self._manager = manager
-        self._flag = flag
         self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
 
     async def refresh(self) -> Bundle:
@@ -87,7 +74,7 @@ class Rotation:
         if foreign:
             raise ForeignSecret(
                 f"Secret {self._namespace}/{self._secret} also holds {', '.join(foreign)}, which is not ours: "
-                "delete it, or name another with {self._flag}"
+                "delete it, or name another with --certificate-secret"
             )
         try:
             return bundles.parse({key: base64.b64decode(value) for key, value in data.items()})
@@ -106,11 +93,10 @@ class Rotation:
         if base is not None:
             base = bundles.with_new_ca(base, self._secret, self._clock.now(), self._lifetimes)
         want = self._advance(base)
-        labels = {"app.kubernetes.io/managed-by": self._manager}
         secret = {
             "apiVersion": "v1",
             "kind": SECRETS.name,
-            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": labels},
+            "metadata": {"name": self._secret, "namespace": self._namespace, "labels": LABELS},
             "type": "Opaque",
             "data": _encoded(want),
         }
