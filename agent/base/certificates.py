@@ -92,11 +92,7 @@ def issue(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) ->
 
     Raises ValueError when there are no names.
     """
-    if not names:
-        raise ValueError("a serving certificate needs at least one DNS name or IP address")
-    # A common name holds 64 characters at most; verifiers read only the alternative names.
-    builder, key = _issued(ca, _subject(names[0][:64]), _SERVER, now, lifetime)
-    return _signed(builder.add_extension(_alternatives(names), critical=False), ca, key)
+    return _issue_for(ca, names, _SERVER, now, lifetime)
 
 
 def issue_identity(ca: Pair, names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
@@ -104,10 +100,7 @@ def issue_identity(ca: Pair, names: Sequence[str], now: datetime, lifetime: time
 
     Raises ValueError when there are no names.
     """
-    if not names:
-        raise ValueError("a certificate needs at least one name")
-    builder, key = _issued(ca, _subject(names[0][:64]), _SERVER + _CLIENT, now, lifetime)
-    return _signed(builder.add_extension(_alternatives(names), critical=False), ca, key)
+    return _issue_for(ca, names, _SERVER + _CLIENT, now, lifetime)
 
 
 def issue_client(ca: Pair, user: str, group: str, now: datetime, lifetime: timedelta) -> Pair:
@@ -210,6 +203,16 @@ def _load_key(key: bytes) -> PrivateKey:
 
 def _pair(certificate: x509.Certificate, key: PrivateKey) -> Pair:
     return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
+
+
+def _issue_for(
+    ca: Pair, names: Sequence[str], usage: Sequence[x509.ObjectIdentifier], now: datetime, lifetime: timedelta
+) -> Pair:
+    if not names:
+        raise ValueError("a certificate needs at least one DNS name, IP address or URI")
+    # A common name holds 64 characters at most; verifiers read only the alternative names.
+    builder, key = _issued(ca, _subject(names[0][:64]), usage, now, lifetime)
+    return _signed(builder.add_extension(_alternatives(names), critical=False), ca, key)
 
 
 def _issued(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agent.base import wholefile
 from agent.gateway.admin import Admin
 from agent.model import envoy
 from agent.model.envoy import Place, Resources
@@ -81,7 +82,4 @@ class Files:
 
     def _write(self, name: str, content: bytes) -> None:
         """Envoy looks only at files that are moved into place."""
-        new = self._directory / f".{name}.new"
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
-        new.replace(self._directory / name)
+        wholefile.write(self._directory / name, content)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from prometheus_client import Gauge
 
-from agent.base import certificates
+from agent.base import certificates, wholefile
 from agent.base.certificates import Pair
 from agent.base.metrics import REGISTRY
 from agent.gateway.admin import Admin
@@ -129,9 +129,7 @@ class Loop:
     def _tell(self) -> None:
         """A file for whoever wants to know without asking for metrics."""
         status = {"peers": self.health, "refused": self.refused, "problems": self.problems}
-        new = Path(self._place.directory, f".{STATUS}.new")
-        new.write_bytes(msgspec.json.encode(status))
-        new.replace(Path(self._place.directory, STATUS))
+        wholefile.write(Path(self._place.directory, STATUS), msgspec.json.encode(status), mode=0o644)
 
     def _tell_problems(self, judged: Judged) -> None:
         for peer, problem in judged.problems.items():

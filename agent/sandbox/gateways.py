@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from agent.base import bundle, certificates
+from agent.base import bundle, certificates, wholefile
 from agent.base.certificates import Pair
 from agent.gateway.loop import STATUS
 from agent.model import envoy, gatewaypeer
@@ -154,7 +154,7 @@ class GatewayPod:
         finally:
             os.close(log)
 
-    async def _until(self, true: Any) -> None:
+    async def _until(self, true: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + _START_SECONDS
         while not true():
@@ -165,6 +165,4 @@ class GatewayPod:
             await asyncio.sleep(0.05)
 
     def _write(self, name: str, content: bytes) -> None:
-        new = self.directory / f".{name}.new"
-        new.write_bytes(content)
-        new.replace(self.directory / name)
+        wholefile.write(self.directory / name, content)
