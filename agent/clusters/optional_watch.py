@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agent.api.kinds import Kind
+from agent.base.listeners import tell
 from agent.clusters.port import Port
 from agent.kube.errors import Forbidden, KubeError, NotFound
 from agent.kube.store import Object, Store
@@ -121,3 +122,51 @@ class OptionalWatch:
                 self._port.drop(self._informer)
             self._informer = None
             self._listed = False
+
+
+class Watched:
+    """One kind, for everybody who asks about it; `store` is None while there is none to believe."""
+
+    def __init__(self, port: Port, kind: Kind, interval: float) -> None:
+        self._of = (port, kind, interval)
+        self._watch: OptionalWatch | None = None
+        self._changed: list[Subscriber] = []
+        self._turned: list[Callable[[], None]] = []
+
+    @property
+    def store(self) -> Store | None:
+        """All objects of the kind."""
+        return self._watch.store if self._watch is not None else None
+
+    @property
+    def refusal(self) -> str:
+        """Why there is none, as the API server says."""
+        return self._watch.refusal if self._watch is not None else ""
+
+    def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
+        """Call `changed` as an informer does, and `turned` when `store` came or went."""
+        self._changed.append(changed)
+        self._turned.append(turned)
+        for obj in self.store or ():
+            changed(None, obj)
+
+    def absorb(self, raw: bytes) -> None:
+        """Take an object from the answer to our own write. Raises Unreadable."""
+        if self._watch is not None:
+            self._watch.absorb(raw)
+
+    def wanted(self, wanted: bool) -> None:
+        """Watch from now on, or no longer."""
+        if wanted and self._watch is None:
+            port, kind, interval = self._of
+            self._watch = OptionalWatch(port, kind, None, interval, self._tell, self._turn)
+        elif not wanted and self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+            self._turn()
+
+    def _tell(self, old: Object | None, new: Object | None) -> None:
+        tell(self._changed, old, new)
+
+    def _turn(self) -> None:
+        tell(self._turned)

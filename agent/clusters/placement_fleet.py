@@ -17,7 +17,7 @@ from agent.scheduling.placing import read
 from agent.scheduling.placing.inputs import Fleet, ManagedCluster
 
 if TYPE_CHECKING:
-    from agent.clusters.placement_mode import Watched
+    from agent.clusters.optional_watch import Watched
 
 _READ: Mapping[Kind, Callable[[Mapping[str, Any]], Any]] = {
     MANAGED_CLUSTERS: read.managed_cluster,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from agent.api.kinds import SERVICE_LINKS
 from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
-from agent.clusters.placement_mode import Watched
+from agent.clusters.optional_watch import Watched
 from agent.kube.store import Key, Object
 from agent.model.servicerule import Rule, rule, service_of
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
-from agent.drivers.driver import Connected, Pair, Place
+from agent.drivers.driver import Pair, Place
 from agent.drivers.nothing import Nothing
+from agent.model.servicelinks import Finding
 
 MESH = "clustermesh-apiserver"
 """Name of the Service by which the agents of a mesh's other clusters reach this one."""
@@ -21,9 +22,9 @@ class Cilium(Nothing):
         """Whether Cilium's own kinds are served."""
         return pair.both_serve(_CILIUMS_GROUP)
 
-    async def connected(self, place: Place) -> Connected:
+    async def connected(self, place: Place) -> Finding:
         """Its agents know, and tell nobody."""
-        return Connected("Unknown", "Unverified", "Cilium does not tell whether its clusters reach each other")
+        return Finding("Unknown", "Unverified", "Cilium does not tell whether its clusters reach each other")
 
 
 def usable(groups: frozenset[str], services: Iterable[str]) -> frozenset[str]:

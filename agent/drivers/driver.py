@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.kube.store import Key
+from agent.model.servicelinks import Finding
 
 HERE = ""
 """This cluster, where clusters are named by their virtual nodes."""
@@ -44,16 +45,6 @@ class Place:
         return f"Service {'/'.join(self.service)} {where}"
 
 
-@dataclass(frozen=True)
-class Connected:
-    """Whether endpoints of other clusters are reached, as the condition Connected of a link has it."""
-
-    status: str
-    """True, False or Unknown."""
-    reason: str
-    message: str = ""
-
-
 class Driver(Protocol):
     """One way of sharing endpoints between two clusters. Every call may be repeated: what is done is not done again.
 
@@ -81,7 +72,7 @@ class Driver(Protocol):
         """Have one cluster know the endpoints of the others. Returns in how many seconds to look again, if at all."""
         ...
 
-    async def connected(self, place: Place) -> Connected:
+    async def connected(self, place: Place) -> Finding:
         """Whether callers in one cluster reach the endpoints that others offer."""
         ...
 

@@ -8,7 +8,7 @@ from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
 from agent.clusters.rights import missing, words
 from agent.clusters.target import State, Target
-from agent.drivers.driver import BY_ADDRESSES, HERE, Connected, Pair, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Pair, Place
 from agent.drivers.mirrors import Action, Change, Create, Delete, Origin, decide
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -16,6 +16,7 @@ from agent.kube.store import Object
 from agent.model.endpoints import Shelf, is_mirror, outside, ready
 from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
+from agent.model.servicelinks import Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -48,15 +49,15 @@ class EndpointSlices:
         await self._make(place, sources)
         return min((each.silent_in for each in sources if each.silent_in), default=None)
 
-    async def connected(self, place: Place) -> Connected:
+    async def connected(self, place: Place) -> Finding:
         """As it was measured between this cluster and its targets; nobody can ask from one target for another."""
         linked = self._linked(place)
         if not linked:
-            return Connected("False", "NoPath", "there is no other cluster whose pods are reached at their addresses")
+            return Finding("False", "NoPath", "there is no other cluster whose pods are reached at their addresses")
         unasked = sorted(node or "this cluster" for node in linked if not self._sharing.is_measured(place.node, node))
         if unasked:
-            return Connected("Unknown", "Unverified", f"nobody has answered from the pods of {', '.join(unasked)}")
-        return Connected("True", "Connected", ANSWERS)
+            return Finding("Unknown", "Unverified", f"nobody has answered from the pods of {', '.join(unasked)}")
+        return Finding("True", "Connected", ANSWERS)
 
     async def teardown(self, place: Place) -> None:
         """Delete the mirrors that this driver has made in a cluster."""

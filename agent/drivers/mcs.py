@@ -8,10 +8,11 @@ from agent.api.kinds import SERVICE_EXPORTS, SERVICES
 from agent.clusters.port import Port
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
-from agent.drivers.driver import Connected, Pair, Place
+from agent.drivers.driver import Pair, Place
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
+from agent.model.servicelinks import Finding
 
 VERBS = ("get", "list", "create", "delete")
 OURS = names.SHORT_PREFIX + "shared-from"
@@ -66,9 +67,9 @@ class McsExports:
         """What is exported is imported by itself."""
         return None
 
-    async def connected(self, place: Place) -> Connected:
+    async def connected(self, place: Place) -> Finding:
         """Not asked of the implementation."""
-        return Connected("Unknown", "Unverified", "what became of exports is not looked at")
+        return Finding("Unknown", "Unverified", "what became of exports is not looked at")
 
     async def teardown(self, place: Place) -> None:
         """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""

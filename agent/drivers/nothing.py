@@ -3,7 +3,8 @@
 from typing import ClassVar
 
 from agent.clusters.target import Target
-from agent.drivers.driver import Connected, Pair, Place
+from agent.drivers.driver import Pair, Place
+from agent.model.servicelinks import Finding
 
 
 class Nothing:
@@ -27,9 +28,9 @@ class Nothing:
         """Nothing to do."""
         return None
 
-    async def connected(self, place: Place) -> Connected:
+    async def connected(self, place: Place) -> Finding:
         """Nothing leads to the others."""
-        return Connected("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
+        return Finding("False", "NoPath", "the driver is none: choose another one, or remove the annotation")
 
     async def teardown(self, place: Place) -> None:
         """Nothing to do."""

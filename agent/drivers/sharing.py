@@ -1,9 +1,12 @@
 """Where Services are shared, and what EndpointSlices they have there: from the stores alone."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
-from agent.api.names.links import OVERLAP, STRANGERS
+from agent.api.names.links import ANNOTATION_NETWORKS, NOT_FLAT
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
@@ -31,6 +34,17 @@ def key_of(slice: Object) -> Key | None:
     """The same as a key."""
     name = slice.labels.get(names.LABEL_SERVICE_NAME)
     return (slice.namespace, name) if name else None
+
+
+def _said(target: Object) -> Mapping[str, Any]:
+    """What a Target says of shared Services."""
+    return find_condition((target.decode().get("status") or {}).get("conditions"), CONDITION) or {}
+
+
+def are_networks_new(old: Object | None, new: Object | None) -> bool:
+    """Whether a virtual node tells of other pod networks of its target than before: these decide who reaches whom."""
+    told = [each.annotations.get(ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
+    return told[0] != told[1]
 
 
 def slices_in(deps: Deps, target: Target | None) -> Informer:
@@ -180,9 +194,8 @@ class Sharing:
     def _are_apart(self, one: str, other: str) -> bool:
         """Whether addresses of one of two clusters are known to lead to strangers in the other."""
         objects = [self.target_object(node) for node in (one, other) if node != HERE]
-        said = (obj.decode().get("status") or {} for obj in objects if obj is not None)
-        found = (find_condition(status.get("conditions"), CONDITION) or {} for status in said)
-        if any(each.get("status") == "False" and each.get("reason") in (OVERLAP, STRANGERS) for each in found):
+        said = [_said(obj) for obj in objects if obj is not None]
+        if any(each.get("status") == "False" and each.get("reason") in NOT_FLAT for each in said):
             return True
         return HERE not in (one, other) and self._overlap(one, other)
 
@@ -240,14 +253,14 @@ class Sharing:
         obj = self.target_object(other or one) if HERE in (one, other) else None
         if obj is None:
             return False
-        shared = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
-        return shared.get("status") == "True" and ANSWERS in str(shared.get("message", ""))
+        said = _said(obj)
+        return said.get("status") == "True" and ANSWERS in str(said.get("message", ""))
 
     @staticmethod
     def reason(obj: Object) -> str:
         """The same, read from the Target."""
-        shared = find_condition((obj.decode().get("status") or {}).get("conditions"), CONDITION) or {}
-        return str(shared["reason"]) if shared.get("status") == "True" else ""
+        said = _said(obj)
+        return str(said["reason"]) if said.get("status") == "True" else ""
 
     def concerns(self, service: Object) -> bool:
         """Whether a Service is shared, or has been: then it has our label still, or copies."""

@@ -12,7 +12,8 @@ from agent.api.kinds import MANAGED_CLUSTERS
 from agent.api.names.ocm import OURS
 from agent.clusters import placement_mode
 from agent.clusters.cluster import Cluster
-from agent.clusters.placement_mode import Mode, PlacementMode, Watched
+from agent.clusters.optional_watch import Watched
+from agent.clusters.placement_mode import Mode, PlacementMode
 from agent.kube.config import Connection
 from agent.kube.store import Object
 from agent.settings import PlacementSetting

@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import SERVICES
-from agent.api.names import links
+from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import State, Target
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import HERE, Place
-from agent.drivers.sharing import Sharing, key_of
+from agent.drivers.sharing import Sharing, are_networks_new, key_of
 from agent.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror
@@ -36,8 +36,6 @@ UNKNOWN_SECONDS = 0.5
 """When to look again while it is not known which ServiceLinks there are: without them too much would be told."""
 UNREAD_SECONDS = 10.0
 """When to look again at a cluster whose stores are not known yet: of one that turns out to be empty no event tells."""
-UNSHARED_SECONDS = 3.0
-"""How long endpoints stay after a Service ceased to be shared: who replaces one brings it without our annotations."""
 
 
 class EndpointsRoom(Controller[At]):
@@ -189,8 +187,7 @@ class EndpointsRoom(Controller[At]):
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         """The pod networks of a target decide whether it and others tell each other of addresses."""
-        told = [each.annotations.get(links.ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
-        if told[0] != told[1]:
+        if are_networks_new(old, new):
             self._all("")
 
     def _target_changed(self, target: Target) -> None:

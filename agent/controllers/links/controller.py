@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 
 from agent.api.conditions import find_condition
 from agent.api.kinds import SERVICE_LINKS, TARGET_KINDS
-from agent.api.names import links
+from agent.clusters.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.controllers.links.gather import Cluster, Gather, NotYet, Offer
-from agent.drivers.sharing import CONDITION, Sharing, key_of
+from agent.drivers.sharing import CONDITION, Sharing, are_networks_new, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
 from agent.kube.store import Key, Object
 from agent.model.diff import same
@@ -30,8 +30,6 @@ Raw = dict[str, Any]
 
 WRITE_SECONDS = 0.5
 """The status of a link is written at most this often."""
-UNSHARED_SECONDS = 3.0
-"""How long a link stays after its Service ceased to be shared: who replaces one brings it without our annotations."""
 _NOT_YET_SECONDS = 1.0
 
 
@@ -172,8 +170,7 @@ class ServiceLinksRoom(Controller[Key]):
             self._all(obj.namespace)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        told = [each.annotations.get(links.ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
-        if told[0] != told[1]:
+        if are_networks_new(old, new):
             self._all("")
 
     def _target_changed(self, target: Target) -> None:

@@ -8,7 +8,7 @@ from agent.api.conditions import find_condition
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import BY_ADDRESSES, HERE, Connected, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Place
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
@@ -81,22 +81,11 @@ class Gather:
         if unread and self._sharing.informer(node).error is None:
             raise NotYet
         away = {obj.name for obj in self._sharing.nodes.store}
-        counts = [
-            len(addresses)
-            for slice in self._sharing.slices(node, service)
-            if not is_mirror(slice.labels)
-            for at, addresses in ready(slice.decode()).items()
-            if at not in away
-        ]
-        return Offer(any=self._has_any(node, service, away), ready=sum(counts))
-
-    def _has_any(self, node: str, service: Key, away: set[str]) -> bool:
-        return any(
-            endpoint.get("nodeName") not in away
-            for slice in self._sharing.slices(node, service)
-            if not is_mirror(slice.labels)
-            for endpoint in slice.decode().get("endpoints") or ()
-        )
+        slices = self._sharing.slices(node, service)
+        own = [slice.decode() for slice in slices if not is_mirror(slice.labels)]
+        some = (endpoint.get("nodeName") not in away for slice in own for endpoint in slice.get("endpoints") or ())
+        counts = (len(found) for slice in own for at, found in ready(slice).items() if at not in away)
+        return Offer(any=any(some), ready=sum(counts))
 
     async def pairs(self, service: Key, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]) -> list[Pair]:
         """Those that the rule allows and that have something to tell. Raises NotYet, KubeError."""
@@ -113,11 +102,11 @@ class Gather:
                 continue
             away = self._away(consumer, service)
             place = self._sharing.place(consumer.node, service)
-            said: dict[str, Connected] = {}
+            said: dict[str, Finding] = {}
             for source in sources:
                 offer = offers[source.node]
                 reason = self._sharing.driver(consumer.node, source.node, service)
-                if reason not in said and reason in self._drivers and place is not None:
+                if reason not in (BY_ADDRESSES, *said) and reason in self._drivers and place is not None:
                     said[reason] = await self._drivers[reason].connected(place)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 connected = self._connected(consumer, source, reason, said.get(reason))
@@ -165,16 +154,15 @@ class Gather:
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
-    def _connected(self, consumer: Cluster, source: Cluster, reason: str, said: Connected | None) -> Finding:
+    def _connected(self, consumer: Cluster, source: Cluster, reason: str, said: Finding | None) -> Finding:
         target = self._deps.targets.by_node(source.node) if source.node else None
         if source.node and (target is None or not target.ready):
             why = target.record.message if target is not None else "it is not connected"
             return Finding("Unknown", "TargetUnreachable", f"Target {source.name}: {why}")
         if not reason:
             return Finding("False", "NoPath", self._between(consumer.node, source.node).message)
-        if reason != BY_ADDRESSES and said is not None:
-            status = said.status if said.status in ("True", "False") else "Unknown"
-            return Finding(status, said.reason, said.message)  # type: ignore[arg-type]
+        if said is not None:
+            return said
         if self._sharing.is_measured(consumer.node, source.node):
             return Finding("True", CONNECTED, self._between(consumer.node, source.node).message)
         return Finding("Unknown", UNVERIFIED, "nobody has measured whether pods are reached at their addresses")

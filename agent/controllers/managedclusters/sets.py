@@ -13,7 +13,7 @@ from agent.api.conditions import set_condition
 from agent.api.kinds import MANAGED_CLUSTER_SET_BINDINGS, MANAGED_CLUSTER_SETS, MANAGED_CLUSTERS, Kind
 from agent.api.names.ocm import DEFAULT_SET, GLOBAL_SET
 from agent.clusters.deps import Deps
-from agent.clusters.placement_mode import Watched
+from agent.clusters.optional_watch import Watched
 from agent.clusters.target_condition import Words
 from agent.kube.errors import AlreadyExists, NotFound
 from agent.kube.store import Key, Object
