@@ -21,6 +21,7 @@ from agent.clusters.sending import Sending
 from agent.clusters.servicelinks import ServiceLinks
 from agent.clusters.targetchoices import TargetChoices
 from agent.kube.events import Recorder
+from agent.kube.store import Object
 from agent.runtime.lease import LeaderLease
 from agent.settings import Settings
 
@@ -51,6 +52,10 @@ class Deps:
     sending: Sending = field(default_factory=Sending)
     lives: Lives = field(default_factory=Lives)
     fences: Fences = field(default_factory=Fences)
+
+    def fence_left(self, pod: Object) -> float | None:
+        """In how many seconds its fence has stopped a bound pod whose target is cut off; None: unknown."""
+        return self.fences.sent.left(pod, self.settings.fence_wait)
 
     @cached_property
     def namespaces(self) -> Namespaces:

@@ -103,7 +103,7 @@ class Feedback(Controller[Key]):
         """In how many seconds a terminating proxy pod waits no more for its target, if that is cut off."""
         if proxy is None or not proxy.deleting:
             return None
-        return self._deps.fences.sent.left(proxy, self._deps.settings.fence_wait)
+        return self._deps.fence_left(proxy)
 
     async def _doubtful(self, proxy: Object | None) -> dict[str, float]:
         """The finalizer of the target that may run the delegate of a terminating proxy pod without our seeing it, and

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import is_true
 from agent.api.kinds import TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
@@ -176,5 +176,4 @@ class Causes:
 
 def _is_ready(target: Mapping[str, Any]) -> bool:
     """Whether a Target says that it is ready."""
-    conditions = (target.get("status") or {}).get("conditions")
-    return (find_condition(conditions, "Ready") or {}).get("status") == "True"
+    return is_true((target.get("status") or {}).get("conditions"), "Ready")

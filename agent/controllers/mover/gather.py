@@ -149,7 +149,7 @@ class Gather:
             answers=home.answers or not pod.node_name,
             waits=is_waiting(pod, self._deps.clock.now()),
             certified=self._causes.is_dead(pod.node_name),
-            fence=self._deps.fences.sent.left(pod, self._deps.settings.fence_wait) if not home.answers else None,
+            fence=self._deps.fence_left(pod) if not home.answers else None,
             available=(key[0] == owners.JOB and bool(pod.node_name))
             or facts.is_available(self._deps.clock.now(), least),
             selected=is_labelled(read.spec.get("selector") or {}, pod.labels),

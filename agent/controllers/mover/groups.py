@@ -142,7 +142,7 @@ class Groups:
             phase=pod.phase,
             answers=home.answers or not pod.node_name,
             certified=self._causes.is_dead(pod.node_name),
-            fence=self._deps.fences.sent.left(pod, self._deps.settings.fence_wait) if not home.answers else None,
+            fence=self._deps.fence_left(pod) if not home.answers else None,
             move=move_of(said),
             size=of[names.POD_GROUP_SIZE],
             policy=of[names.POD_GROUP_POLICY],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import ENDPOINT_SLICES, NODES, PODS, TARGET_KINDS
 from agent.clusters.deps import Deps
 from agent.controllers.svcreroute.decide import Wait
@@ -74,7 +74,7 @@ class Coverage:
         fields = f"{OTHER_PODS},status.phase=Running"
         pods = await self._deps.local.client.list(PODS, namespace, labels=labels, fields=fields)
         conditions = ((pod.get("status") or {}).get("conditions") for pod in pods)
-        return any((find_condition(each, "Ready") or {}).get("status") == "True" for each in conditions)
+        return any(is_true(each, "Ready") for each in conditions)
 
     def _by_slices(self, node: str) -> bool:
         """Whether endpoints on a virtual node come home as EndpointSlices of ours, or would if only they could."""

@@ -12,7 +12,7 @@ import time
 
 from prometheus_client import Counter, Gauge
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, is_true
 from agent.api.kinds import TARGET_KINDS
 from agent.api.names import lifecycle
 from agent.base.metrics import REGISTRY
@@ -138,7 +138,7 @@ class TargetLifeRoom(Controller[Key]):
 
 def told_lost(conditions: list[decide.Raw] | None) -> bool:
     """Whether conditions say that a target is lost."""
-    return (find_condition(conditions, lifecycle.TARGET_LOST) or {}).get("status") == "True"
+    return is_true(conditions, lifecycle.TARGET_LOST)
 
 
 def _title(key: Key) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import is_true
 from agent.api.names import PROVIDER_KEY, PROVIDER_VALUE, virtual_node
 from agent.sandbox.demo.fleet import Fleet, Proxy, is_ready, spread
 from agent.sandbox.demo.manifests import DEPLOYMENT, DEPLOYMENTS, JOB, JOBS
@@ -56,7 +56,7 @@ def completed(completions: int) -> Check:
             missing.append(
                 f"Job {JOB}: {status.get('succeeded', 0)} of {completions} succeeded, {status.get('failed', 0)} failed"
             )
-        if (find_condition(status.get("conditions"), "Complete") or {}).get("status") != "True":
+        if not is_true(status.get("conditions"), "Complete"):
             missing.append(f"Job {JOB} is not complete")
         return missing
 

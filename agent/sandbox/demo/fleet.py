@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, is_true
 from agent.api.names import LABEL_PARENT_UID
 from agent.model.proxypod import is_delegate, is_proxy
 from agent.sandbox.demo.manifests import REGION
@@ -114,8 +114,7 @@ def spread(values: Iterable[str]) -> str:
 
 def is_ready(obj: Raw) -> bool:
     """Whether a pod's, node's or target's condition Ready is true."""
-    condition = find_condition((obj.get("status") or {}).get("conditions"), "Ready")
-    return condition is not None and condition.get("status") == "True"
+    return is_true((obj.get("status") or {}).get("conditions"), "Ready")
 
 
 def _proxy(pod: Raw, delegates: list[Delegate]) -> Proxy:
