@@ -1,4 +1,4 @@
-"""Envoy's files: written whole, in the order that Envoy needs, each once Envoy has taken the one before."""
+"""Envoy's files: written whole, in the order that Envoy needs, each once Envoy has loaded the one before."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ class Files:
             self._certificate = wanted
 
     async def bring(self, wanted: Resources) -> str:
-        """Have Envoy do what is wanted; says what it refuses, empty where it takes all. Raises OSError."""
+        """Write clusters and listeners, and wait for Envoy to load them; returns what it rejects. Raises OSError."""
         problem = ""
         for name, content in envoy.steps(self._have, wanted):
             problem = await self._step(name, content) or problem

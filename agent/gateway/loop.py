@@ -1,7 +1,7 @@
-"""The gateway's loop: what it is told goes into Envoy's files, and what Envoy counts is told.
+"""The gateway's loop: makes Envoy's files from the input file, and tells health and refusals by Envoy's counters.
 
-Told is read again every quarter of a second, Envoy's counters every second. What cannot be used takes nothing else
-with it: what was there before stays.
+The input is read every quarter of a second, the counters every second. What cannot be used is left out; where that is
+all of it, Envoy keeps what it has.
 """
 
 import asyncio

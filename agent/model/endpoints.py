@@ -99,7 +99,7 @@ def silenced(mirror: Mapping[str, Any]) -> Raw:
 
 
 def held(mirror: Mapping[str, Any]) -> Raw:
-    """The mirror of endpoints that wait until their cluster's callers have none nearer: they serve, and get no traffic.
+    """The mirror with no endpoint ready, for a cluster with ready ones of its own (affinity local): they still serve.
 
     A cluster that is silent later has its endpoints not serve either.
     """

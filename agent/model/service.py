@@ -196,8 +196,8 @@ def shared(service: Mapping[str, Any]) -> Raw:
     return _changed(plain, {**annotations, **marks}, selector=None, label=True)
 
 
-def handed_on(service: Raw) -> Raw:
-    """What `rerouted`, `restored` or `shared` gave, with the affinity that its user asks for in Cilium's key, too."""
+def with_cilium_affinity(service: Raw) -> Raw:
+    """A Service that `rerouted`, `restored` or `shared` gave, with its affinity in Cilium's annotation, too."""
     annotations = _annotations(service)
     affinity = names.annotation(annotations, AFFINITY)
     if affinity not in AFFINITIES or ANNOTATION_CILIUM_AFFINITY in annotations or not is_shared(annotations):

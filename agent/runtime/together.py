@@ -18,7 +18,7 @@ async def together(*works: Coroutine[Any, Any, object]) -> None:
 
 
 async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all of them until they have ended, whatever becomes of the others; raises what the first that fails does."""
+    """Run all to their end and return their results; raises the error of the first that failed, if any did."""
     found = await asyncio.gather(*works, return_exceptions=True)
     if failed := next((each for each in found if isinstance(each, BaseException)), None):
         raise failed

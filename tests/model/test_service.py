@@ -13,7 +13,6 @@ from agent.model.service import (
     can_be_rerouted,
     can_be_shared,
     format_selector,
-    handed_on,
     is_left_alone,
     is_shared,
     is_shared_by_namespace,
@@ -25,6 +24,7 @@ from agent.model.service import (
     selects,
     shared,
     users_selector,
+    with_cilium_affinity,
 )
 from tests.model.pods import P
 
@@ -274,25 +274,25 @@ def test_affinity_is_handed_on_to_cilium_and_taken_back(make: Callable[[Raw], Ra
     key = "service.cilium.io/affinity"
     plain: Raw = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {"app": "web"}}}
     asked = _annotated(plain, **{"multicluster/affinity": "local"})
-    first = handed_on(make(asked))
+    first = with_cilium_affinity(make(asked))
     assert first["metadata"]["annotations"][key] == "local"
-    assert handed_on(make(first)) == first
+    assert with_cilium_affinity(make(first)) == first
     other = _annotated(first, **{"multicluster/affinity": "remote"})
-    assert handed_on(make(other))["metadata"]["annotations"][key] == "remote"
+    assert with_cilium_affinity(make(other))["metadata"]["annotations"][key] == "remote"
     kept = {name: value for name, value in first["metadata"]["annotations"].items() if name != "multicluster/affinity"}
     without = {**first, "metadata": {**first["metadata"], "annotations": kept}}
-    assert key not in handed_on(make(without))["metadata"]["annotations"]
+    assert key not in with_cilium_affinity(make(without))["metadata"]["annotations"]
     assert key not in (restored(first)["metadata"]["annotations"] or {})
     # What a user has written stays.
-    theirs = handed_on(make(_annotated(asked, **{key: "none"})))
+    theirs = with_cilium_affinity(make(_annotated(asked, **{key: "none"})))
     assert theirs["metadata"]["annotations"][key] == "none"
 
 
 def test_affinity_that_means_nothing_and_of_what_is_not_shared_is_not_handed_on() -> None:
     plain: Raw = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {"app": "web"}}}
-    assert handed_on(asked := _annotated(plain, **{"multicluster/affinity": "local"})) == asked
+    assert with_cilium_affinity(asked := _annotated(plain, **{"multicluster/affinity": "local"})) == asked
     bad = rerouted(_annotated(plain, **{"multicluster/affinity": "sideways"}), switch=True)
-    assert handed_on(bad) == bad
+    assert with_cilium_affinity(bad) == bad
 
 
 def _annotated(service: Raw, **annotations: str) -> Raw:

@@ -24,7 +24,7 @@ _COPIED = "multicluster/Shared"
 
 
 class NotYet(Exception):
-    """Something is about to be known that what is told depends on."""
+    """A store is still being read: look again soon."""
 
 
 class Cluster(NamedTuple):
@@ -66,7 +66,7 @@ class Gather:
         return [found[0], *sorted(found[1:], key=lambda cluster: cluster.name)]
 
     def known(self, clusters: Collection[Cluster]) -> set[str]:
-        """All names by which links may mean them, but those that nobody writes."""
+        """Names by which a ServiceLink may call these clusters."""
         return {name for cluster in clusters for name in (cluster.name, *self._sharing.called(cluster.node)[:1])}
 
     def offers(self, service: Key, clusters: Collection[Cluster]) -> dict[str, Offer]:
@@ -88,7 +88,7 @@ class Gather:
         return Offer(any=any(some), ready=sum(counts))
 
     async def pairs(self, service: Key, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]) -> list[Pair]:
-        """Those that the rule allows and that have something to tell. Raises NotYet, KubeError."""
+        """A row for each consumer and each cluster that offers it endpoints. Raises NotYet, KubeError."""
         found = []
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
         for consumer in clusters:

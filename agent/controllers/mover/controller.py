@@ -279,7 +279,7 @@ class Mover(Controller[OwnerKey]):
 
 
 def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
-    """What is done one after the other: some of it may be done at the same time. What pods are told comes last."""
+    """Actions in order, as batches that are written concurrently; conditions of pods come last."""
     for kind, some in groupby(sorted(actions, key=lambda action: isinstance(action, Tell)), type):
         most, alike = _AT_ONCE if issubclass(kind, Create | Mark | Tell) else 1, list(some)
         yield from (alike[at : at + most] for at in range(0, len(alike), most))

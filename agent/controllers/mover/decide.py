@@ -169,7 +169,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
 
 
 def _in_turn(old: Pod) -> Tell:
-    """What is true until it ends of one that has to wait for others: each thing that is told is a write."""
+    """Its condition while it waits for its turn; the text stays the same, for each change is a write."""
     return Tell(old, "Misplaced", f"{cause_of(old)}; it is replaced in its turn, a few of its owner at a time")
 
 

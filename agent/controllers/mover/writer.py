@@ -89,7 +89,7 @@ class Writer:
         self._refuse(owner, raw, _NOT_ELECTED, passes=True)
 
     async def is_elected(self, owner: Owner, raw: Raw | None) -> bool:
-        """Whether a pod that an owner makes now becomes a proxy pod, as far as can be found out: it would run here."""
+        """Whether the webhook makes a proxy pod of the owner's template, by a dry run; true if that is refused."""
         template = ((raw or {}).get("spec") or {}).get("template")
         if raw is None or not template:
             return True
@@ -110,7 +110,7 @@ class Writer:
         return False
 
     async def _find(self, owner: Owner, raw: Raw, action: Create) -> None:
-        """Know the replacement that is there already; what is there instead keeps its pod where it is."""
+        """After a conflict of names: use the replacement that exists; if another pod has the name, the move waits."""
         namespace = raw["metadata"]["namespace"]
         try:
             found = Object(PODS, await self._client.get_raw(PODS, action.name, namespace))

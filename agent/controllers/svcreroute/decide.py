@@ -6,13 +6,13 @@ from typing import Any
 
 from agent.model.service import (
     can_be_rerouted,
-    handed_on,
     is_copy,
     is_switched,
     rerouted,
     restored,
     shared,
     users_selector,
+    with_cilium_affinity,
 )
 
 Raw = dict[str, Any]
@@ -54,7 +54,7 @@ def decide(view: ServiceAndPods) -> Raw:
     if is_copy(service["metadata"].get("annotations")):
         return service
     if not view.proxies or not can_be_rerouted(service) or not users_selector(service):
-        return handed_on(shared(service) if view.shared else restored(service))
+        return with_cilium_affinity(shared(service) if view.shared else restored(service))
     held = view.others or view.wait is Wait.OTHER_NAME
     switch = not held and (is_switched(service) or view.wait is Wait.NOTHING)
-    return handed_on(rerouted(service, switch=switch))
+    return with_cilium_affinity(rerouted(service, switch=switch))

@@ -96,7 +96,7 @@ class Fleet:
     _found_out: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, find: Callable[[], T], holds: Callable[[T], bool] = lambda found: True) -> T:
-        """What `find` gives, for all Placements that are evaluated over this, as long as it holds.
+        """Cache the result of `find` for all Placements that are evaluated over this fleet, as long as `holds` says so.
 
         The key has in it all that `find` looks at beside the fleet.
         """
