@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from agent.drivers.driver import Pair, Place
 from agent.drivers.nothing import Nothing
-from agent.model.servicelinks import Finding
+from agent.model.servicelinks import UNVERIFIED, Finding
 
 MESH = "clustermesh-apiserver"
 """Name of the Service by which the agents of a mesh's other clusters reach this one."""
@@ -24,7 +24,7 @@ class Cilium(Nothing):
 
     async def connected(self, place: Place) -> Finding:
         """Its agents know, and tell nobody."""
-        return Finding("Unknown", "Unverified", "Cilium does not tell whether its clusters reach each other")
+        return Finding("Unknown", UNVERIFIED, "Cilium does not tell whether its clusters reach each other")
 
 
 def usable(groups: frozenset[str], services: Iterable[str]) -> frozenset[str]:

@@ -16,7 +16,7 @@ from agent.kube.store import Object
 from agent.model.endpoints import Shelf, is_mirror, outside, ready
 from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
-from agent.model.servicelinks import Finding
+from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -56,8 +56,8 @@ class EndpointSlices:
             return Finding("False", "NoPath", "there is no other cluster whose pods are reached at their addresses")
         unasked = sorted(node or "this cluster" for node in linked if not self._sharing.is_measured(place.node, node))
         if unasked:
-            return Finding("Unknown", "Unverified", f"nobody has answered from the pods of {', '.join(unasked)}")
-        return Finding("True", "Connected", ANSWERS)
+            return Finding("Unknown", UNVERIFIED, f"nobody has answered from the pods of {', '.join(unasked)}")
+        return Finding("True", CONNECTED, ANSWERS)
 
     async def teardown(self, place: Place) -> None:
         """Delete the mirrors that this driver has made in a cluster."""

@@ -12,7 +12,7 @@ from agent.drivers.driver import Pair, Place
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import AlreadyExists, Forbidden, NotFound
 from agent.kube.store import Key
-from agent.model.servicelinks import Finding
+from agent.model.servicelinks import UNVERIFIED, Finding
 
 VERBS = ("get", "list", "create", "delete")
 OURS = names.SHORT_PREFIX + "shared-from"
@@ -69,7 +69,7 @@ class McsExports:
 
     async def connected(self, place: Place) -> Finding:
         """Not asked of the implementation."""
-        return Finding("Unknown", "Unverified", "what became of exports is not looked at")
+        return Finding("Unknown", UNVERIFIED, "what became of exports is not looked at")
 
     async def teardown(self, place: Place) -> None:
         """Delete the export, if it is ours. Those that are left here from before a restart are listed once."""

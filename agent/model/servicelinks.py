@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, find_condition, set_condition
+from agent.api.conditions import Status, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
 from agent.model.servicerule import misread, namespace_of, no_driver, service_of
 
@@ -201,16 +201,10 @@ def _ready(*aspects: Finding) -> Finding:
     for status in ("False", "Unknown"):
         for found in aspects:
             if _usable(found) == status:
-                return Finding(found.status, found.reason, found.message)
+                return found
     return Finding("True", READY)
 
 
 def _usable(found: Finding) -> Status:
     """Nobody has measured it, and nothing speaks against it: that counts as well."""
     return "True" if found.reason == UNVERIFIED and found.status == "Unknown" else found.status
-
-
-def ready(link: Mapping[str, Any]) -> str:
-    """Status of the condition Ready, empty where there is none."""
-    found = find_condition((link.get("status") or {}).get("conditions"), READY)
-    return str(found["status"]) if found is not None else ""

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.model.servicelinks import Finding, Pair, accepted, is_untouched, made_for, ready, status
+from agent.api.conditions import is_true
+from agent.model.servicelinks import READY, Finding, Pair, accepted, is_untouched, made_for, status
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 SERVICE: Any = {
@@ -166,8 +167,7 @@ def test_the_same_is_told_in_the_same_words_whatever_the_time() -> None:
     first = status(link(), GOOD, pairs, 4, NOW)
     again = status({**link(), "status": first}, GOOD, pairs, 4, NOW.replace(year=2027))
     assert again == first
-    assert ready({"status": first}) == "True"
-    assert ready({}) == ""
+    assert is_true(first["conditions"], READY)
 
 
 def test_the_link_that_is_made_is_the_services_and_known_again() -> None:
