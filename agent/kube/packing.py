@@ -24,18 +24,29 @@ class Trimmer:
     Does nothing where the C library knows no such thing (musl, macOS).
     """
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, trim: Callable[[int], int] | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """:param trim: gives back, C's unless another is given"""
         self._now = now
         self._next = 0.0
-        self._trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        self._due = 0.0
+        """The time for which giving back has been put off last."""
+        self._trim: Callable[[int], int] | None = trim or getattr(ctypes.CDLL(None), "malloc_trim", None)
 
-    def trim(self) -> bool:
-        """Give back what is free, at most once in a while; whether it was tried."""
-        if self._trim is None or self._now() < self._next:
-            return False
-        self._trim(0)
+    def trim(self) -> None:
+        """Give back what is free, now or as soon as it may be looked for again."""
+        wait = self._next - self._now()
+        if wait <= 0:
+            self._give_back()
+        elif self._due < self._next:
+            self._due = self._next
+            asyncio.get_running_loop().call_later(wait, self._give_back)
+
+    def _give_back(self) -> None:
         self._next = self._now() + TRIM_PAUSE_SECONDS
-        return True
+        if self._trim is not None:
+            self._trim(0)
 
 
 TRIMMER = Trimmer()

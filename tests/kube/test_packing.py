@@ -56,10 +56,17 @@ async def test_what_has_not_changed_for_a_while_is_packed_and_nothing_else() -> 
         assert packed.raw == pod("p7", 1000, nodeName="n1")
 
 
-def test_free_memory_is_looked_for_at_most_once_in_a_while() -> None:
-    now = 100.0
-    trimmer = Trimmer(now=lambda: now)
-    first = trimmer.trim()
-    assert not trimmer.trim()
-    now += TRIM_PAUSE_SECONDS
-    assert trimmer.trim() == first
+@pytest.mark.looptime
+async def test_free_memory_is_looked_for_once_in_a_while_and_what_was_put_off_is_made_up_for() -> None:
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+
+    def trim(pad: int) -> int:
+        times.append(loop.time() + pad)
+        return 1
+
+    trimmer, began = Trimmer(trim, now=loop.time), loop.time()
+    for pause in (1.0, 1.0, 3 * TRIM_PAUSE_SECONDS, 0.0):
+        trimmer.trim()
+        await asyncio.sleep(pause)
+    assert [time - began for time in times] == [0.0, TRIM_PAUSE_SECONDS, 3 * TRIM_PAUSE_SECONDS + 2]
