@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent.cli.moving.lines import cause_told, changes, move_lines, move_told, moves_table, replaces_told
-from agent.cli.moving.preview import Home, homes_of
 from agent.cli.moving.progress import Pod as Moving
 from agent.cli.moving.progress import progress
+from agent.cli.moving.world import Home, homes_of
 from agent.controllers.mover.plan import CAUSES
 from agent.kube.store import Object
 from agent.model.targetchoice import TargetChoice, combine, level

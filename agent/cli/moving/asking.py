@@ -11,8 +11,9 @@ from agent.cli.fleet.source_queries import agent_notes, moves_pods, read_proxies
 from agent.cli.moving import objects
 from agent.cli.moving.fates import Fate
 from agent.cli.moving.objects import Named
-from agent.cli.moving.preview import Meant, Preview, World, read_world
+from agent.cli.moving.preview import Preview
 from agent.cli.moving.waiting import Waiting
+from agent.cli.moving.world import Meant, World, read_world
 from agent.cli.options import Failed
 from agent.clusters.owners import KINDS
 from agent.kube.client import Client

@@ -10,8 +10,9 @@ from agent.api.kinds import NAMESPACES, PODS
 from agent.cli.moving.fates import Fate
 from agent.cli.moving.lines import move_lines, titles_of
 from agent.cli.moving.objects import value_of
-from agent.cli.moving.preview import Preview, World
+from agent.cli.moving.preview import Preview
 from agent.cli.moving.progress import Pod, Progress, progress
+from agent.cli.moving.world import World
 from agent.cli.options import Failed
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
