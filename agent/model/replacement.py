@@ -19,6 +19,11 @@ Raw = dict[str, Any]
 HASH_LABEL = "pod-template-hash"
 _HASH_LENGTH = 10
 _LOWEST_COST = -(2**31)
+_CHOICES = tuple(
+    prefix + suffix
+    for prefix in (names.PREFIX, names.SHORT_PREFIX)
+    for suffix in (moves.TARGETS, moves.ALLOWED_TARGETS)
+)
 _RANKS = 2**20
 """More than any owner has pods under way."""
 
@@ -68,6 +73,8 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
     given: Raw = template.get("metadata") or {}
     was: dict[str, str] = old["metadata"].get("annotations") or {}
     creator = was.get(names.ANNOTATION_CREATED_BY)
+    # The template does not know what was said of one pod alone, for which that one moves.
+    chosen = {key: was[key] for key in _CHOICES if key in was} if moved.cause == "Targets" else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -78,6 +85,7 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
             "labels": {key: value for key, value in (given.get("labels") or {}).items() if key != left_out},
             "annotations": {
                 **(given.get("annotations") or {}),
+                **chosen,
                 # Whatever elects the others, this one must never run here.
                 names.PREFIX + names.ELECT: "",
                 moves.ANNOTATION_REPLACES: old["metadata"]["uid"],
