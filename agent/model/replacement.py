@@ -13,6 +13,8 @@ import msgspec
 
 from agent.api import names
 from agent.api.names import moves
+from agent.model.errors import InvalidPod
+from agent.model.manifest import source_pod
 
 Raw = dict[str, Any]
 
@@ -103,6 +105,28 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
             ],
         },
         "spec": template["spec"],
+    }
+
+
+def stand_in(pod: Mapping[str, Any]) -> Raw | None:
+    """What controls a pod, as far as the pod shows that: its template is the pod as its user sent it.
+
+    None where nothing controls it, or it does not show how it was sent.
+    """
+    metadata = pod["metadata"]
+    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    if owner is None:
+        return None
+    try:
+        source = source_pod(pod)
+    except InvalidPod:
+        return None
+    kept = {key: value for key in ("labels", "annotations") if (value := source["metadata"].get(key))}
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "metadata": {"name": owner["name"], "namespace": metadata["namespace"], "uid": owner["uid"]},
+        "spec": {"template": {"metadata": kept, "spec": source["spec"]}},
     }
 
 

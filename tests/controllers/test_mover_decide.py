@@ -14,6 +14,7 @@ from agent.controllers.mover.view import (
     Create,
     Discard,
     Evict,
+    Fail,
     Mark,
     Owner,
     Pod,
@@ -410,10 +411,57 @@ def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: Asked, wa
         ("StatefulSet.apps.kruise.io", Asked(), "evict"),
         ("Widget", Asked(), "evict"),
         ("Widget", Asked("never"), "stay"),
+        ("Widget", Asked(ends=True), "stay"),
+        ("Widget", Asked("evict", ends=True), "evict"),
     ],
 )
 def test_how_other_pods_move(kind: str, asked: Asked, way: str) -> None:
     assert owner(kind, None, None, asked).way == way
+
+
+WIDGET = owner("Widget", None, None, Asked())
+RUNS = owner("Widget", None, None, Asked(ends=True))
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "wanted"),
+    [
+        (WIDGET, (Pod("w-0", "x", cause="Retire"), Pod("w-1", "y", cause="Retire")), "Evict y"),
+        (replace(WIDGET, had=3), (Pod("w-0", "x", cause="Retire"), A), "Held: of the 3 pods that its owner had 2"),
+        (replace(WIDGET, had=3), (Pod("w-0", "x", cause="Retire"), Pod("w-1", "y", cause="Retire"), A), "Evict y"),
+        (RUNS, (Pod("w-0", "x", cause="Retire"),), "Held: the pods of a Widget that run to an end finish"),
+        (RUNS, (DEAD,), "Fail o"),
+        (RUNS, (replace(DEAD, certified=False),), "IdentityMayRun"),
+        (owner("Widget", None, None, Asked("evict", ends=True)), (Pod("w-0", "x", cause="Retire"),), "Evict x"),
+    ],
+    ids=[
+        "one at a time",
+        "not before the owner has made another for the one before",
+        "it has",
+        "what runs to an end stays",
+        "it does not run any more",
+        "it may run still",
+        "what runs to an end and is to be evicted",
+    ],
+)
+def test_of_an_owner_of_a_kind_that_is_not_known(owner: Owner, pods: tuple[Pod, ...], wanted: str) -> None:
+    found = []
+    for action in decide(owner, pods).actions:
+        match action:
+            case Evict(old) | Fail(old):
+                found.append(f"{type(action).__name__} {old.uid}")
+            case Tell(reason=reason, message=message):
+                found.append(f"{reason}: {message.partition('; ')[2]}")
+            case _:
+                found.append(str(action))
+    assert any(each.startswith(wanted) for each in found)
+    assert any(each.startswith(("Evict", "Fail")) for each in found) == wanted.startswith(("Evict", "Fail"))
+
+
+def test_who_is_known_to_make_pods_again_is_not_doubted() -> None:
+    assert WIDGET.doubted
+    assert not owner("Widget", None, None, Asked("evict")).doubted
+    assert not owner("StatefulSet", {"metadata": {"name": "db"}, "spec": {}}, None, Asked()).doubted
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -157,16 +158,12 @@ async def moves_watched(fleet: Fleet, namespace: str) -> AsyncIterator[asyncio.S
     assert (process.returncode, b"Traceback" in errors) == (130, False)
 
 
-async def rows_until_done(shown: asyncio.StreamReader, pod: str) -> list[list[str]]:
-    """Cells of the rows about a pod, up to that which says that it is where it should be, or gone."""
-    rows: list[list[str]] = []
+async def row_of(shown: asyncio.StreamReader, pod: str) -> list[str]:
+    """Cells of the next row about a pod."""
     async with asyncio.timeout(120):
-        while not rows or rows[-1][4] != "Done":
-            line = (await shown.readline()).decode()
+        while not (line := (await shown.readline()).decode()).startswith(pod + " "):
             assert line, "it has ended by itself"
-            assert not rows or not line.startswith("POD"), "the heads are there once"
-            rows += [line.split()] if line.startswith(pod + " ") else []
-    return rows
+    return line.split()
 
 
 async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each_change_is_told(
@@ -177,17 +174,19 @@ async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each
     before = {pod["metadata"]["name"] for pod in await in_target(fleet, namespace, "eu", 2)}
     name = min(before)
     words = ("move", f"pod/{name}", "--to", "us", "--wait")
-    async with closed(fleet, namespace, "us"):
-        code, _, errors = await run(fleet, namespace, *words, "--timeout", "3s")
-        assert (code, "after 3 s 0 of 1 pods are where they should be" in errors) == (1, True)
     async with moves_watched(fleet, namespace) as shown:
+        async with closed(fleet, namespace, "us"):
+            code, _, errors = await run(fleet, namespace, *words, "--timeout", "3s")
+            assert (code, "after 3 s 0 of 1 pods are where they should be" in errors) == (1, True)
+            rows = [await row_of(shown, name)]
         code, output, errors = await run(fleet, namespace, *words)
-        rows = await rows_until_done(shown, name)
+        while rows[-1][4] != "Done":
+            rows.append(await row_of(shown, name))
     assert (code, errors) == (0, "")
     assert f" takes the place of {name}\n" in output
     assert output.splitlines()[-1] == "1 of 1 pods are where they should be"
     assert [row[:2] for row in rows] == [[name, "eu"]] * len(rows)
-    assert {row[4] for row in rows} >= {"Ending", "Done"}
+    assert all(one != other for one, other in itertools.pairwise(rows)), "a row is a change"
     after = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await fleet.pods(namespace, "web")}
     assert after.pop(min(before - {name})) == virtual_node(namespace, "eu"), "the other one stays"
     assert [*after.values()] == [virtual_node(namespace, "us")]

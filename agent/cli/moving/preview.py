@@ -116,7 +116,12 @@ class Preview:
         namespace = self._world.namespaces.get(pod.namespace)
         enabled = namespace is None or is_enabled(namespace.labels)
         key = owner_of(pod)
-        asked = Asked(move_of(self._levels(pod, read)), bool(known.claims), unable(key, read, enabled=enabled))
+        asked = Asked(
+            move_of(self._levels(pod, read)),
+            claims=bool(known.claims),
+            ends=known.ends,
+            unable=unable(key, read, enabled=enabled),
+        )
         return owners.owner(key[0], read.obj, read.parent, asked)
 
     def _view(self, pod: Object, known: Facts, read: Read, choice: TargetChoice | None) -> Pod:

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from agent.clusters.deps import Deps
 from agent.controllers.mover.causes import Causes
-from agent.controllers.mover.gather import OwnerKey, Read, left_out
+from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
 from agent.controllers.mover.view import (
     Action,
@@ -22,6 +22,7 @@ from agent.controllers.mover.view import (
 )
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
+from agent.model.replacement import stand_in
 from agent.runtime.together import side_by_side
 
 _EVICT_SECONDS = 5.0
@@ -33,9 +34,12 @@ _AT_ONCE = 8
 class Actions:
     """Of all owners; `limits` are theirs together."""
 
-    def __init__(self, deps: Deps, causes: Causes, withdrawal: Withdrawal, writer: Writer, limits: Limits) -> None:
+    def __init__(
+        self, deps: Deps, causes: Causes, gather: Gather, withdrawal: Withdrawal, writer: Writer, limits: Limits
+    ) -> None:
         self._pods = deps.proxies.informer.store
         self._causes = causes
+        self._gather = gather
         self._withdrawal = withdrawal
         self._writer = writer
         self._limits = limits
@@ -80,7 +84,9 @@ class Actions:
 
     async def _end(self, key: OwnerKey, owner: Owner, read: Read, action: Fail | Evict | Withdraw) -> float | None:
         """End a pod, or withdraw it before that, if another one that is made for it would not run here."""
-        if not (action.old.withdrawn or await self._writer.is_elected(owner, read.obj)):
+        old = self._pods.get((key[1], action.old.name))
+        maker = read.obj if read.obj is not None or old is None else stand_in(old.decode())
+        if not (action.old.withdrawn or await self._writer.is_elected(owner, maker)):
             return _EVICT_SECONDS
         refused = ""
         match action:
@@ -88,8 +94,9 @@ class Actions:
                 await self._writer.fail(key[1], action, owner)
             case Evict():
                 refused = await self._writer.evict(key[1], action, owner)
+                if not refused:
+                    self._gather.evicted(key)
             case Withdraw():
-                old = self._pods.get((key[1], action.old.name))
                 keys = self._withdrawal.to_withdraw(old) if old is not None else frozenset()
                 refused = await self._writer.withdraw(key[1], action, keys)
         return _EVICT_SECONDS if refused else None

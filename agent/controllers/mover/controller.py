@@ -56,7 +56,7 @@ class Mover(Controller[OwnerKey]):
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
-        self._actions = Actions(deps, self._causes, self._withdrawal, self._writer, self._limits)
+        self._actions = Actions(deps, self._causes, self._gather, self._withdrawal, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
         self._acted: dict[OwnerKey, float] = {}
@@ -195,6 +195,7 @@ class Mover(Controller[OwnerKey]):
         self._busy.pop(key, None)
         self._acted.pop(key, None)
         self._withdrawal.forget(pods)
+        self._gather.forget(key)
         if not pods:
             self._writer.refusals.pop(key[3], None)
 

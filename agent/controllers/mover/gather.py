@@ -101,6 +101,10 @@ class Gather:
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
         self._groups = Groups(deps, causes, self.nodes, self.claims)
+        self._have: dict[str, int] = {}
+        """How many pods owners have that may not make others for those that are evicted, by UID."""
+        self._had: dict[str, int] = {}
+        """The same, before the last eviction."""
 
     def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] | None = None) -> Levels:
         """What is said about a pod.
@@ -128,9 +132,22 @@ class Gather:
         ]
         asked = self._asked(key, read, pods, facts)
         owner = owners.owner(key[0], read.obj, read.parent, asked)
+        if owner.doubted:
+            self._have[key[3]] = sum(view.owned and view.lives for view in views)
+            owner = replace(owner, had=self._had.get(key[3], 0))
         if owner.way == "evict":
             views = [self._served(pod, view) for pod, view in zip(pods, views, strict=True)]
         return self._with_room(owner, pods, views, key), self._with_groups(pods, views)
+
+    def evicted(self, key: OwnerKey) -> None:
+        """One of an owner's pods, as they were seen last, was evicted."""
+        if key[3] in self._have:
+            self._had[key[3]] = self._have[key[3]]
+
+    def forget(self, key: OwnerKey) -> None:
+        """No pod of an owner moves any more."""
+        for known in (self._have, self._had):
+            known.pop(key[3], None)
 
     def _with_groups(self, pods: Sequence[Object], views: Sequence[Pod]) -> list[Pod]:
         """The pods, with what their groups have to say of those that are misplaced."""
@@ -166,7 +183,12 @@ class Gather:
 
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> Asked:
         said = (*(each.annotations for each in facts[:1]), *read.annotations, self._deps.namespaces.annotations(key[1]))
-        return Asked(move_of(said), any(each.claims for each in facts), self._unable(key, read))
+        return Asked(
+            move_of(said),
+            claims=any(each.claims for each in facts),
+            ends=any(each.ends for each in facts),
+            unable=self._unable(key, read),
+        )
 
     def _unable(self, key: OwnerKey, read: Read) -> str:
         """Why no replacement can be created for the pods of an owner, empty if one can."""

@@ -134,6 +134,10 @@ class Owner:
     """Why no target has room for one more of its pods, in words; empty if one has. Asked before an eviction."""
     remakes: bool = False
     """Whether it makes another pod for one that has failed, so that one which cannot run any more may end so."""
+    doubted: bool = False
+    """Whether it is not known that it makes another pod for one that is evicted."""
+    had: int = 0
+    """Of such a one: how many pods it had before one of them was evicted; 0 if none was, as far as is known."""
     refused: str = ""
     """Why no pod may be created, or end for another one now, in words, where that may change by itself."""
 
