@@ -245,6 +245,23 @@ async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namesp
     await fleet.until("no pod is left", probe, about=namespace)
 
 
+async def test_an_autoscaler_may_want_more_or_fewer_in_the_middle_of_a_move(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 2)
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        await told(fleet, namespace, "Moving")
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, namespace)
+        await in_target(fleet, namespace, "us", 4)
+        assert history.fewest_ready >= 2
+        assert history.most <= 4 + SURGE
+        await send(fleet, namespace, "eu")
+        await told(fleet, namespace, "Moving")
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, namespace)
+        await in_target(fleet, namespace, "eu", 1)
+    assert history.fewest_ready >= 1
+    await fleet.agree(namespace)
+
+
 async def test_where_a_quota_allows_no_pod_more_the_pods_stay_until_it_does(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 1)
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}

@@ -17,7 +17,7 @@ from agent.cli.moving.world import Home, Meant, World
 from agent.clusters.targetchoices import POD, said_by_settings
 from agent.controllers.mover import owners
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
-from agent.controllers.mover.gather import Read, owner_of, unable, what_keeps
+from agent.controllers.mover.gather import Read, agreed, owner_of, unable, what_keeps
 from agent.controllers.mover.groups import group_of
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.view import Cause, Owner, Pod
@@ -48,6 +48,8 @@ class Preview:
         self._chains = Chains(client, notes)
         self._rankings: dict[str, Ranking] = {}
         """By UID of what makes the pods."""
+        self._said_alike: dict[str, Mapping[str, str]] = {}
+        """The same."""
 
     async def fates(self, *, ranked: bool = True) -> list[Fate]:
         """Of every pod that it bears on, by name. Raises Failed, KubeError.
@@ -117,12 +119,19 @@ class Preview:
         enabled = namespace is None or is_enabled(namespace.labels)
         key = owner_of(pod)
         asked = Asked(
-            move_of(self._levels(pod, read)),
+            move_of((self._agreed(key[3]), *self._levels(pod, read)[1:])),
             claims=bool(known.claims),
             ends=known.ends,
             unable=unable(key, read, enabled=enabled),
         )
         return owners.owner(key[0], read.obj, read.parent, asked)
+
+    def _agreed(self, owner: str) -> Mapping[str, str]:
+        """What all pods of an owner say of how they move."""
+        if owner not in self._said_alike:
+            pods = [pod for pod in self._world.proxies if owner_of(pod)[3] == owner and not is_replacement(pod)]
+            self._said_alike[owner] = agreed(pods)
+        return self._said_alike[owner]
 
     def _view(self, pod: Object, known: Facts, read: Read, choice: TargetChoice | None) -> Pod:
         home = self._world.homes.get(pod.node_name)
