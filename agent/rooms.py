@@ -41,6 +41,7 @@ from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.targetchoice.controller import TargetChoiceRoom
 from agent.controllers.targetlife.controller import TargetLifeRoom
+from agent.controllers.targetlife.overlimit import OverLimitRoom
 from agent.controllers.targetlife.retired import RetiredRoom
 from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
@@ -119,7 +120,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:
-        rooms += [TargetLifeRoom(deps), RetiredRoom(deps), FenceRoom(deps)]
+        rooms += [TargetLifeRoom(deps), RetiredRoom(deps), OverLimitRoom(deps), FenceRoom(deps)]
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
     return rooms

@@ -51,7 +51,13 @@ OF_TARGETS_BY_US = {
 OF_FENCES = {
     value for value in vars(fencing).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
 } - {names.SHORT_PREFIX}
-CONDITIONS_OF_TARGETS = {lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE, lifecycle.RETIRED}
+CONDITIONS_OF_TARGETS = {
+    lifecycle.TARGET_LOST,
+    lifecycle.FAILOVER_HELD,
+    lifecycle.STABLE,
+    lifecycle.RETIRED,
+    lifecycle.OVER_LIMIT,
+}
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
