@@ -65,9 +65,7 @@ class Recorder:
             about = f"{regarding['kind']} {regarding['name']}"
             log.warning("event %s on %s not written: %s", reason, about, error)
 
-    async def _write(
-        self, regarding: Raw, name: str, kind: str, reason: str, message: str, count: int
-    ) -> None:
+    async def _write(self, regarding: Raw, name: str, kind: str, reason: str, message: str, count: int) -> None:
         namespace = regarding["namespace"] or "default"
         now = stamp(self._clock.now())
         repeated: dict[str, Any] = {"lastTimestamp": now, "count": count}

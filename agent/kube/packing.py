@@ -24,9 +24,7 @@ class Trimmer:
     Does nothing where the C library knows no such thing (musl, macOS).
     """
 
-    def __init__(
-        self, trim: Callable[[int], int] | None = None, *, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, trim: Callable[[int], int] | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
         """:param trim: gives back, C's unless another is given"""
         self._now = now
         self._next = 0.0
