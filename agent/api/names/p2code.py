@@ -11,6 +11,17 @@ LABEL_OWNER = P2CODE_GROUP + "/owner"
 """On everything that is applied for a P2CodeSchedulingManifest: its name, as `cut` has it."""
 LABEL_PSM_UID = SHORT_PREFIX + "psm-uid"
 """On the same: its UID."""
+ANNOTATION_APPLIED = SHORT_PREFIX + "applied"
+"""On the same: digest of the manifest that was applied."""
+FIELD_MANAGER = "flotilla-p2code"
+"""Who owns the fields that are applied."""
+
+# Annotations of P2CodeSchedulingManifests
+APPLY_AS = "apply-as"
+"""Service account of its namespace by whose rights its manifests are applied (suffix)."""
+DEFAULT_ACCOUNT = "p2code"
+ANNOTATION_APPLIED_KINDS = SHORT_PREFIX + "applied-kinds"
+"""Which kinds may have been applied where, `KIND.GROUP/NAMESPACE,...`: where to look for what is to be pruned."""
 
 # What spec.globalAnnotations and spec.workloadAnnotations say: keys of strings, not of annotations of the object
 TARGET_SET = "p2code.target.managedClusterSet"
