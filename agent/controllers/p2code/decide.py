@@ -114,9 +114,7 @@ def _applied(
         beside=beside,
         apply=rendered(bundles, clusters, view.target),
         finish=verdicts.finished(bundles, unlinked=False, orphaned=bool(found.bundling.orphans)),
-        surplus=[
-            each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)
-        ],
+        surplus=[each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)],
     )
 
 

@@ -17,7 +17,7 @@ _SETS = "clusters of each set"
 
 
 class Surroundings:
-    """`concerned` is called with a P2CodeSchedulingManifest something of which has changed, `all_of` for all of them."""
+    """`concerned` is called with a P2CodeSchedulingManifest that a change concerns, `everybody` if it may be all."""
 
     def __init__(self, deps: Deps, concerned: Callable[[Key], None], everybody: Callable[[], None]) -> None:
         self._concerned = concerned
@@ -69,7 +69,7 @@ class Surroundings:
         found = {}
         for name in placements:
             parts = [part_of(obj) for obj in self._parts.get((namespace, decision_label(name)), {}).values()]
-            clusters = [each.name for part in parts if part is not None for each in part.decided]
+            clusters = [each.cluster for part in parts if part is not None for each in part.decided]
             if clusters:
                 found[name] = min(clusters)
         return found

@@ -10,6 +10,8 @@ from agent.model.p2code.verdicts import STATES, Verdict
 
 ORPHANED = "OrphanedManifests"
 OVERRIDDEN = "AnnotationsOverridden"
+LEFT = "ObjectsLeft"
+"""While it is deleted: what is still there."""
 _MESSAGE_LIMIT = 32768
 _NAMED = 50
 """Orphans that are told by name."""
