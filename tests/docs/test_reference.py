@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.api import names
-from agent.api.names import fencing, lifecycle, links, moves, ocm
+from agent.api.names import fencing, lifecycle, links, moves, ocm, p2code
 from agent.model import servicelinks
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
@@ -42,6 +42,9 @@ OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_C
 
 WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
 
+APPLIED = {p2code.LABEL_PSM_UID, p2code.ANNOTATION_APPLIED, p2code.ANNOTATION_APPLIED_KINDS}
+"""Keys of what is applied for whole applications, and of these."""
+
 MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
 OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW, fencing.FENCE}
 """Annotations of users about targets that go."""
@@ -71,7 +74,7 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY}
+    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY, p2code.APPLY_AS}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
@@ -84,7 +87,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS}
-    assert shown - formed == (KEYS | of_ocm | of_moves | of_links) - {names.LABEL_ENABLED} - OF_KUBERNETES
+    assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,

@@ -115,6 +115,8 @@ prometheus: {{ $asked | toJson | quote }}
 enabled: {{ default false $given.enabled }}
 precedence: {{ default "global" $given.precedence | quote }}
 namespace: {{ default "" $given.namespace | quote }}
+namespaces: {{ default (list) $given.namespaces | toJson }}
+role: {{ default "edit" $given.role | quote }}
 {{- end -}}
 
 {{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}
