@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from agent.controllers.p2code.decide import Plan, View, decide
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import World, draft
+from agent.model.p2code.detect import Call
 from agent.model.p2code.status import Decision, Told, status
 from agent.model.p2code.verdicts import Verdict
 from tests.model.applications import SET, Raw, manifest, spec_of, workload
@@ -21,7 +22,9 @@ SPEC = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotatio
 
 
 def view(spec: Raw = SPEC, psm: Raw = PSM, placements: Mapping[str, Raw] | None = None, **more: Any) -> View:
-    found = View(psm, draft(spec, "shop", "global"), WORLD, placements or {}, {}, lambda _, cluster: f"to-{cluster}")
+    found = View(
+        psm, draft(spec, "shop", "global"), WORLD, placements or {}, {}, lambda _, cluster: f"to-{cluster}", NOW
+    )
     return replace(found, **more)
 
 
@@ -183,3 +186,68 @@ def test_orphans_make_it_tentative_and_are_not_applied() -> None:
     assert plan.apply is not None
     assert [each["kind"] for each in plan.apply] == ["Deployment"]
     assert Told("OrphanedManifests", "NotReferenced", "not applied: Secret demo/s") in plan.beside
+
+
+CALL = Call(("demo", "front"), 80)
+LINKED = spec_of(
+    workload("web"),
+    workload("api"),
+    manifest("Service", "front", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+    own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}],
+)
+
+
+def linked(*rows: Raw, psm: Raw = PSM, decisions: Mapping[str, str] = DECIDED, seconds: int = 0) -> Plan:
+    """The workload api calls a Service of web; `rows` are what its link tells."""
+    found = {
+        "placements": PLACED,
+        "decisions": decisions,
+        "calls": {"api": (CALL,)},
+        "links": lambda service: rows if service == CALL.service else (),
+        "now": NOW + timedelta(seconds=seconds),
+    }
+    return decide(view(LINKED, psm=psm, **found))
+
+
+def row(reason: str = "Connected", ready: str = "True", cluster: str = "to-us", source: str = "to-eu") -> Raw:
+    return {"cluster": cluster, "from": ["x", source], "ready": ready, "reason": reason, "message": "in words"}
+
+
+def links_of(plan: Plan) -> tuple[str, str, str]:
+    (found,) = [each for each in plan.beside if each.type == "LinksReady"]
+    return found.status, found.reason, found.message
+
+
+def test_a_link_that_is_needed_and_works_is_told() -> None:
+    plan = linked(row())
+    assert (plan.finish, plan.again) == (verdicts.SCHEDULED, None)
+    assert links_of(plan) == ("True", "Connected", "")
+
+
+def test_no_path_makes_connectivity_unreliable_at_once() -> None:
+    plan = linked(row("Connected", cluster="to-ap"), row("NoPath", "False"))
+    assert plan.finish == verdicts.UNLINKED
+    message = "workload api in us calls demo/front:80 in eu: in words"
+    assert links_of(plan) == ("False", "NoPath", message)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finish", "again"),
+    [(0, verdicts.SCHEDULED, 30.0), (29, verdicts.SCHEDULED, 1.0), (30, verdicts.UNLINKED, None)],
+)
+def test_a_link_that_is_being_made_is_waited_for(seconds: int, finish: Verdict, again: float | None) -> None:
+    psm = {**PSM, "status": status(PSM, verdicts.SCHEDULED, DECISIONS, linked().beside, NOW)}
+    plan = linked(row("Pending", "False"), psm=psm, seconds=seconds)
+    assert (plan.finish, plan.again) == (finish, again)
+    assert links_of(plan)[:2] == ("False", "Pending")
+
+
+def test_in_one_cluster_no_link_is_needed() -> None:
+    plan = linked(row("NoPath", "False"), decisions={"web-shop": "us", "api-shop": "us"})
+    assert plan.finish == verdicts.SCHEDULED
+    assert [each.reason for each in plan.beside if each.type == "LinksReady"] == [""]
+
+
+def test_where_nothing_is_known_of_links_nothing_is_said() -> None:
+    plan = decide(view(LINKED, placements=PLACED, decisions=DECIDED, calls={"api": (CALL,)}))
+    assert plan.finish == verdicts.SCHEDULED

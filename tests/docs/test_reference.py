@@ -9,6 +9,8 @@ import pytest
 from agent.api import names
 from agent.api.names import fencing, lifecycle, links, moves, ocm, p2code
 from agent.model import servicelinks
+from agent.model.p2code import linked, verdicts
+from agent.model.p2code import status as applications
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
@@ -55,6 +57,8 @@ OF_FENCES = {
     value for value in vars(fencing).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
 } - {names.SHORT_PREFIX}
 CONDITIONS_OF_TARGETS = {lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE, lifecycle.RETIRED}
+CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applications.OVERRIDDEN, applications.LEFT}
+CONDITIONS_OF_APPLICATIONS |= {linked.READY}
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
@@ -74,7 +78,8 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
-    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY, p2code.APPLY_AS}
+    suffixes = SUFFIXES | {ocm.PLACEMENT, ocm.PLACEMENT_GROUP} | MOVES | OF_TARGETS | {links.AFFINITY}
+    suffixes |= {p2code.APPLY_AS, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
     assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
@@ -126,7 +131,7 @@ def test_every_condition_is_documented_and_no_other() -> None:
     written = {found for each in (_CONSTANT, _SET, _ASPECT, _PLACEMENT) for found in each.findall(text)}
     # "Serving" is a reason; "Approved" is a condition of certificate requests.
     assert first_cells("Conditions") == (
-        written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | {"Ready", "PodScheduled"}
+        written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | CONDITIONS_OF_APPLICATIONS | {"Ready", "PodScheduled"}
     ) - {
         "Serving",
         "Approved",

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from agent.model.p2code.detect import calls, ports
+from agent.model.p2code.detect import Book, calls, ports
 from agent.model.p2code.manifests import read
 from tests.model.applications import Raw, container, manifest, workload
 
@@ -27,7 +27,7 @@ LIVE = {("other", "live"): frozenset((9000,)), ("demo", "api"): frozenset((80,))
 def called(caller: Raw, *more: Raw, annotations: Raw | None = None) -> list[str]:
     caller["metadata"]["annotations"] = annotations or {}
     manifests = read([caller, *OTHERS, *more]).manifests
-    return [str(each) for each in calls(manifests[0], manifests, LIVE)]
+    return [str(each) for each in calls(manifests[0], Book(manifests, LIVE))]
 
 
 def env(**variables: str) -> Raw:

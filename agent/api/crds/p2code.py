@@ -36,6 +36,10 @@ def _scheduling_manifest() -> Schema:
         },
         required=["manifests"],
     )
+    return resource("An application of many manifests, placed as a whole.", {"spec": spec, "status": _status()})
+
+
+def _status() -> Schema:
     decision = fields(
         "Where a workload runs.",
         {
@@ -44,7 +48,7 @@ def _scheduling_manifest() -> Schema:
         },
         required=["workloadName", "clusterSelected"],
     )
-    status = fields(
+    return fields(
         "What the scheduler sees.",
         {
             "conditions": items("State of the object, one aspect each.", CONDITION),
@@ -53,4 +57,3 @@ def _scheduling_manifest() -> Schema:
         },
         required=["conditions", "decisions", "state"],
     )
-    return resource("An application of many manifests, placed as a whole.", {"spec": spec, "status": status})

@@ -9,9 +9,9 @@ Absent target: whoever evaluates Placements decides for another cluster, and the
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from agent.api import names
 from agent.api.kinds import PLACEMENTS, SCHEDULING_MANIFESTS
@@ -26,6 +26,7 @@ from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import Draft, draft
+from agent.model.p2code.detect import Book, Call, calls
 from agent.model.p2code.render import Write
 from agent.model.p2code.status import LEFT, Decision, Told, said, status
 from agent.model.p2code.verdicts import Verdict
@@ -48,6 +49,8 @@ class _Memory:
 
     generation: object = None
     draft: Draft | None = None
+    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
+    """What the workload of each bundle calls."""
     applied: object = None
     """What was applied without any refusal, and the annotations that say by whom."""
     until: float = 0.0
@@ -66,9 +69,12 @@ class P2CodeRoom(Controller[Key]):
         self._discovery = Discovery(self._client)
         self._psms = deps.local.informer(SCHEDULING_MANIFESTS)
         self._memories: dict[str, _Memory] = {}
+        self._calling: dict[Key, set[Key]] = {}
+        """Service to those whose workloads call it."""
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
         self.watch(self._psms, lambda psm: [psm.key])
         self._psms.subscribe(self._changed)
+        deps.service_links.subscribe(self._link_changed)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one application in line."""
@@ -99,7 +105,15 @@ class P2CodeRoom(Controller[Key]):
             placements=placements,
             decisions=self._around.decisions(psm.namespace, placements),
             target=self._around.target,
+            now=self._deps.clock.now(),
+            calls=self._memories[psm.uid].calls,
+            links=self._rows if self._deps.service_links.served else None,
         )
+
+    def _rows(self, service: Key) -> list[Mapping[str, Any]]:
+        """What ServiceLinks tell of a Service, by the cluster of its callers."""
+        links = (link.decode() for link in self._deps.service_links.of(service))
+        return [row for link in links for row in (link.get("status") or {}).get("clusters") or ()]
 
     def _draft(self, psm: Object) -> Draft:
         memory = self._memories.setdefault(psm.uid, _Memory())
@@ -108,6 +122,9 @@ class P2CodeRoom(Controller[Key]):
         if memory.draft is None or memory.generation != generation:
             memory.draft = draft(raw.get("spec") or {}, psm.name, self._deps.settings.p2code_precedence)
             memory.generation = generation
+            memory.calls = _calls(memory.draft)
+            for service in {call.service for found in memory.calls.values() for call in found}:
+                self._calling.setdefault(service, set()).add(psm.key)
         return memory.draft
 
     async def _carry_out(self, psm: Object, plan: Plan) -> float | None:
@@ -121,7 +138,7 @@ class P2CodeRoom(Controller[Key]):
             psm = await self._tell(psm, plan.tell, plan.decisions, plan.beside)
         if plan.apply is None or plan.finish is None:
             return None
-        again = await self._apply(psm, plan, plan.apply, plan.finish)
+        again = min(await self._apply(psm, plan, plan.apply, plan.finish), plan.again or _DRIFT_SECONDS)
         for each in plan.surplus:
             with contextlib.suppress(NotFound):
                 metadata = each["metadata"]
@@ -177,7 +194,7 @@ class P2CodeRoom(Controller[Key]):
             if left:
                 await self._tell(self._psms.store.get(psm.key) or psm, verdicts.DELETING, [], [_left(left)])
                 return _LEFT_SECONDS
-        psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [Told(LEFT, "", "")])
+        psm = await self._tell(self._psms.store.get(psm.key) or psm, verdicts.RELEASING, [], [Told(LEFT, "")])
         with contextlib.suppress(NotFound):
             await self._finalizers(psm, [each for each in psm.finalizers if each != FINALIZER])
         return None
@@ -186,9 +203,22 @@ class P2CodeRoom(Controller[Key]):
         if new is None and old is not None:
             self._memories.pop(old.uid, None)
 
+    def _link_changed(self, service: Key) -> None:
+        for key in self._calling.get(service, ()):
+            self.queue.add_after(key, QUIET_SECONDS)
+
     def _all(self) -> None:
         for psm in self._psms.store:
             self.queue.add_after(psm.key, QUIET_SECONDS)
+
+
+def _calls(drafted: Draft) -> dict[str, Sequence[Call]]:
+    """What the workload of each bundle calls; of those without a workload of their own nobody asks."""
+    found = drafted.application
+    if found is None or found.bundling.mode != "workloads":
+        return {}
+    book = Book(found.reading.manifests, {})
+    return {each.name: calls(each.manifests[0], book) for each in found.bundling.bundles}
 
 
 def _account(psm: Object) -> str:

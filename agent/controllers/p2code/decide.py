@@ -1,17 +1,20 @@
 """What is to be done for one P2CodeSchedulingManifest, and what it is told. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from agent.api.conditions import find_condition
 from agent.api.names.p2code import bundle_placement
-from agent.model.p2code import verdicts
+from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Application, Draft, World, check
+from agent.model.p2code.detect import Call, Key
 from agent.model.p2code.render import Write, differs, placement, rendered
 from agent.model.p2code.status import Decision, Told, decided, observed, said, told
 from agent.model.p2code.verdicts import Verdict
+from agent.model.targetchoice import CLUSTER_TARGET
 
 Raw = Mapping[str, Any]
 
@@ -31,6 +34,11 @@ class View:
     """Placement to the cluster that it has decided for, empty for none; of those that have any decision."""
     target: Callable[[str, str], str]
     """What leads from a namespace to a ManagedCluster, empty for nothing."""
+    now: datetime
+    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
+    """What the workload of each bundle calls."""
+    links: Callable[[Key], Sequence[Raw]] | None = None
+    """What ServiceLinks tell of a Service by cluster; None where nothing is known of links."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class Plan:
     """Once everything is applied."""
     surplus: Sequence[Raw] = ()
     """Placements that are needed no more, after that."""
+    again: float | None = None
+    """In how many seconds to look again, though nothing changes."""
 
 
 def decide(view: View) -> Plan:
@@ -108,14 +118,28 @@ def _applied(
     if unreachable is not None:
         return Plan(tell=unreachable, decisions=[], beside=beside)
     wanted = {_placement_of(bundle, view.psm) for bundle in bundles} if not quiet else set()
+    links = _links(view, bundles, clusters)
     return Plan(
         tell=None if quiet or _knows(view.psm, decisions) else verdicts.PLACED,
         decisions=decisions,
-        beside=beside,
+        beside=(*beside, links.told),
         apply=rendered(bundles, clusters, view.target),
-        finish=verdicts.finished(bundles, unlinked=False, orphaned=bool(found.bundling.orphans)),
+        finish=verdicts.finished(bundles, unlinked=links.broken, orphaned=bool(found.bundling.orphans)),
+        again=links.again,
         surplus=[each for name, each in view.placements.items() if name not in wanted and _is_own(each, view.psm)],
     )
+
+
+def _links(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> linked.Standing:
+    if view.links is None:
+        return linked.Standing(Told(linked.READY, ""), broken=False, again=None)
+
+    def called(namespace: str, cluster: str) -> str:
+        return view.target(namespace, cluster).removeprefix(CLUSTER_TARGET)
+
+    wanted = linked.needs(bundles, clusters, view.calls)
+    conditions = (view.psm.get("status") or {}).get("conditions")
+    return linked.standing(wanted, view.links, called, conditions, view.now)
 
 
 def _unreachable(view: View, bundles: Sequence[Bundle], clusters: Mapping[str, str]) -> Verdict | None:

@@ -6,7 +6,7 @@ An address counts where there is a Service of that name and port. Values of Secr
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from agent.api import names
@@ -46,7 +46,7 @@ class _Reference(NamedTuple):
     """0 for all."""
 
 
-def services(manifests: Iterator[Manifest] | tuple[Manifest, ...]) -> dict[Key, frozenset[int]]:
+def services(manifests: Iterable[Manifest]) -> dict[Key, frozenset[int]]:
     """The Services among manifests."""
     return {(each.namespace, each.name): ports(each.raw) for each in manifests if each.kind == "Service"}
 
@@ -57,22 +57,35 @@ def ports(service: Raw) -> frozenset[int]:
     return frozenset(each for each in found if isinstance(each, int))
 
 
-def calls(workload: Manifest, manifests: tuple[Manifest, ...], live: Services) -> tuple[Call, ...]:
+class Book:
+    """Everything in which calls are looked up: the manifests of an application, and Services that there are."""
+
+    def __init__(self, manifests: Collection[Manifest], live: Services) -> None:
+        self.defined = services(manifests)
+        self.known = {**live, **self.defined}
+        self.sources = {
+            (each.kind, each.namespace, each.name): each.raw
+            for each in manifests
+            if each.kind in ("ConfigMap", "Secret")
+        }
+        self.named: dict[str, list[Key]] = {}
+        for key in self.defined:
+            self.named.setdefault(key[1], []).append(key)
+
+
+def calls(workload: Manifest, book: Book) -> tuple[Call, ...]:
     """What pods of a workload call, of the Services of its application and those that there are in its namespaces.
 
     :raises InvalidManifest: if one of its annotations names no Services
     """
-    defined = services(manifests)
-    known = {**live, **defined}
-    hosts = _hosts(workload, {(each.kind, each.namespace, each.name): each.raw for each in manifests})
-    found = {call for host, port in hosts for call in _meant(host, port, workload.namespace, known, defined)}
-    for each in _declared(workload, DEPENDS_ON):
-        found |= {Call(each.service, port) for port in ([each.port] if each.port else known.get(each.service, ()))}
     if (names.annotation(_annotations(workload), IGNORE_LINKS) or "").strip() == _ALL:
         return ()
+    hosts = dict.fromkeys(_hosts(workload, book.sources))
+    found = {call for host, port in hosts for call in _meant(host, port, workload.namespace, book)}
+    for each in _declared(workload, DEPENDS_ON):
+        found |= {Call(each.service, port) for port in ([each.port] if each.port else book.known.get(each.service, ()))}
     ignored = _declared(workload, IGNORE_LINKS)
-    left = (call for call in found if not any(_is(call, each) for each in ignored))
-    return tuple(sorted(left))
+    return tuple(sorted(call for call in found if not any(_is(call, each) for each in ignored)))
 
 
 def check(workload: Manifest) -> None:
@@ -164,17 +177,15 @@ def _addresses(said: str) -> Iterator[tuple[str, int | None]]:
             yield host, None
 
 
-def _meant(host: str, port: int | None, namespace: str, known: Services, defined: Services) -> Iterator[Call]:
-    for key in _keys(host, namespace):
-        if key in known:
-            break
-    else:
+def _meant(host: str, port: int | None, namespace: str, book: Book) -> Iterator[Call]:
+    key = next((each for each in _keys(host, namespace) if each in book.known), None)
+    if key is None:
         # Other clusters are reached by the name alone, whatever the namespace: so P2CODE's scheduler has it.
-        found = [each for each in defined if each[1] == host and (port is None or port in defined[each])]
+        found = [each for each in book.named.get(host, ()) if port is None or port in book.defined[each]]
         if len(found) != 1:
             return
         key = found[0]
-    for each in known[key]:
+    for each in book.known[key]:
         if port in (None, each):
             yield Call(key, each)
 

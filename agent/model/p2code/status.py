@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition, set_condition, without_condition
+from agent.api.conditions import Status, find_condition, set_condition, without_condition
 from agent.model.p2code.bundles import Bundling
 from agent.model.p2code.verdicts import STATES, Verdict
 
@@ -25,11 +25,13 @@ class Decision(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A condition beside the state; with no message it is about nothing."""
+    """A condition beside the state."""
 
     type: str
     reason: str
-    message: str
+    """Empty: there is nothing to tell."""
+    message: str = ""
+    status: Status = "True"
 
 
 def told(bundling: Bundling) -> tuple[Told, ...]:
@@ -43,8 +45,8 @@ def told(bundling: Bundling) -> tuple[Told, ...]:
         for each in bundle.overridden
     )
     return (
-        Told(ORPHANED, "NotReferenced", f"not applied: {orphans}" if orphans else ""),
-        Told(OVERRIDDEN, "GlobalTakesPrecedence", overridden),
+        Told(ORPHANED, "NotReferenced" if orphans else "", f"not applied: {orphans}"),
+        Told(OVERRIDDEN, "GlobalTakesPrecedence" if overridden else "", overridden),
     )
 
 
@@ -66,8 +68,9 @@ def status(
         elif (find_condition(found, type) or {}).get("status") == "True":
             found = set_condition(found, type, "False", verdict.state, "", now, generation)
     for each in beside:
-        if each.message:
-            found = set_condition(found, each.type, "True", each.reason, each.message[:_MESSAGE_LIMIT], now, generation)
+        if each.reason:
+            message = each.message[:_MESSAGE_LIMIT]
+            found = set_condition(found, each.type, each.status, each.reason, message, now, generation)
         else:
             found = without_condition(found, each.type)
     written = old.get("decisions") or []
