@@ -342,6 +342,7 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
         "--p2code-namespace=x",
     ]
     assert "p2code" not in str(template())
+    assert webhooks("agent.p2code.enabled=true")[-1] == "applications"
 
 
 def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_again(tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from agent.api.kinds import PLACEMENTS, SCHEDULING_MANIFESTS
 from agent.api.names.p2code import APPLY_AS, DEFAULT_ACCOUNT, FINALIZER, bundle_placement
 from agent.clusters.applying import Applier, Refusal, Remaining
 from agent.clusters.deps import Deps
+from agent.clusters.optional_watch import Watched
 from agent.controllers.p2code.decide import Plan, View, decide
 from agent.controllers.p2code.gather import Surroundings
 from agent.kube.discovery import Discovery
 from agent.kube.errors import AlreadyExists, NotFound
+from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.p2code import verdicts
@@ -67,18 +69,18 @@ class P2CodeRoom(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._discovery = Discovery(self._client)
-        self._psms = deps.local.informer(SCHEDULING_MANIFESTS)
+        self._watched = Watched(deps.local.port, SCHEDULING_MANIFESTS, deps.settings.discovery_interval)
         self._memories: dict[str, _Memory] = {}
         self._calling: dict[Key, set[Key]] = {}
         """Service to those whose workloads call it."""
         self._around = Surroundings(deps, lambda key: self.queue.add_after(key, QUIET_SECONDS), self._all)
-        self.watch(self._psms, lambda psm: [psm.key])
-        self._psms.subscribe(self._changed)
+        self._watched.subscribe(self._changed, self._all)
+        self._watched.wanted(True)
         deps.service_links.subscribe(self._link_changed)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one application in line."""
-        psm = self._psms.store.get(key)
+        psm = self._watched.store.get(key) if self._watched.store is not None else None
         if psm is None:
             return None
         only = self._deps.settings.p2code_namespace
@@ -199,8 +201,15 @@ class P2CodeRoom(Controller[Key]):
             await self._finalizers(psm, [each for each in psm.finalizers if each != FINALIZER])
         return None
 
+    @property
+    def _psms(self) -> Informer:
+        """What watches them, while they are served."""
+        return self._deps.local.informer(SCHEDULING_MANIFESTS)
+
     def _changed(self, old: Object | None, new: Object | None) -> None:
-        if new is None and old is not None:
+        if new is not None:
+            self.queue.add(new.key)
+        elif old is not None:
             self._memories.pop(old.uid, None)
 
     def _link_changed(self, service: Key) -> None:
@@ -208,7 +217,7 @@ class P2CodeRoom(Controller[Key]):
             self.queue.add_after(key, QUIET_SECONDS)
 
     def _all(self) -> None:
-        for psm in self._psms.store:
+        for psm in self._watched.store or ():
             self.queue.add_after(psm.key, QUIET_SECONDS)
 
 
