@@ -28,6 +28,7 @@ from agent.controllers.managedclusters import ClusterSetRoom, ManagedClusterRoom
 from agent.controllers.mover.controller import Mover
 from agent.controllers.orphan_finalizers.controller import OrphanFinalizersRoom
 from agent.controllers.orphans import OrphansRoom
+from agent.controllers.p2code import P2CodeRoom
 from agent.controllers.placement.controller import PlacementRoom
 from agent.controllers.promscores import PrometheusScoresRoom
 from agent.controllers.signs import SignsPlaceRoom, SignsRoom
@@ -117,6 +118,8 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(TargetChoiceRoom(deps, deps.owners))
     if deps.settings.service_links:
         rooms.append(ServiceLinksRoom(deps))
+    if deps.settings.p2code:
+        rooms.append(P2CodeRoom(deps))
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:

@@ -12,6 +12,7 @@ from agent.kube.errors import KubeError
 from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
 from hack.benchmarks import report
+from hack.benchmarks.applications import MANIFESTS, applications
 from hack.benchmarks.arguments import count
 from hack.benchmarks.burst import burst
 from hack.benchmarks.errors import BenchError
@@ -50,6 +51,8 @@ def main(arguments: list[str]) -> int:
 def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     if options.benchmark == "place":
         return place(options.pods)
+    if options.benchmark == "applications":
+        return applications(options.manifests)
     progress = default()
     work: Work
     match options.benchmark:
@@ -101,11 +104,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     streams = benchmarks.add_parser("logs", help="logs and exec through a virtual node, beside the target itself")
     streams.add_argument("--mib", type=count, default=LOG_MIB, metavar="N", help=f"size of the log (default {LOG_MIB})")
     decided = benchmarks.add_parser("placement", help="Placements over 1,000 ManagedClusters: time, writes, memory")
+    apps = benchmarks.add_parser("applications", help="check and bundle one of P2CODE's applications, no clusters")
+    apps.add_argument(
+        "--manifests", type=count, default=MANIFESTS, metavar="N", help=f"how many manifests (default {MANIFESTS})"
+    )
     gates = benchmarks.add_parser("gateway", help="a stream and connections through two gateways, and directly")
     gates.add_argument(
         "--mib", type=count, default=STREAM_MIB, metavar="N", help=f"length of the stream (default {STREAM_MIB})"
     )
-    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates):
+    for parser_ in (bursts, mixes, idles, places, shared, follows, moves, streams, decided, gates, apps):
         parser_.add_argument("--json", action="store_true", help="print the result as a JSON object on the last line")
     return parser.parse_args(arguments)
 

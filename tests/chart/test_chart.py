@@ -15,9 +15,9 @@ from agent import __version__
 from agent.api import ownroles
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
-from agent.api.crds import crds, placement_crds
+from agent.api.crds import crds, p2code_crds, placement_crds
 from agent.api.ownroles import AGENT, MOVES, SERVICE_LINKS_KEPT, SOURCE_API, UNINSTALL, USED, WEBHOOK
-from agent.api.placementroles import EVALUATE_PLACEMENTS, PLACEMENT_SCORES, SERVE_PLACEMENTS
+from agent.api.placementroles import EVALUATE_PLACEMENTS, P2CODE, PLACEMENT_SCORES, SERVE_PLACEMENTS
 from agent.api.roles import cluster_roles
 from agent.sandbox.objects import REPOSITORY
 from agent.settings import parse as parse_agent
@@ -209,7 +209,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 @pytest.mark.parametrize("account", [AGENT, WEBHOOK, UNINSTALL], ids=lambda account: account.name)
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"it registers itself", SOURCE_API, USED, MOVES, SERVICE_LINKS_KEPT}
-    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES}
+    without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
 
@@ -321,6 +321,28 @@ def test_the_crds_of_placements_come_with_their_webhooks_for_those_who_ask_and_a
     assert webhooks() == own
     assert webhooks("agent.placement.mode=consume") == [*own, "namespaces"]
     assert webhooks("agent.placement.crds=true") == [*own, "bind-sets", "join-sets", "placements", "namespaces"]
+
+
+def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
+    (wanted,) = p2code_crds()
+    settings = (
+        "agent.p2code.enabled=true",
+        "crds.keep=false",
+        "agent.p2code.precedence=and",
+        "agent.p2code.namespace=x",
+    )
+    objects = template(*settings)
+    (found,) = [each for each in objects if each["metadata"]["name"] == wanted["metadata"]["name"]]
+    assert found["spec"] == wanted["spec"]
+    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    arguments = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
+    assert [each for each in arguments if "p2code" in each] == [
+        "--p2code",
+        "--p2code-precedence=and",
+        "--p2code-namespace=x",
+    ]
+    assert "p2code" not in str(template())
+    assert webhooks("agent.p2code.enabled=true")[-1] == "applications"
 
 
 def test_scores_of_prometheus_reach_the_agent_in_a_file_and_a_change_starts_it_again(tmp_path: Path) -> None:

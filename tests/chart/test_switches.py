@@ -27,6 +27,7 @@ ON = {
     "agent.placement.evaluate=true": {placementroles.EVALUATE_PLACEMENTS},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},
+    "agent.p2code.enabled=true": {placementroles.P2CODE},
 }
 """What is off unless these values are given."""
 NEVER = {ownroles.REGISTER}

@@ -109,6 +109,16 @@ scoreMax: {{ default (dict) $given.scoreMax | toJson }}
 prometheus: {{ $asked | toJson | quote }}
 {{- end -}}
 
+{{- /* Whole applications of P2CODE; values of an earlier chart have none of it. */ -}}
+{{- define "flotilla.p2code" -}}
+{{- $given := default (dict) (include "flotilla.agent" . | fromYaml).p2code -}}
+enabled: {{ default false $given.enabled }}
+precedence: {{ default "global" $given.precedence | quote }}
+namespace: {{ default "" $given.namespace | quote }}
+namespaces: {{ default (list) $given.namespaces | toJson }}
+role: {{ default "edit" $given.role | quote }}
+{{- end -}}
+
 {{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}
 {{- define "flotilla.podSecurity" -}}
 {{- mergeOverwrite (deepCopy .root.Values.podSecurity) (default (dict) .own) | toYaml -}}
