@@ -38,7 +38,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
-      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication"
+      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-address" "gateway.addresses"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
