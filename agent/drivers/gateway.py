@@ -11,6 +11,7 @@ from agent.clusters.target import Target
 from agent.drivers.driver import HERE, Pair, Place
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
+from agent.model.gatewaytold import read
 from agent.model.servicelinks import CONNECTED, PROGRAMMED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
@@ -33,6 +34,13 @@ class Gateway(Nothing):
         """Whether the target lets us write GatewayPeers."""
         return words(target, GATEWAY_PEERS, await missing(target, GATEWAY_PEERS, VERBS))
 
+    def _has_gateway(self, node: str) -> bool:
+        """Whether a cluster has gateways, as far as is known."""
+        if node == HERE:
+            return self._sharing.deps.settings.gateway
+        target = self._sharing.deps.targets.by_node(node)
+        return target is None or target.summary is None or read(target.summary.annotations) is not None
+
     async def connected(self, place: Place) -> Finding:
         """Asked for each cluster by `between`."""
         return Finding("Unknown", "Pending", "it is asked for each pair of clusters")
@@ -46,6 +54,9 @@ class Gateway(Nothing):
         informer = deps.local.informer if target is None else target.informer
         peers = informer(GATEWAY_PEERS, labels=f"{names.LABEL_PARENT_CLUSTER_UID}={deps.cluster_uid}").store
         peer = peers.get((place.service[0], self._sharing.gateway_peer(source)))
+        if lacking := [node for node in (place.node, source) if not self._has_gateway(node)]:
+            who = self._sharing.called(lacking[0])[-1]
+            return Finding("False", "NoGateway", f"{who} has no gateway: install the chart there with gateway.enabled")
         if peer is None:
             return Finding("Unknown", "Pending", "its gateways have not been told yet")
         conditions = (peer.decode().get("status") or {}).get("conditions")

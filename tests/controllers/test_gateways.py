@@ -143,7 +143,7 @@ async def shared(pair: Pair) -> AsyncIterator[Pair]:
 async def test_a_service_is_called_in_another_cluster_through_both_gateways(shared: Pair) -> None:
     pair, mine, theirs = shared, address(), address()
     here, there = pair.clusters
-    settings: Raw = {"gateway": True, "service_links": True, "discovery_interval": 1.0}
+    settings: Raw = {"gateway": True, "service_links": True}
     async with contextlib.AsyncExitStack() as stack:
         start = stack.enter_async_context
         far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
