@@ -13,8 +13,8 @@ from agent.sandbox import SandboxError
 from agent.sandbox.progress import default
 from hack.benchmarks import report
 from hack.benchmarks.applications import MANIFESTS, applications
-from hack.benchmarks.arguments import count
-from hack.benchmarks.burst import burst
+from hack.benchmarks.arguments import cores, count
+from hack.benchmarks.burst import Burst, burst
 from hack.benchmarks.errors import BenchError
 from hack.benchmarks.follow import FOLLOWED, follow
 from hack.benchmarks.gateway import STREAM_MIB, gateway
@@ -57,8 +57,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     work: Work
     match options.benchmark:
         case "burst":
-            more = {"mode": options.mode, "placement": options.placement}
-            work = burst(options.pods, profile=options.profile, progress=progress, **more)
+            names = ("pods", "mode", "placement", "profile", "own_cores", "pairs")
+            work = burst(Burst(**{name: getattr(options, name) for name in names}), progress)
         case "mixed":
             work = mixed(options.pods, options.big, progress=progress)
         case "follow":
@@ -87,6 +87,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     bursts.add_argument("--profile", action="store_true", help="profile the source's agent; print where it spends time")
     bursts.add_argument("--placement", action="store_true", help="once more with pods that follow a Placement")
     bursts.add_argument("--mode", choices=SCHEDULING_MODES, default="ranked", help="how elected pods are scheduled")
+    bursts.add_argument(
+        "--pairs", type=count, default=1, metavar="N", help="how often both; the median is told (default 1)"
+    )
+    bursts.add_argument(
+        "--own-cores", type=cores, metavar="N", help="cores of its own for each cluster, such as 0.6 (root)"
+    )
     mixes = benchmarks.add_parser("mixed", help="N small pods alone, then beside pods that fit nowhere")
     mixes.add_argument("--pods", type=count, default=SMALL, metavar="N", help=f"how many small pods (default {SMALL})")
     mixes.add_argument("--big", type=count, default=BIG, metavar="N", help=f"how many that fit nowhere (default {BIG})")

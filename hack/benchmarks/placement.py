@@ -44,8 +44,8 @@ Raw = dict[str, Any]
 
 CLUSTERS, PLACEMENTS_MANY, FEW, CHOSEN = 1000, 100, 10, 10
 """How many ManagedClusters and Placements; clusters where it is about time; clusters that one of many selects."""
-_MORE = 1000
-"""Placements beside those, so that what one takes can be told from what else moves."""
+_MORE, _STEP = 2000, 1000
+"""Placements beside those, so that what one takes can be told from what else moves; how many are made at a time."""
 _TRIES, _EXPIRIES, _RUNS = 20, 5, 20
 _LOOP = 200_000
 _NAMESPACE, _SET, _FEW_SET = "bench", "bench", "few"
@@ -301,7 +301,8 @@ class Bench:
             seconds = await watched.until("all Placements have decided again", right) - started
             await asyncio.sleep(2)
             changed = phase(sample, await self._lab.sample())
-            await self._placements(watched, PLACEMENTS_MANY, PLACEMENTS_MANY + _MORE)
+            for first in range(PLACEMENTS_MANY, PLACEMENTS_MANY + _MORE, _STEP):
+                await self._placements(watched, first, first + _STEP)
             more = await self._settled()
         kib = (clusters - empty) / CLUSTERS, (more - before) / _MORE
         patched = [count for key, count in changed.writes.items() if "placementdecisions" in key]
