@@ -18,6 +18,7 @@ from agent.controllers.fence.renewals import FenceRoom
 from agent.controllers.fence.stopping import StoppingRoom
 from agent.controllers.follow import FollowRoom, PermittedRoom, ReleaseRoom
 from agent.controllers.followrules import NetworkPolicyRoom, RoleBindingRoom, RoleRoom
+from agent.controllers.gateways import GatewayPeersRoom, GatewaySlicesRoom, GatewayTrustRoom
 from agent.controllers.globalsvc.controller import GlobalServices
 from agent.controllers.ingress.controller import IngressRoom
 from agent.controllers.ingress.secrets import IngressSecretRoom
@@ -42,6 +43,7 @@ from agent.controllers.target.secrets import TargetSecretRoom
 from agent.controllers.target.tokens import TargetTokenRoom
 from agent.controllers.targetchoice.controller import TargetChoiceRoom
 from agent.controllers.targetlife.controller import TargetLifeRoom
+from agent.controllers.targetlife.overlimit import OverLimitRoom
 from agent.controllers.targetlife.retired import RetiredRoom
 from agent.controllers.usagescores import UsageScoresRoom
 from agent.controllers.virtualnode.controller import VirtualNodeRoom
@@ -119,10 +121,12 @@ def build(deps: Deps) -> list[Controller[Any]]:
         rooms.append(ServiceLinksRoom(deps))
     if deps.settings.p2code:
         rooms.append(P2CodeRoom(deps))
+    if deps.settings.gateway:
+        rooms += [GatewayTrustRoom(deps), GatewaySlicesRoom(deps), GatewayPeersRoom(deps)]
     if deps.settings.prometheus_scores:
         rooms.append(PrometheusScoresRoom(deps))
     if deps.settings.moves:
-        rooms += [TargetLifeRoom(deps), RetiredRoom(deps), FenceRoom(deps)]
+        rooms += [TargetLifeRoom(deps), RetiredRoom(deps), OverLimitRoom(deps), FenceRoom(deps)]
     if deps.settings.source_controller:
         rooms.append(SourceRoom(deps))
     return rooms

@@ -158,3 +158,4 @@ CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")
 SERVICE_LINKS = Kind(OWN_GROUP, VERSION, "servicelinks", "ServiceLink")
 SCHEDULING_MANIFESTS = Kind(P2CODE_GROUP, "v1alpha1", "p2codeschedulingmanifests", "P2CodeSchedulingManifest")
 """Of P2CODE's scheduler: whole applications, placed by annotations."""
+GATEWAY_PEERS = Kind(OWN_GROUP, VERSION, "gatewaypeers", "GatewayPeer")

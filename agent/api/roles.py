@@ -15,6 +15,7 @@ from agent.api.kinds import (
     CONFIGMAPS,
     ENDPOINT_SLICES,
     EVENTS,
+    GATEWAY_PEERS,
     INGRESSES,
     LEASES,
     NETWORK_POLICIES,
@@ -69,6 +70,7 @@ FOLLOW_ACCOUNTS = "follow service accounts"
 FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
+SHARE_BY_GATEWAYS = "Services across clusters, by gateways"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 LOGS = "logs"
 EXEC = "exec"
@@ -134,11 +136,14 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
     ),
     "accounts": tuple(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
     "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
+    "gateway": tuple(
+        Grant(GATEWAY_PEERS, verb, SHARE_BY_GATEWAYS) for verb in ("list", "watch", "create", "patch", "delete")
+    ),
 }
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("fence",)
+NAMED_FEATURES = ("fence", "gateway")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))

@@ -15,7 +15,8 @@ from agent.cli.fleet import show
 from agent.cli.fleet.completion import target_names
 from agent.cli.fleet.source_queries import Source, read_proxies, read_targets, source
 from agent.cli.moving.fates import fates_table
-from agent.cli.moving.preview import Meant, Preview, read_world
+from agent.cli.moving.preview import Preview
+from agent.cli.moving.world import Meant, read_world
 from agent.cli.options import Context, Failed, Kubeconfig, Namespace, Output, duration, finish
 from agent.kube.errors import NotFound
 from agent.kube.store import Key

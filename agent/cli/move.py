@@ -15,6 +15,7 @@ from agent.cli.fleet.source_queries import Source, agent_notes, moves_pods, read
 from agent.cli.moving import lines, objects
 from agent.cli.moving.asking import Asking, Move
 from agent.cli.moving.fates import Fate, fates_table
+from agent.cli.moving.waiting import listed
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, duration, finish
 from agent.cli.output import as_table
 from agent.kube.store import Object
@@ -149,7 +150,7 @@ async def _watch(where: Source, targets: Sequence[Object], shown: Sequence[lines
     titles = lines.titles_of(targets)
     async with Supervisor("moves") as supervisor:
         pods = Informers(where.client, supervisor).get(PODS, where.namespace, fields=PROXY_PODS)
-        await pods.synced.wait()
+        await listed(pods)
         while True:
             found = lines.move_lines(list(pods.store), titles, where.namespace)
             if changed := lines.changes(shown, found):

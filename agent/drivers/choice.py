@@ -6,6 +6,7 @@ from agent.api import names
 from agent.drivers.cilium import Cilium
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
+from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import McsExports
 from agent.drivers.nothing import Nothing
 from agent.drivers.sharing import Sharing
@@ -13,7 +14,7 @@ from agent.drivers.sharing import Sharing
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
     """In the order in which they are chosen: the first that both clusters have what it takes for."""
-    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Nothing()]
+    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Gateway(sharing), Nothing()]
 
 
 def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:

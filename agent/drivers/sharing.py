@@ -6,7 +6,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import ENDPOINT_SLICES, NODES, SERVICES, TARGET_KINDS
-from agent.api.names.links import ANNOTATION_NETWORKS, NOT_FLAT
+from agent.api.names.links import ANNOTATION_NETWORKS, BY_GATEWAY, NOT_FLAT
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
@@ -167,6 +167,12 @@ class Sharing:
         obj = self.target_object(node)
         return (obj.name, node) if obj is not None else (node,)
 
+    def gateway_peer(self, node: str) -> str:
+        """Name of the GatewayPeers that stand for a cluster in others."""
+        obj = self.target_object(node)
+        called, origin = (obj.name, names.origin(*obj.key)) if obj is not None else (self.called(HERE)[-1], LOCAL)
+        return names.gateway_peer(called, self.deps.cluster_uid, origin)
+
     def ports(self, place: Place, node: str) -> frozenset[str] | None:
         """Names of the ports of a Service whose endpoints in one cluster another one is told of, None for all."""
         original = self.services.store.get(place.service)
@@ -196,6 +202,8 @@ class Sharing:
         objects = [self.target_object(node) for node in (one, other) if node != HERE]
         said = [_said(obj) for obj in objects if obj is not None]
         if any(each.get("status") == "False" and each.get("reason") in NOT_FLAT for each in said):
+            return True
+        if any(each.get("status") == "True" and each.get("reason") == BY_GATEWAY for each in said):
             return True
         return HERE not in (one, other) and self._overlap(one, other)
 

@@ -19,7 +19,10 @@ _REMEMBERED = 10_000
 _MESSAGE_LIMIT = 1024
 _WAITING = 2_000
 
-_Told = tuple[dict[str, Any], str, str, str]
+Raw = dict[str, Any]
+
+_Told = tuple[Raw, str, str, str]
+"""The object as a reference: a manifest that waits here would take ten times the space."""
 
 
 class Recorder:
@@ -38,7 +41,7 @@ class Recorder:
     def event(self, regarding: dict[str, Any], kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Tell what happened to an object (a manifest with apiVersion, kind and metadata)."""
         try:
-            self._queue.put_nowait((regarding, kind, reason, message[:_MESSAGE_LIMIT]))
+            self._queue.put_nowait((_reference(regarding), kind, reason, message[:_MESSAGE_LIMIT]))
         except asyncio.QueueFull:
             log.warning("too many events: %s on %s dropped", reason, regarding["metadata"]["name"])
 
@@ -47,9 +50,8 @@ class Recorder:
         while True:
             await self._record(*await self._queue.get())
 
-    async def _record(self, regarding: dict[str, Any], kind: str, reason: str, message: str) -> None:
-        metadata = regarding["metadata"]
-        name = _name(metadata, reason, message)
+    async def _record(self, regarding: Raw, kind: str, reason: str, message: str) -> None:
+        name = _name(regarding, reason, message)
         last, count = self._written.pop(name, (-REPEAT_SECONDS, 0))
         if time.monotonic() - last < REPEAT_SECONDS:
             self._written[name] = (last, count)
@@ -60,26 +62,18 @@ class Recorder:
         try:
             await self._write(regarding, name, kind, reason, message, count + 1)
         except KubeError as error:
-            log.warning("event %s on %s %s not written: %s", reason, regarding["kind"], metadata["name"], error)
+            about = f"{regarding['kind']} {regarding['name']}"
+            log.warning("event %s on %s not written: %s", reason, about, error)
 
-    async def _write(
-        self, regarding: dict[str, Any], name: str, kind: str, reason: str, message: str, count: int
-    ) -> None:
-        metadata = regarding["metadata"]
-        namespace = metadata.get("namespace") or "default"
+    async def _write(self, regarding: Raw, name: str, kind: str, reason: str, message: str, count: int) -> None:
+        namespace = regarding["namespace"] or "default"
         now = stamp(self._clock.now())
         repeated: dict[str, Any] = {"lastTimestamp": now, "count": count}
         manifest = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": regarding["apiVersion"],
-                "kind": regarding["kind"],
-                "namespace": metadata.get("namespace"),
-                "name": metadata["name"],
-                "uid": metadata.get("uid"),
-            },
+            "involvedObject": regarding,
             "type": kind,
             "reason": reason,
             "message": message,
@@ -98,7 +92,18 @@ class Recorder:
             await self._client.patch_raw(EVENTS, name, repeated, namespace)
 
 
-def _name(metadata: dict[str, Any], reason: str, message: str) -> str:
-    about = f"{metadata.get('uid')}/{reason}/{message}"
+def _reference(manifest: dict[str, Any]) -> Raw:
+    metadata = manifest["metadata"]
+    return {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "namespace": metadata.get("namespace"),
+        "name": metadata["name"],
+        "uid": metadata.get("uid"),
+    }
+
+
+def _name(regarding: Raw, reason: str, message: str) -> str:
+    about = f"{regarding['uid']}/{reason}/{message}"
     # A cut may leave a dash or a dot at the end, where no part of a DNS name ends with one.
-    return f"{metadata['name'][:200].rstrip('-.')}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    return f"{regarding['name'][:200].rstrip('-.')}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"

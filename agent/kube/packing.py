@@ -14,6 +14,11 @@ _PACK_PAUSE_SECONDS = 0.1
 """A list of many objects is packed bit by bit, with a tenth of the time at most."""
 _HUGE = 1024 * 1024
 """Bytes of an object that is packed at once."""
+_LIKE_MOST = 32 * 1024
+"""Bytes of an object: further apart, deflate finds nothing in common (RFC 1951, section 2)."""
+_UNLIKE = 0.2
+_LIKE_LEAST = 64
+"""By so many objects at least one that is not packed itself is held: what it takes does not count then."""
 TRIM_PAUSE_SECONDS = 30.0
 """Looking for free memory takes some milliseconds, during which nothing else happens."""
 
@@ -24,18 +29,27 @@ class Trimmer:
     Does nothing where the C library knows no such thing (musl, macOS).
     """
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, trim: Callable[[int], int] | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
+        """:param trim: gives back, C's unless another is given"""
         self._now = now
         self._next = 0.0
-        self._trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        self._due = 0.0
+        """The time for which giving back has been put off last."""
+        self._trim: Callable[[int], int] | None = trim or getattr(ctypes.CDLL(None), "malloc_trim", None)
 
-    def trim(self) -> bool:
-        """Give back what is free, at most once in a while; whether it was tried."""
-        if self._trim is None or self._now() < self._next:
-            return False
-        self._trim(0)
+    def trim(self) -> None:
+        """Give back what is free, now or as soon as it may be looked for again."""
+        wait = self._next - self._now()
+        if wait <= 0:
+            self._give_back()
+        elif self._due < self._next:
+            self._due = self._next
+            asyncio.get_running_loop().call_later(wait, self._give_back)
+
+    def _give_back(self) -> None:
         self._next = self._now() + TRIM_PAUSE_SECONDS
-        return True
+        if self._trim is not None:
+            self._trim(0)
 
 
 TRIMMER = Trimmer()
@@ -50,6 +64,10 @@ class Packer:
         self._fresh: OrderedDict[Key, float] = OrderedDict()
         """Large objects that are not packed, and when they changed last."""
         self._timer: asyncio.TimerHandle | None = None
+        self._like = b""
+        """One of them, of which those that are packed next hold what they have in common with it."""
+        self._packed = 0
+        """How many hold it."""
 
     def note(self, obj: Object) -> None:
         """An object has been put into the store."""
@@ -77,10 +95,20 @@ class Packer:
             del self._fresh[key]
             obj = self._store.get(key)
             if obj is not None:
-                obj.pack()
+                self._pack_one(obj)
         self._timer = None
         if self._fresh:
             delay = next(iter(self._fresh.values())) + PACK_SECONDS - loop.time()
             self._timer = loop.call_later(max(_PACK_PAUSE_SECONDS, delay), self._pack)
         else:
             TRIMMER.trim()
+
+    def _pack_one(self, obj: Object) -> None:
+        raw = obj.raw
+        if len(raw) > _LIKE_MOST:
+            obj.pack()
+            return
+        part = obj.pack(self._like)
+        self._packed += 1
+        if not self._like or (part > _UNLIKE and self._packed >= _LIKE_LEAST):
+            self._like, self._packed = raw, 0

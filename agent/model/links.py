@@ -10,13 +10,20 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.names.links import BY_GATEWAY
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap
 
 HERE = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""
 _BY_ADDRESSES, _OFF = "EndpointSlices", "Off"
-REASONS = {names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES, "cilium": "Cilium", "mcs": "MCS", "none": _OFF}
+REASONS = {
+    names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES,
+    "cilium": "Cilium",
+    "mcs": "MCS",
+    "gateway": BY_GATEWAY,
+    "none": _OFF,
+}
 """Of drivers, as the condition ServicesShared has them."""
 _DRIVERS = {reason: name for name, reason in REASONS.items()}
 

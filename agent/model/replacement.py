@@ -13,12 +13,19 @@ import msgspec
 
 from agent.api import names
 from agent.api.names import moves
+from agent.model.errors import InvalidPod
+from agent.model.manifest import source_pod
 
 Raw = dict[str, Any]
 
 HASH_LABEL = "pod-template-hash"
 _HASH_LENGTH = 10
 _LOWEST_COST = -(2**31)
+_CHOICES = tuple(
+    prefix + suffix
+    for prefix in (names.PREFIX, names.SHORT_PREFIX)
+    for suffix in (moves.TARGETS, moves.ALLOWED_TARGETS)
+)
 _RANKS = 2**20
 """More than any owner has pods under way."""
 
@@ -68,6 +75,8 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
     given: Raw = template.get("metadata") or {}
     was: dict[str, str] = old["metadata"].get("annotations") or {}
     creator = was.get(names.ANNOTATION_CREATED_BY)
+    # The template does not know what was said of one pod alone, for which that one moves.
+    chosen = {key: was[key] for key in _CHOICES if key in was} if moved.cause == "Targets" else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -78,6 +87,7 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
             "labels": {key: value for key, value in (given.get("labels") or {}).items() if key != left_out},
             "annotations": {
                 **(given.get("annotations") or {}),
+                **chosen,
                 # Whatever elects the others, this one must never run here.
                 names.PREFIX + names.ELECT: "",
                 moves.ANNOTATION_REPLACES: old["metadata"]["uid"],
@@ -95,6 +105,28 @@ def manifest(owner: Raw, old: Mapping[str, Any], name: str, left_out: str, moved
             ],
         },
         "spec": template["spec"],
+    }
+
+
+def stand_in(pod: Mapping[str, Any]) -> Raw | None:
+    """What controls a pod, as far as the pod shows that: its template is the pod as its user sent it.
+
+    None where nothing controls it, or it does not show how it was sent.
+    """
+    metadata = pod["metadata"]
+    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    if owner is None:
+        return None
+    try:
+        source = source_pod(pod)
+    except InvalidPod:
+        return None
+    kept = {key: value for key in ("labels", "annotations") if (value := source["metadata"].get(key))}
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "metadata": {"name": owner["name"], "namespace": metadata["namespace"], "uid": owner["uid"]},
+        "spec": {"template": {"metadata": kept, "spec": source["spec"]}},
     }
 
 

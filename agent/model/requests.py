@@ -19,6 +19,12 @@ def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
     return {name: Quantity.of(value).nano for name, value in (quantities or _NOTHING).items()}
 
 
+def written(resource: str, amount: int) -> str:
+    """An amount as people write it for this resource."""
+    binary = any(part in resource for part in ("memory", "storage", "hugepages-"))
+    return str(Quantity(amount, "binary" if binary else "decimal"))
+
+
 def requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> dict[str, int]:
     """What a pod requests, as kube-scheduler counts: the larger of the containers' sum and each init container on top
     of the sidecars started before it (KEP-753), plus overhead; pod-level requests (KEP-2837) replace the sums.

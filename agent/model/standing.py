@@ -54,6 +54,14 @@ class Standing:
             return "it was away, and has to answer for a while first"
         return ""
 
+    def is_dead(self, *, answers: bool, ready: bool) -> bool:
+        """Whether a person has certified that nothing runs there any more, and the target does not show otherwise.
+
+        :param answers: whether it does
+        :param ready: whether its Target says that it is ready, as whoever led before may have seen it last
+        """
+        return self.declared and not (answers or ready)
+
     def has_lost(self, silent: float, after: float | None) -> bool:
         """Whether a pod there is to be replaced because its target is lost.
 

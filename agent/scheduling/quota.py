@@ -6,7 +6,7 @@ Rules of quotas: Kubernetes' pod evaluator and its quota admission (pkg/quota/v1
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.model.quantity import Quantity
+from agent.model.requests import written
 from agent.scheduling.rejection import Rejection
 from agent.scheduling.resources import OBLIGATORY, ONE
 from agent.scheduling.snapshot import Amounts, PodTemplate, Quota, Scope, TargetInfo
@@ -36,7 +36,7 @@ def over_limit(limits: Amounts, held: Amounts, template: PodTemplate) -> Rejecti
         wanted = template.requests.get(name, 0)
         used = held.get(name, 0)
         if wanted and used + wanted > limit:
-            specified = f"{_written(name, used)} of {_written(name, limit)}"
+            specified = f"{written(name, used)} of {written(name, limit)}"
             return Rejection("LimitReached", f"limit {name} of the target reached ({specified})")
     return None
 
@@ -57,7 +57,7 @@ def over_quota(
             return Rejection("QuotaDemands", message)
         usage = quota_usage(template)
         exceeded = [
-            f"{name} ({_written(name, used)} of {_written(name, quota.hard[name])})"
+            f"{name} ({written(name, used)} of {written(name, quota.hard[name])})"
             for name, used in _used(quota, usage, undelegated_in).items()
             if used + usage[name] > quota.hard[name]
         ]
@@ -150,8 +150,3 @@ def _lacking(quota: Quota, template: PodTemplate) -> list[str]:
         if name.removeprefix("requests.").removeprefix("limits.") in OBLIGATORY
     }
     return sorted(demanded - template.specified)
-
-
-def _written(name: str, amount: int) -> str:
-    binary = any(part in name for part in ("memory", "storage", "hugepages-"))
-    return str(Quantity(amount, "binary" if binary else "decimal"))

@@ -26,6 +26,7 @@ from agent.base.clock import stamp
 from agent.controllers.placement.cel import CelEvaluator
 from agent.kube.client import Client, encode
 from agent.kube.informer import Informer
+from agent.kube.packing import PACK_SECONDS, TRIM_PAUSE_SECONDS
 from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
 from agent.sandbox import Sandbox
@@ -43,7 +44,7 @@ Raw = dict[str, Any]
 
 CLUSTERS, PLACEMENTS_MANY, FEW, CHOSEN = 1000, 100, 10, 10
 """How many ManagedClusters and Placements; clusters where it is about time; clusters that one of many selects."""
-_MORE = 200
+_MORE = 1000
 """Placements beside those, so that what one takes can be told from what else moves."""
 _TRIES, _EXPIRIES, _RUNS = 20, 5, 20
 _LOOP = 200_000
@@ -52,7 +53,8 @@ _SOURCE = "cd"
 _FLAGS = ("--placement=serve", "--discovery-interval=2s")
 _AT_ONCE = 16
 _PATIENCE_SECONDS = 60.0
-_SETTLE_SECONDS = 8.0
+_SETTLE_SECONDS = PACK_SECONDS + TRIM_PAUSE_SECONDS + 10.0
+"""Until all is packed, and what is free then was given back."""
 _CEL = 'managedCluster.metadata.labels["tier"] == "gold" && managedCluster.status.clusterClaims.size() > 1'
 _MOST_CPU = {
     "mode": "Exact",

@@ -64,6 +64,7 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
         "multicluster-scheduler-source-volumes": {"persistentvolumeclaims": {"get", "create", "patch", "delete"}},
         "multicluster-scheduler-source-accounts": {"serviceaccounts": WRITE - {"list", "watch"}},
         "multicluster-scheduler-source-fence": {"leases": {"get", "create", "update"}},
+        "multicluster-scheduler-source-gateway": {"gatewaypeers": {"list", "watch", "create", "patch", "delete"}},
     }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from agent.api import ownroles, placementroles
 from agent.api.accounts import Account, role_objects
+from agent.api.gatewayroles import KEEP_GATEWAYS
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import SCORED, granted, roles_of
@@ -21,6 +22,7 @@ ON = {
     "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
     "agent.settings.moves=true": {ownroles.MOVES},
     "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
+    "gateway.enabled=true": {KEEP_GATEWAYS},
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},

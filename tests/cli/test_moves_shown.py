@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent.cli.moving.lines import cause_told, changes, move_lines, move_told, moves_table, replaces_told
-from agent.cli.moving.preview import Home, homes_of
 from agent.cli.moving.progress import Pod as Moving
 from agent.cli.moving.progress import progress
+from agent.cli.moving.world import Home, homes_of
 from agent.controllers.mover.plan import CAUSES
 from agent.kube.store import Object
 from agent.model.targetchoice import TargetChoice, combine, level
@@ -111,6 +111,10 @@ def test_all_are_there_once_they_are_ready_and_nothing_is_left_over() -> None:
     assert far(pod("a", US), pod("n", US, controlled=False, replaces="u-x")).leftovers == 1
     assert far(pod("a", US), pod("b", EU, phase="Succeeded")).complete
     assert far(pod("a", US), pod("b", US, going=True)).complete
+    assert str(far()) == "there are no pods that it bears on"
+    assert str(far(pod("a", US), pod("b", EU, going=True), wanted=2)) == (
+        "1 of 2 pods are where they should be; 1 are still to be made; 1 have still to go, or to be adopted"
+    )
 
 
 def test_who_is_not_there_says_what_it_waits_for() -> None:

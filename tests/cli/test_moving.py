@@ -12,7 +12,7 @@ from agent.cli.move import _asked as asked
 from agent.cli.moving.asking import Move, written
 from agent.cli.moving.fates import Fate, fates_table, verdict_of, with_targets
 from agent.cli.moving.objects import InvalidName, Named, named, object_names, said, value_of
-from agent.cli.moving.preview import Meant, homes_of
+from agent.cli.moving.world import Meant, homes_of
 from agent.controllers.mover.owners import Asked, owner
 from agent.controllers.mover.view import Pod
 from agent.kube.store import Object

@@ -14,6 +14,7 @@ from agent.controllers.mover.view import (
     Create,
     Discard,
     Evict,
+    Fail,
     Mark,
     Owner,
     Pod,
@@ -54,6 +55,7 @@ def told(owner: Owner, *pods: Pod) -> list[tuple[str, str]]:
         ((A, O, replace(STARTING, placed=False)), []),
         ((A, O, replace(N, announced=False)), []),
         ((A, O, N), [Mark]),
+        ((A, O, replace(N, cause="FailBack")), [Mark]),
         ((A, replace(MARKED, settled=False), N), []),
         ((A, MARKED, N), [Adopt]),
         ((A, replace(MARKED, settled=False, answers=False, cause="Lost"), N), [Adopt]),
@@ -68,6 +70,7 @@ def told(owner: Owner, *pods: Pod) -> list[tuple[str, str]]:
         "it has no node",
         "it is not known everywhere",
         "it serves",
+        "it serves, and would rather be elsewhere",
         "the old one is just withdrawn",
         "the old one has been withdrawn",
         "a target that does not answer cannot withdraw",
@@ -91,7 +94,7 @@ def test_steps_of_a_replacement(pods: tuple[Pod, ...], wanted: list[type[Action]
         ((A, MARKED, replace(N, cause="Lost", answers=False)), [Restore]),
         ((A, MARKED, replace(N, answers=False)), []),
         ((A, O, replace(N, answers=False)), []),
-        ((A, O, replace(N, cause="FailBack")), [Discard]),
+        ((A, replace(O, cause="FailBack"), replace(N, cause="FailBack")), [Discard]),
         ((A, MARKED), [Restore]),
         ((A, N), [Discard]),
         ((A, replace(O, deleting=True), N), [Discard]),
@@ -212,7 +215,8 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
         (replace(EVICT, refused="it would run here"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Retire"),), []),
         (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", cause="Retire", available=False)), ["y"]),
-        (replace(EVICT, room="us is full"), (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y")), []),
+        (EVICT, (Pod("db-0", "x", cause="Retire", room="us is full"), Pod("db-1", "y")), []),
+        (EVICT, (Pod("db-0", "x", cause="Retire"), Pod("db-1", "y", cause="Targets", room="no other target")), ["x"]),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False), Pod("db-1", "y")), []),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, certified=True), Pod("db-1", "y")), ["x"]),
         (EVICT, (Pod("db-0", "x", cause="Lost", answers=False, fence=0.0), Pod("db-1", "y")), ["x"]),
@@ -228,6 +232,7 @@ def test_one_whose_target_does_not_answer_does_not_hold_up_those_that_are_marked
         "one is missing",
         "those that are to go hold nobody up",
         "no room",
+        "no room for another that was sent elsewhere alone",
         "it may run still",
         "a person says that it does not",
         "its fence has stopped it",
@@ -261,7 +266,7 @@ OTHER = Pod("db-0", "x")
         (EVICT, (replace(OTHER, available=False), WITHDRAWN), [Restore]),
         (EVICT, (WITHDRAWN,), [Restore]),
         (EVICT, (replace(OTHER, announced=False), SERVES), []),
-        (replace(EVICT, room="us is full"), (OTHER, WITHDRAWN), [Restore]),
+        (EVICT, (OTHER, replace(WITHDRAWN, room="us is full")), [Restore]),
         (replace(EVICT, held="it rolls out"), (OTHER, WITHDRAWN), [Restore]),
         (replace(EVICT, way="stay"), (OTHER, WITHDRAWN), [Restore]),
         (EVICT, (OTHER, replace(WITHDRAWN, cause="FailBack")), [Restore]),
@@ -410,10 +415,57 @@ def test_how_the_pods_of_a_replica_set_move(parent: Raw | None, asked: Asked, wa
         ("StatefulSet.apps.kruise.io", Asked(), "evict"),
         ("Widget", Asked(), "evict"),
         ("Widget", Asked("never"), "stay"),
+        ("Widget", Asked(ends=True), "stay"),
+        ("Widget", Asked("evict", ends=True), "evict"),
     ],
 )
 def test_how_other_pods_move(kind: str, asked: Asked, way: str) -> None:
     assert owner(kind, None, None, asked).way == way
+
+
+WIDGET = owner("Widget", None, None, Asked())
+RUNS = owner("Widget", None, None, Asked(ends=True))
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "wanted"),
+    [
+        (WIDGET, (Pod("w-0", "x", cause="Retire"), Pod("w-1", "y", cause="Retire")), "Evict y"),
+        (replace(WIDGET, had=3), (Pod("w-0", "x", cause="Retire"), A), "Held: of the 3 pods that its owner had 2"),
+        (replace(WIDGET, had=3), (Pod("w-0", "x", cause="Retire"), Pod("w-1", "y", cause="Retire"), A), "Evict y"),
+        (RUNS, (Pod("w-0", "x", cause="Retire"),), "Held: the pods of a Widget that run to an end finish"),
+        (RUNS, (DEAD,), "Fail o"),
+        (RUNS, (replace(DEAD, certified=False),), "IdentityMayRun"),
+        (owner("Widget", None, None, Asked("evict", ends=True)), (Pod("w-0", "x", cause="Retire"),), "Evict x"),
+    ],
+    ids=[
+        "one at a time",
+        "not before the owner has made another for the one before",
+        "it has",
+        "what runs to an end stays",
+        "it does not run any more",
+        "it may run still",
+        "what runs to an end and is to be evicted",
+    ],
+)
+def test_of_an_owner_of_a_kind_that_is_not_known(owner: Owner, pods: tuple[Pod, ...], wanted: str) -> None:
+    found = []
+    for action in decide(owner, pods).actions:
+        match action:
+            case Evict(old) | Fail(old):
+                found.append(f"{type(action).__name__} {old.uid}")
+            case Tell(reason=reason, message=message):
+                found.append(f"{reason}: {message.partition('; ')[2]}")
+            case _:
+                found.append(str(action))
+    assert any(each.startswith(wanted) for each in found)
+    assert any(each.startswith(("Evict", "Fail")) for each in found) == wanted.startswith(("Evict", "Fail"))
+
+
+def test_who_is_known_to_make_pods_again_is_not_doubted() -> None:
+    assert WIDGET.doubted
+    assert not owner("Widget", None, None, Asked("evict")).doubted
+    assert not owner("StatefulSet", {"metadata": {"name": "db"}, "spec": {}}, None, Asked()).doubted
 
 
 @pytest.mark.parametrize(

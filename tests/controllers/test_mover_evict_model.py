@@ -84,6 +84,7 @@ class World:
                 cause="Targets" if each.target != self.wanted and not each.pod.deleting else "",
                 settled=each.since_mark >= LONG_ENOUGH,
                 serves=not each.pod.withdrawn,
+                room=self.room,
             )
             for each in self.pods.values()
         ]
@@ -92,7 +93,7 @@ class World:
     def move(self, view: tuple[list[Pod], dict[str, int]]) -> None:
         """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
         pods, versions = view
-        owner = Owner("StatefulSet", "db", "evict", held=self.held, replicas=self.replicas, room=self.room)
+        owner = Owner("StatefulSet", "db", "evict", held=self.held, replicas=self.replicas)
         for action in decide(owner, pods).actions:
             if self.trouble and self.random.random() < 0.2:
                 return

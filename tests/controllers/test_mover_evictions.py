@@ -15,6 +15,7 @@ from agent.controllers.mover.view import Create, Evict, Owner, Pod, Withdraw
 from agent.controllers.mover.writer import Refusal, Writer
 from agent.kube.client import Client
 from agent.kube.errors import NotFound
+from agent.model.replacement import stand_in
 from agent.sandbox import Cluster
 from tests.controllers.proxies import create, elected
 from tests.controllers.rooms import running
@@ -43,6 +44,16 @@ class Trial:
         """Whether another one would be a proxy pod."""
         return await self._writer.is_elected(OWNER, self._owner())
 
+    async def may_end_of(self, owner: dict[str, Any]) -> bool:
+        """The same where this owner, of which nothing else is known, has made the pod."""
+        pod = await self._client.get(PODS, "web", self._namespace)
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        return await self._writer.is_elected(Owner("Cell", "", "evict"), stand_in(pod))
+
+    def refusal_of(self, uid: str) -> Refusal | None:
+        """What keeps the pods of an owner where they are."""
+        return self._writer.refusals.get(uid)
+
     def _owner(self) -> dict[str, Any]:
         head = {"name": "web", "namespace": self._namespace, "uid": "rs"}
         template = {"metadata": {"labels": {"app": "web"}}, "spec": elected("web", self._namespace)["spec"]}
@@ -60,7 +71,7 @@ class Trial:
     @property
     def refusal(self) -> Refusal | None:
         """What keeps its owner's pods where they are."""
-        return self._writer.refusals.get("rs")
+        return self.refusal_of("rs")
 
     async def budget(self, allowed: int) -> None:
         """A budget says how many may be disrupted."""
@@ -139,6 +150,15 @@ async def test_where_no_webhook_makes_proxy_pods_nothing_ends_for_one_that_would
     assert (trial.refusal.passes, trial.refusal.stands) == (True, True)
     assert "it would run here" in trial.refusal.message
     assert await trial.replace("web-n") is trial.refusal
+    assert await trial.names() == {"web"}, "it was only tried"
+
+
+async def test_nor_does_one_of_an_owner_of_which_nothing_is_known_but_its_pod(trial: Trial) -> None:
+    owner = {"apiVersion": "example.org/v1", "kind": "Cell", "name": "web", "uid": "cell"}
+    assert not await trial.may_end_of(owner)
+    refusal = trial.refusal_of("cell")
+    assert refusal is not None
+    assert "it would run here" in refusal.message
     assert await trial.names() == {"web"}, "it was only tried"
 
 

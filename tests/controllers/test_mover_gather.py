@@ -10,7 +10,7 @@ from agent.api.kinds import PODS
 from agent.base.clock import parse
 from agent.controllers.mover.decide import decide
 from agent.controllers.mover.facts import facts_of, viewed
-from agent.controllers.mover.gather import Read, owner_of
+from agent.controllers.mover.gather import Read, agreed, owner_of
 from agent.controllers.mover.groups import UNCOUNTED_SECONDS, Arrivals
 from agent.controllers.mover.limits import Limits, is_starting, is_waiting
 from agent.controllers.mover.owners import Asked, owner
@@ -103,6 +103,12 @@ def test_a_deployment_speaks_for_its_replica_sets_on_which_copies_of_what_it_sai
     assert Read(copy, {"kind": "Rollout"}).annotations == ({"multicluster/fail-back": "auto"},)
     assert Read({"metadata": {}}, {"kind": "CronJob", "metadata": {}}).annotations == ({}, {})
     assert Read(None, None).annotations == ()
+
+
+def test_what_one_pod_says_of_how_it_moves_is_not_said_of_the_others() -> None:
+    never, evict, silent = pod(move="never"), pod(move="evict"), pod()
+    assert agreed([evict, evict]) == {"multicluster/move": "evict"}
+    assert agreed([never, silent]) == agreed([silent, evict]) == agreed([silent]) == agreed([]) == {}
 
 
 def test_a_pod_is_new_in_a_target_for_a_while_from_its_claim_and_again_from_when_it_has_a_node() -> None:

@@ -308,7 +308,7 @@ OTHER = Pod("db-0", "d")
         (replace(SURGE, surge=0), (OLD,)),
         (EVICT, (replace(OLD, cause="Retire", data=True), OTHER)),
         (EVICT, (OLD, replace(OTHER, available=False))),
-        (replace(EVICT, room="us has not enough cpu"), (OLD, OTHER)),
+        (EVICT, (replace(OLD, room="us has not enough cpu"), OTHER)),
         (EVICT, (replace(OLD, cause="Lost", answers=False), OTHER)),
         (EVICT, (replace(OLD, together=Together("NoRoom", "room for 2 of 3")), OTHER)),
         (EVICT, (replace(OLD, together=Together(waits=True)), OTHER)),

@@ -1,5 +1,10 @@
-"""How far a target is that is to be emptied."""
+"""How far a target is that is to be emptied, and which limits its pods go beyond."""
 
+from typing import Any
+
+import pytest
+
+from agent.controllers.targetlife.overlimit import beyond, limits_of
 from agent.controllers.targetlife.retired import Left, words
 
 
@@ -23,3 +28,27 @@ def test_what_cannot_go_is_listed_by_reason() -> None:
         "8 pods are still there; Held: shop/0, shop/1, shop/2, shop/3, shop/4 and 1 more (nothing makes it again);"
         " DataElsewhere: shop/db (its volume is there)"
     )
+
+
+def asking(cpu: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("limits", "over"),
+    [
+        ({"cpu": "2", "pods": "2", "memory": "2Gi"}, ""),
+        ({"cpu": "1500m"}, "request 2 cpu there, of 1500m that"),
+        ({"memory": "1Gi", "gpu": "0"}, "request 2Gi memory there, of 1Gi that"),
+        ({"pods": 1}, "request 2 pods there, of 1 that"),
+        ({"cpu": "much"}, ""),
+        (None, ""),
+    ],
+)
+def test_which_limits_pods_go_beyond_is_told_as_users_write_them(limits: dict[str, Any] | None, over: str) -> None:
+    found = beyond(limits_of({"spec": {"limits": limits}}), [asking("1"), asking("1000m")])
+    assert over in found if over else not found
+
+
+def test_a_pod_that_cannot_be_read_does_not_count() -> None:
+    assert not beyond({"cpu": 1}, [asking("nonsense")])

@@ -15,6 +15,7 @@ from agent.controllers.orphan_finalizers import OrphanFinalizersRoom
 from agent.controllers.summary import SummaryRoom
 from agent.controllers.target import TargetRoom
 from agent.controllers.targetlife.controller import TargetLifeRoom
+from agent.controllers.targetlife.overlimit import OverLimitRoom
 from agent.controllers.targetlife.retired import RetiredRoom
 from agent.controllers.virtualnode import VirtualNodeRoom
 from agent.kube.client import Client
@@ -141,6 +142,28 @@ async def test_a_target_says_how_far_it_is_with_being_emptied(pair: Pair) -> Non
         await condition(pair.here, pair.namespace, "there", "Retired", "True", "Empty")
         await annotate(pair.here, pair.namespace, "there", retire=None)
         await condition(pair.here, pair.namespace, "there", "Retired", "False", "InUse")
+
+
+async def test_lower_limits_evict_nothing_and_it_is_told_what_goes_beyond_them(pair: Pair) -> None:
+    async with at_work(pair, OverLimitRoom):
+        node = virtual_node(pair.namespace, "there")
+        for name in ("a", "b"):
+            await pair.here.create(PODS, proxy(name, pair.namespace, "there", node=node))
+
+        async def limit(pods: int | None) -> None:
+            await pair.here.patch(TARGETS, "there", {"spec": {"limits": {"pods": pods}}}, pair.namespace)
+
+        await limit(1)
+        found = await condition(pair.here, pair.namespace, "there", "OverLimit", "True", "OverLimit")
+        assert "request 2 pods there, of 1 that its limits allow" in found["message"]
+        assert len(await pair.here.list(PODS, pair.namespace)) == 2
+        await pair.end("a")
+        await condition(pair.here, pair.namespace, "there", "OverLimit", "False", "InBounds")
+        await pair.here.create(PODS, proxy("c", pair.namespace, "there", node=node))
+        await limit(0)
+        await condition(pair.here, pair.namespace, "there", "OverLimit", "True", "OverLimit")
+        await limit(None)
+        await condition(pair.here, pair.namespace, "there", "OverLimit", "False", "InBounds")
 
 
 async def test_nothing_waits_for_a_target_that_is_declared_lost(pair: Pair) -> None:

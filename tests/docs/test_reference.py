@@ -56,7 +56,13 @@ OF_TARGETS_BY_US = {
 OF_FENCES = {
     value for value in vars(fencing).values() if isinstance(value, str) and value.startswith(names.SHORT_PREFIX)
 } - {names.SHORT_PREFIX}
-CONDITIONS_OF_TARGETS = {lifecycle.TARGET_LOST, lifecycle.FAILOVER_HELD, lifecycle.STABLE, lifecycle.RETIRED}
+CONDITIONS_OF_TARGETS = {
+    lifecycle.TARGET_LOST,
+    lifecycle.FAILOVER_HELD,
+    lifecycle.STABLE,
+    lifecycle.RETIRED,
+    lifecycle.OVER_LIMIT,
+}
 CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applications.OVERRIDDEN, applications.LEFT}
 CONDITIONS_OF_APPLICATIONS |= {linked.READY}
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
@@ -91,7 +97,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
-    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS}
+    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.api.conditions import is_true
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
 from agent.api.names import PREFIX, SHORT_PREFIX, moves, virtual_node
 from agent.kube.errors import Invalid
@@ -244,6 +245,23 @@ async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namesp
     await fleet.until("no pod is left", probe, about=namespace)
 
 
+async def test_an_autoscaler_may_want_more_or_fewer_in_the_middle_of_a_move(fleet: Fleet, namespace: str) -> None:
+    await deploy(fleet, namespace, 2)
+    async with watched(fleet, namespace) as history:
+        await send(fleet, namespace, "us")
+        await told(fleet, namespace, "Moving")
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, namespace)
+        await in_target(fleet, namespace, "us", 4)
+        assert history.fewest_ready >= 2
+        assert history.most <= 4 + SURGE
+        await send(fleet, namespace, "eu")
+        await told(fleet, namespace, "Moving")
+        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, namespace)
+        await in_target(fleet, namespace, "eu", 1)
+    assert history.fewest_ready >= 1
+    await fleet.agree(namespace)
+
+
 async def test_where_a_quota_allows_no_pod_more_the_pods_stay_until_it_does(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 1)
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
@@ -343,3 +361,77 @@ async def test_a_paused_deployment_keeps_its_pods_where_they_are(fleet: Fleet, n
     assert "paused" in condition(pod, moves.CONDITION)["message"]
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"paused": False}}, namespace)
     await in_target(fleet, namespace, "us", 1)
+
+
+CELLS = Kind("example.org", "v1", "cells", "Cell")
+"""A kind of which the agent knows nothing."""
+DEFINITIONS = Kind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+
+
+async def cell_of(fleet: Fleet, namespace: str, name: str) -> Raw:
+    made: Raw = await fleet.source.create(CELLS, {"metadata": {"name": name}}, namespace)
+    return made
+
+
+@contextlib.asynccontextmanager
+async def cell(fleet: Fleet, namespace: str) -> AsyncIterator[Raw]:
+    """An owner reference to a Cell, whose operator is the test."""
+    name = f"{CELLS.plural}.{CELLS.group}"
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    spec = {
+        "group": CELLS.group,
+        "scope": "Namespaced",
+        "names": {"plural": CELLS.plural, "singular": "cell", "kind": CELLS.name},
+        "versions": [version],
+    }
+    await fleet.source.create(DEFINITIONS, {"metadata": {"name": name}, "spec": spec})
+
+    async def served() -> bool:
+        return is_true((await fleet.source.get(DEFINITIONS, name)).get("status", {}).get("conditions"), "Established")
+
+    try:
+        await fleet.until("Cells are served", served, about=namespace)
+        made = await cell_of(fleet, namespace, "web")
+        head = {"apiVersion": CELLS.api_version, "kind": CELLS.name, "controller": True}
+        yield {**head, "name": "web", "uid": made["metadata"]["uid"]}
+    finally:
+        await fleet.source.delete(DEFINITIONS, name)
+
+
+async def make(fleet: Fleet, namespace: str, owner: Raw, name: str, app: str = "web", **spec: Any) -> None:
+    """The operator of Cells makes a pod."""
+    made = manifests.pod(name, annotations={"sandbox.flotilla/runs-for": "1h"}, **spec)
+    made["metadata"] |= {"labels": {"app": app}, "ownerReferences": [owner]}
+    await fleet.source.create(PODS, made, namespace)
+
+
+async def test_of_an_owner_of_an_unknown_kind_none_goes_before_it_has_made_another_for_the_one_before(
+    fleet: Fleet, namespace: str
+) -> None:
+    async def left(*names: str) -> bool:
+        return [pod["metadata"]["name"] for pod in await fleet.pods(namespace, "web")] == [*names]
+
+    await send(fleet, namespace, "eu")
+    async with cell(fleet, namespace) as owner:
+        await make(fleet, namespace, owner, "web-0")
+        await make(fleet, namespace, owner, "web-1")
+        await in_target(fleet, namespace, "eu", 2)
+        await send(fleet, namespace, "us")
+        await fleet.until("the highest ordinal has gone", functools.partial(left, "web-0"), about=namespace)
+        (held,) = await told(fleet, namespace, "Held")
+        assert "of the 2 pods that its owner had 1 are there" in condition(held, moves.CONDITION)["message"]
+        await make(fleet, namespace, owner, "web-1")
+        await fleet.until("there is another, and the next goes", functools.partial(left, "web-1"), about=namespace)
+        await make(fleet, namespace, owner, "web-0")
+        await in_target(fleet, namespace, "us", 2)
+        # What runs to an end is not made again by everything that makes pods.
+        await send(fleet, namespace, "us > eu")
+        once = {**owner, "name": "once", "uid": (await cell_of(fleet, namespace, "once"))["metadata"]["uid"]}
+        await make(fleet, namespace, once, "once", "once", restartPolicy="Never")
+        await in_target(fleet, namespace, "us", 1, "once")
+        marks = {"metadata": {"annotations": {SHORT_PREFIX + moves.TARGETS: "eu"}}}
+        await fleet.source.patch(PODS, "once", marks, namespace)
+        (held,) = await told(fleet, namespace, "Held", app="once")
+        assert "that run to an end finish where they are" in condition(held, moves.CONDITION)["message"]

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
-from agent.api.kinds import NAMESPACES, NODES, TARGETS
+from agent.api.kinds import NAMESPACES, NODES, PODS, TARGETS
 from agent.api.names import SHORT_PREFIX, virtual_node
 from agent.cli.moving.objects import object_names
 from tests.cli.command import Told, flotilla
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
-from tests.e2e.manifests import DEPLOYMENTS
+from tests.e2e.manifests import DEPLOYMENTS, STATEFULSETS
 from tests.e2e.test_63_mover import in_target, send, told
 
 Raw = dict[str, Any]
@@ -136,6 +136,76 @@ async def interrupted(fleet: Fleet, namespace: str) -> None:
     assert errors.decode().splitlines()[-1].startswith("flotilla: what was written stays, and the agent goes on")
     found = await fleet.source.get(NAMESPACES, namespace)
     assert found["metadata"]["annotations"][KEY] == "us"
+
+
+@contextlib.asynccontextmanager
+async def moves_watched(fleet: Fleet, namespace: str) -> AsyncIterator[asyncio.StreamReader]:
+    """What `flotilla moves -w` writes; it ends with the block, by Ctrl-C."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agent.cli", "moves", "-w", "-n", namespace),
+        *("--kubeconfig", str(fleet.sandbox["cd"].kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = await process.communicate()
+    assert (process.returncode, b"Traceback" in errors) == (130, False)
+
+
+async def row_of(shown: asyncio.StreamReader, pod: str) -> list[str]:
+    """Cells of the next row about a pod."""
+    async with asyncio.timeout(120):
+        while not (line := (await shown.readline()).decode()).startswith(pod + " "):
+            assert line, "it has ended by itself"
+    return line.split()
+
+
+async def test_a_single_pod_is_followed_to_the_one_that_takes_its_place_and_each_change_is_told(
+    fleet: Fleet, namespace: str
+) -> None:
+    await send(fleet, namespace, "eu > us")
+    await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 2), namespace)
+    before = {pod["metadata"]["name"] for pod in await in_target(fleet, namespace, "eu", 2)}
+    name = min(before)
+    words = ("move", f"pod/{name}", "--to", "us", "--wait")
+    async with moves_watched(fleet, namespace) as shown:
+        async with closed(fleet, namespace, "us"):
+            waiting = asyncio.ensure_future(run(fleet, namespace, *words))
+            rows = [await row_of(shown, name)]
+        code, output, errors = await waiting
+        while rows[-1][4] != "Done":
+            rows.append(await row_of(shown, name))
+    assert code == 0, errors
+    assert f" takes the place of {name}\n" in output
+    assert output.splitlines()[-1] == "1 of 1 pods are where they should be"
+    assert [row[:2] for row in rows] == [[name, "eu"]] * len(rows)
+    assert len(rows) > 1, "it is told, and that it is over"
+    after = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await fleet.pods(namespace, "web")}
+    assert after.pop(min(before - {name})) == virtual_node(namespace, "eu"), "the other one stays"
+    assert [*after.values()] == [virtual_node(namespace, "us")]
+
+
+async def test_a_single_pod_that_nothing_takes_elsewhere_ends_the_wait_with_the_reason(
+    fleet: Fleet, namespace: str
+) -> None:
+    await send(fleet, namespace, "eu > us")
+    await fleet.source.create(STATEFULSETS, manifests.stateful_set("db", 1), namespace)
+    await fleet.source.create(PODS, manifests.pod("alone"), namespace)
+    await fleet.source.create(PODS, manifests.pod("here", elect=None), namespace)
+    await in_target(fleet, namespace, "eu", 1, "db")
+    expected = {
+        "db-0": "is in eu: StatefulSet db knows nothing of what was said of that pod alone",
+        "alone": "0 of 1 pods are where they should be; the others cannot move",
+        "here": "pod here is no proxy pod",
+    }
+    for name, why in expected.items():
+        code, _, errors = await run(fleet, namespace, "move", f"pod/{name}", "--to", "us", "--wait")
+        assert (code, why in errors) == (1, True), errors
 
 
 async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(fleet: Fleet, namespace: str) -> None:

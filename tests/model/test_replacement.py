@@ -38,6 +38,36 @@ def test_a_replacement_is_its_template_but_for_the_label_by_which_it_is_adopted(
     assert replacement.moved(metadata["annotations"]) == Moved("node", "Targets", "now", "t")
 
 
+def test_a_pod_that_alone_was_told_where_to_be_is_replaced_by_one_that_goes_there() -> None:
+    said = {"multicluster/targets": "us", "multicluster.admiralty.io/allowed-targets": "!eu", "other": "x"}
+    old = {"metadata": {**OLD["metadata"], "annotations": said}}
+    for cause, wanted in (("Targets", {*said} - {"other"}), ("Retire", set()), ("Lost", set())):
+        moved = Moved("node", cause, "now", "t")
+        made = replacement.manifest(OWNER, old, "web-1-b", "pod-template-hash", moved)["metadata"]["annotations"]
+        assert {key for key in made if key in said} == wanted
+        assert all(made[key] == said[key] for key in wanted)
+
+
+def test_of_an_owner_that_is_not_read_a_pod_shows_what_it_would_make_next() -> None:
+    owner = {"apiVersion": "example.org/v1", "kind": "Cell", "name": "c", "uid": "cell", "controller": True}
+    head = {"name": "c-0", "namespace": "shop", "labels": {"app": "c"}, "annotations": {names.PREFIX + names.ELECT: ""}}
+    source = {"metadata": {**head, "ownerReferences": [owner]}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod = proxy_pod(source, ())
+    assert replacement.stand_in(pod) == {
+        "apiVersion": "example.org/v1",
+        "kind": "Cell",
+        "metadata": {"name": "c", "namespace": "shop", "uid": "cell"},
+        "spec": {
+            "template": {
+                "metadata": {"labels": head["labels"], "annotations": head["annotations"]},
+                "spec": source_pod(pod)["spec"],
+            }
+        },
+    }
+    assert replacement.stand_in({**pod, "metadata": {**pod["metadata"], "ownerReferences": []}}) is None
+    assert replacement.stand_in(source) is None
+
+
 def test_the_label_that_is_left_out_is_that_of_deployments_or_one_that_no_service_selects() -> None:
     labels = {"app": "web", "tier": "a", "pod-template-hash": "1"}
     selector = OWNER["spec"]["selector"]

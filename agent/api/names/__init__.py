@@ -12,6 +12,7 @@ from agent.api.names.derived import (
     cluster_source_viewer_binding,
     feature_binding,
     finalizer,
+    gateway_peer,
     hostname,
     join,
     mirror,
@@ -41,6 +42,7 @@ __all__ = [
     "cluster_source_viewer_binding",
     "feature_binding",
     "finalizer",
+    "gateway_peer",
     "hostname",
     "is_ours",
     "join",
@@ -234,7 +236,7 @@ ANNOTATION_ADDRESSES_IN = SHORT_PREFIX + "addresses-in"
 NETWORK_DRIVER = "network-driver"
 """Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
 ENDPOINT_SLICES_DRIVER = "endpointslices"
-NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "none")
+NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "gateway", "none")
 LABEL_SERVICE_NAME = "kubernetes.io/service-name"
 LABEL_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_MANAGER = "endpointslice-controller.flotilla"

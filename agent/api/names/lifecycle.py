@@ -30,6 +30,8 @@ POD_LOST = "TargetLost"
 """Reason of a pod that has failed with its target, and of its condition DisruptionTarget."""
 RETIRED = "Retired"
 """Condition of a Target that is to be emptied: whether it is empty."""
+OVER_LIMIT, IN_BOUNDS = "OverLimit", "InBounds"
+"""Condition of a Target: whether pods there request more than its limits allow now; there once they did."""
 EMPTYING, BLOCKED, EMPTY = "Emptying", "Blocked", "Empty"
 
 TAINT_RETIRING = SHORT_PREFIX + "retiring"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent.api import ownroles
+from agent.api import names, ownroles
 from agent.api.kinds import NAMESPACES, PODS
 from agent.base.clock import SystemClock
 from agent.cli.checks.access import rights_of
@@ -11,8 +11,9 @@ from agent.cli.fleet.source_queries import agent_notes, moves_pods, read_proxies
 from agent.cli.moving import objects
 from agent.cli.moving.fates import Fate
 from agent.cli.moving.objects import Named
-from agent.cli.moving.preview import Meant, Preview, World, read_world
+from agent.cli.moving.preview import Preview
 from agent.cli.moving.waiting import Waiting
+from agent.cli.moving.world import Meant, World, read_world
 from agent.cli.options import Failed
 from agent.clusters.owners import KINDS
 from agent.kube.client import Client
@@ -24,6 +25,7 @@ from agent.settings import Settings
 OFF = (
     "the agent of this cluster moves no pods that run: it takes its setting --moves (agent.settings.moves of the chart)"
 )
+_UNCHANGED = "Nothing was changed"
 _READING = ("get", "list", "watch")
 
 
@@ -59,6 +61,8 @@ class Asking:
         :param show: is told what becomes of the pods, before anything is waited for
         """
         where = await objects.read(self._client, move.what, self._namespace)
+        if move.wait and where.kind is PODS and where.scheduler_name != names.SCHEDULER_PROXY:
+            raise Failed(f"pod {where.name} is no proxy pod: it runs in this cluster, and does not move. {_UNCHANGED}")
         place = where.name if where.kind is NAMESPACES else where.namespace
         targets = await read_targets(self._client, place, self.notes)
         await self._look_at_the_agent(where, targets, wait=move.wait)
@@ -99,8 +103,7 @@ class Asking:
         stuck: float,
     ) -> None:
         waiting = Waiting(self._client, where, world, preview, self._say)
-        done = await waiting.until_done(fates, move.targets, seconds, stuck)
-        self._say(str(done))
+        self._say(await waiting.until_done(fates, move.targets, seconds, stuck))
 
     async def _look_at_the_agent(self, where: Object, targets: Sequence[Object], *, wait: bool) -> None:
         """Say whether the agent will do anything. Raises Failed where nothing could be waited for."""
@@ -109,10 +112,10 @@ class Asking:
         if off and where.kind in KINDS:
             told += f"; until then nothing counts that {where.kind.name} {where.name} says of targets"
         if off and wait:
-            raise Failed(f"{told}. Nothing was changed")
+            raise Failed(f"{told}. {_UNCHANGED}")
         lacking = "" if off or where.kind not in KINDS else await self._lacking()
         if lacking and wait:
-            raise Failed(f"{lacking}. Nothing was changed")
+            raise Failed(f"{lacking}. {_UNCHANGED}")
         self.notes += [each for each in (told if off else "", lacking) if each]
         if where.kind is PODS and where.controller is not None:
             owner = where.controller

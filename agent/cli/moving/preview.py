@@ -1,153 +1,37 @@
 """What a move would come to, read with the user's own rights. Nothing is ever written."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import find_condition, is_true
-from agent.api.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS
-from agent.api.names import fencing, moves
-from agent.base.clock import parse
+from agent.api.names import moves
 from agent.cli.explaining import facts as explaining
 from agent.cli.explaining.choosing import Chains, speaking
 from agent.cli.explaining.explanation import ranking_of
 from agent.cli.moving.fates import PLACED, UNKNOWN, Fate, Verdict, verdict_of, with_targets
 from agent.cli.moving.objects import said
+from agent.cli.moving.world import Home, Meant, World
 from agent.clusters.targetchoices import POD, said_by_settings
 from agent.controllers.mover import owners
 from agent.controllers.mover.facts import Facts, facts_of, is_labelled, is_replacement, viewed
-from agent.controllers.mover.gather import Read, owner_of, unable, what_keeps
+from agent.controllers.mover.gather import Read, agreed, owner_of, unable, what_keeps
 from agent.controllers.mover.groups import group_of
 from agent.controllers.mover.owners import Asked
 from agent.controllers.mover.view import Cause, Owner, Pod
 from agent.kube.client import Client
-from agent.kube.errors import Forbidden
-from agent.kube.store import Key, Object
-from agent.model import fence
+from agent.kube.store import Object
 from agent.model.moveterms import move_of
 from agent.model.namespaces import is_enabled
 from agent.model.podstate import ENDED
-from agent.model.standing import Standing, first_term, standing
+from agent.model.standing import first_term
 from agent.model.targetchoice import TargetChoice, combine, level
 from agent.scheduling.ranking import Ranking
 from agent.settings import Settings
 
 Raw = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Home:
-    """The target behind a virtual node, as its Target tells."""
-
-    target: Object
-    standing: Standing
-    answers: bool
-    ready: bool = False
-    """Whether it says that it is ready, also where it does not answer any more."""
-    since: datetime | None = None
-    """From when it does not answer, None for one that does."""
-
-    @property
-    def title(self) -> str:
-        """Its name."""
-        return self.target.name
-
-    @property
-    def namespace(self) -> str:
-        """The only namespace that it serves, empty for all."""
-        return self.target.namespace
-
-    @property
-    def certified(self) -> bool:
-        """Whether a person has certified that nothing runs there any more, and it does not show otherwise."""
-        return self.standing.declared and not (self.answers or self.ready)
-
-    def fence(self, pod: Object, margin: float, now: datetime) -> float | None:
-        """In how many seconds its fence has stopped a pod there: renewals were sent for as long as it answered."""
-        kept = fence.kept(pod.annotations.get(fencing.ANNOTATION_KEPT))
-        if kept is None or self.since is None:
-            return None
-        return fence.left(kept, self.since.timestamp(), margin, now.timestamp())
-
-
-@dataclass(frozen=True)
-class World:
-    """What has been read once for all pods."""
-
-    proxies: tuple[Object, ...]
-    homes: Mapping[str, Home]
-    """By virtual node."""
-    namespaces: Mapping[str, Object]
-    claims: Mapping[Key, Object] = field(default_factory=dict)
-    """Volume claims."""
-
-    @property
-    def replaced(self) -> frozenset[str]:
-        """UIDs of pods that have a replacement."""
-        return frozenset(pod.hot_annotations.replaces for pod in self.proxies if is_replacement(pod))
-
-
-@dataclass(frozen=True)
-class Meant:
-    """What is going to be said, as if it were already."""
-
-    where: Object | None = None
-    """An object that is to say something else of targets; None for none."""
-    targets: str = ""
-    retiring: str = ""
-    """Virtual node of a target that is to be emptied."""
-
-    def may_concern(self, pod: Object) -> bool:
-        """Whether it bears on a pod, as far as is known without what controls that."""
-        if self.where is None:
-            return pod.node_name == self.retiring
-        return pod.namespace == (self.where.name if self.where.kind is NAMESPACES else self.where.namespace)
-
-    def concerns(self, pod: Object, chain: Iterable[Object]) -> bool:
-        """Whether it bears on a pod."""
-        if self.where is None or self.where.kind is NAMESPACES:
-            return self.may_concern(pod)
-        return self.where.uid in (pod.uid, *(owner.uid for owner in chain))
-
-
-def homes_of(targets: Iterable[Object]) -> dict[str, Home]:
-    """Targets by their virtual nodes."""
-    found = {}
-    for target in targets:
-        manifest = target.decode()
-        conditions = (manifest.get("status") or {}).get("conditions")
-        reachable = find_condition(conditions, "Reachable") or {}
-        answers, ready = is_true(conditions, "Reachable"), is_true(conditions, "Ready")
-        since = None if answers or "lastTransitionTime" not in reachable else parse(reachable["lastTransitionTime"])
-        found[names.virtual_node(*target.key)] = Home(target, standing(manifest), answers, ready, since)
-    return found
-
-
-async def read_world(
-    client: Client, targets: Iterable[Object], proxies: tuple[Object, ...], meant: Meant, notes: list[str]
-) -> World:
-    """Namespaces and claims of the pods that something bears on. Raises KubeError.
-
-    :param proxies: all of them: what the others hold counts
-    """
-    pods = [pod for pod in proxies if meant.may_concern(pod)]
-    spaces: dict[str, Object] = {}
-    claims: dict[Key, Object] = {}
-    for name in sorted({pod.namespace for pod in pods}):
-        found = await explaining.read_namespace(client, name)
-        spaces |= {name: found} if found is not None else {}
-        if any(b'"persistentVolumeClaim"' in pod.raw for pod in pods if pod.namespace == name):
-            try:
-                _, items = await client.list_raw(PERSISTENT_VOLUME_CLAIMS, name)
-            except Forbidden as error:
-                notes.append(f"which volumes are in a target is not known: {error}")
-                continue
-            read = [Object(PERSISTENT_VOLUME_CLAIMS, bytes(item)) for item in items]
-            claims |= {claim.key: claim for claim in read}
-    return World(proxies, homes_of(targets), spaces, claims)
 
 
 class Preview:
@@ -164,6 +48,8 @@ class Preview:
         self._chains = Chains(client, notes)
         self._rankings: dict[str, Ranking] = {}
         """By UID of what makes the pods."""
+        self._said_alike: dict[str, Mapping[str, str]] = {}
+        """The same."""
 
     async def fates(self, *, ranked: bool = True) -> list[Fate]:
         """Of every pod that it bears on, by name. Raises Failed, KubeError.
@@ -232,8 +118,20 @@ class Preview:
         namespace = self._world.namespaces.get(pod.namespace)
         enabled = namespace is None or is_enabled(namespace.labels)
         key = owner_of(pod)
-        asked = Asked(move_of(self._levels(pod, read)), bool(known.claims), unable(key, read, enabled=enabled))
+        asked = Asked(
+            move_of((self._agreed(key[3]), *self._levels(pod, read)[1:])),
+            claims=bool(known.claims),
+            ends=known.ends,
+            unable=unable(key, read, enabled=enabled),
+        )
         return owners.owner(key[0], read.obj, read.parent, asked)
+
+    def _agreed(self, owner: str) -> Mapping[str, str]:
+        """What all pods of an owner say of how they move."""
+        if owner not in self._said_alike:
+            pods = [pod for pod in self._world.proxies if owner_of(pod)[3] == owner and not is_replacement(pod)]
+            self._said_alike[owner] = agreed(pods)
+        return self._said_alike[owner]
 
     def _view(self, pod: Object, known: Facts, read: Read, choice: TargetChoice | None) -> Pod:
         home = self._world.homes.get(pod.node_name)

@@ -48,7 +48,11 @@ class Progress:
         return not (self.waiting or self.missing or self.leftovers)
 
     def __str__(self) -> str:
-        return f"{self.done} of {self.total} pods are where they should be"
+        if not (self.total or self.leftovers):
+            return "there are no pods that it bears on"
+        missing = f"; {self.missing} are still to be made" if self.missing else ""
+        leftovers = f"; {self.leftovers} have still to go, or to be adopted" if self.leftovers else ""
+        return f"{self.done} of {self.total} pods are where they should be{missing}{leftovers}"
 
 
 def progress(

@@ -1,17 +1,19 @@
 """Waiting until all pods of a move are where they should be, or cannot get there."""
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from agent.api.kinds import NAMESPACES, PODS
 from agent.cli.moving.fates import Fate
+from agent.cli.moving.following import Following, nobody_makes, wanted
 from agent.cli.moving.lines import move_lines, titles_of
 from agent.cli.moving.objects import value_of
-from agent.cli.moving.preview import Preview, World
+from agent.cli.moving.preview import Preview
 from agent.cli.moving.progress import Pod, Progress, progress
+from agent.cli.moving.world import World
 from agent.cli.options import Failed
 from agent.kube.client import Client
 from agent.kube.errors import Forbidden, NotFound
@@ -20,6 +22,8 @@ from agent.kube.store import Object
 from agent.model.podstate import PROXY_PODS
 from agent.runtime.informers import Informers
 from agent.runtime.supervisor import Supervisor
+
+Raw = dict[str, Any]
 
 _LOOK_SECONDS = 0.5
 _READ_SECONDS = 5.0
@@ -37,11 +41,15 @@ class Waiting:
         self._world = world
         self._preview = preview
         self._say = say
+        self._following = Following(where, world.proxies) if where.kind is PODS else None
+        """Of a move of one pod: what takes its place knows nothing of what was written."""
+        self._makers: dict[str, Object] = {}
+        """What makes the pods, by UID, also where none is left of its pods for a moment."""
         self._told: dict[str, str] = {}
         self._moved: tuple[object, float] = (None, time.monotonic())
 
-    async def until_done(self, fates: Collection[Fate], value: str, seconds: float, stuck: float) -> Progress:
-        """Wait until every pod is where it should be and Ready.
+    async def until_done(self, fates: Collection[Fate], value: str, seconds: float, stuck: float) -> str:
+        """Wait until every pod is where it should be and Ready; returns what to say then.
 
         Raises Failed where some never get there, where nothing has happened for `stuck` seconds to those that are left
         and cannot move now, or after `seconds`; KubeError.
@@ -56,29 +64,26 @@ class Waiting:
             pods = Informers(self._client, supervisor).get(PODS, namespace, fields=PROXY_PODS)
             try:
                 async with asyncio.timeout(seconds):
-                    await self._listed(pods)
+                    await listed(pods)
+                    await self._note_makers([pod for pod in self._world.proxies if await self._preview.concerns(pod)])
                     looked = time.monotonic()
-                    while not (now := await self._look(pods, stays)).complete:
+                    while not (now := await self._look(pods.store, stays)).complete:
+                        if words := await self._is_over(pods.store, stuck):
+                            return words
                         self._judge(now, stays, stuck)
                         await asyncio.sleep(_LOOK_SECONDS)
                         if time.monotonic() - looked >= _READ_SECONDS:
                             looked = time.monotonic()
                             await self._check()
-                    return now
+                    await self._see_that_it_is_where_it_was_sent()
+                    return str(now)
             except TimeoutError:
                 raise Failed(f"after {seconds:g} s {now}{_listed(now.waiting.values())}. {_GOES_ON}") from None
 
-    async def _listed(self, informer: Informer) -> None:
-        while not informer.synced.is_set():
-            if isinstance(informer.error, Forbidden):
-                raise informer.error
-            await asyncio.sleep(_LOOK_SECONDS / 10)
-
-    async def _look(self, informer: Informer, stays: Collection[str]) -> Progress:
-        pods = [
-            Pod(pod, await self._preview.choice(pod)) for pod in informer.store if await self._preview.concerns(pod)
-        ]
-        lines = move_lines(list(informer.store), titles_of(home.target for home in self._world.homes.values()))
+    async def _look(self, store: Iterable[Object], stays: Collection[str]) -> Progress:
+        seen = list(store)
+        pods = [Pod(pod, await self._preview.choice(pod)) for pod in await self._meant(seen)]
+        lines = move_lines(seen, titles_of(home.target for home in self._world.homes.values()))
         found = progress(pods, self._world.homes, lines, 0, stays)
         if found.complete:
             found = progress(pods, self._world.homes, lines, await self._wanted(pods), stays)
@@ -95,20 +100,75 @@ class Waiting:
             self._moved = (state, time.monotonic())
         return found
 
+    async def _meant(self, seen: Sequence[Object]) -> list[Object]:
+        """Of all pods those that it bears on."""
+        if self._following is None:
+            return [pod for pod in seen if await self._preview.concerns(pod)]
+        for old, new in self._following.see(seen):
+            self._say(f"{new.namespace}/{new.name} takes the place of {old.name}")
+        return self._following.of(seen)
+
     async def _wanted(self, pods: Collection[Pod]) -> int:
-        """How many pods what makes them wants, as far as it says. Raises KubeError."""
+        """How many pods there have to be, as far as what makes them says. Raises KubeError."""
+        if self._following is not None:
+            return 1
+        await self._note_makers([pod.raw for pod in pods])
         counts: Counter[str] = Counter()
-        made: dict[str, Object] = {}
         for pod in pods:
             owner = await self._preview.owner(pod.raw)
-            uid = owner.uid if owner is not None else ""
-            counts[uid] += pod.counts
-            made |= {uid: owner} if owner is not None else {}
-        for uid, owner in made.items():
-            with contextlib.suppress(NotFound):
-                spec = (await self._client.get(owner.kind, owner.name, owner.namespace)).get("spec") or {}
-                counts[uid] = max(counts[uid], int(spec.get("replicas") or 0))
+            counts[owner.uid if owner is not None else ""] += pod.counts
+        for uid, maker in self._makers.items():
+            owner_now = await self._read(maker)
+            if owner_now is not None:
+                counts[uid] = max(counts[uid], wanted(maker.kind, owner_now))
         return counts.total()
+
+    async def _note_makers(self, pods: Collection[Object]) -> None:
+        for pod in pods:
+            owner = await self._preview.owner(pod)
+            self._makers |= {owner.uid: owner} if owner is not None else {}
+
+    async def _read(self, maker: Object) -> Raw | None:
+        """What makes pods as it is now, None where it is gone, or is another of its name."""
+        try:
+            found: Raw = await self._client.get(maker.kind, maker.name, maker.namespace)
+        except NotFound:
+            return None
+        return found if found["metadata"]["uid"] == maker.uid else None
+
+    async def _is_over(self, seen: Iterable[Object], stuck: float) -> str:
+        """What to say where one pod has finished before it could move, empty where the wait goes on.
+
+        Raises Failed where nothing takes its place; KubeError.
+        """
+        one = self._following
+        if one is None or not one.is_going:
+            return ""
+        title = f"pod {one.pod.name}"
+        if one.has_finished:
+            return f"{title} has finished where it was: nothing is left of it that could move"
+        maker = await self._preview.owner(one.pod)
+        owner = await self._read(maker) if maker is not None else None
+        ended = "is gone" if one.is_gone else "ends" if one.pod.deleting else "has failed"
+        if why := nobody_makes(one, maker.kind if maker is not None else None, owner, list(seen)):
+            raise Failed(f"{title} {ended}, and {why}")
+        if one.is_gone and time.monotonic() - self._moved[1] >= stuck:
+            raise Failed(f"{title} is gone, and for {stuck:g} s nothing has been made in its place")
+        return ""
+
+    async def _see_that_it_is_where_it_was_sent(self) -> None:
+        """Raises Failed where one pod was made anew somewhere else: what makes it knows nothing of what was written."""
+        one = self._following
+        if one is None or one.pod.uid == self._where.uid:
+            return
+        choice, home = await self._preview.choice(self._where), self._world.homes.get(one.pod.node_name)
+        if choice is not None and home is not None and choice.misplaced(home):
+            reference = one.pod.controller
+            maker = f"{reference.kind} {reference.name}" if reference is not None else "what makes it"
+            raise Failed(
+                f"{one.pod.name}, which was made in the place of {self._where.name}, is in {home.title}: {maker} knows"
+                f" nothing of what was said of that pod alone. Say it of {maker}, or of what controls that"
+            )
 
     def _judge(self, now: Progress, stays: Collection[str], stuck: float) -> None:
         """Raises Failed where nothing is left that may still get there."""
@@ -122,6 +182,8 @@ class Waiting:
     async def _check(self) -> None:
         """Raises Failed where somebody else has said something else meanwhile."""
         where = self._where
+        if self._following is not None and (self._following.is_going or self._following.pod.uid != where.uid):
+            return
         try:
             raw = await self._client.get_raw(where.kind, where.name, where.namespace or None)
         except NotFound:
@@ -129,6 +191,14 @@ class Waiting:
         found = value_of(Object(where.kind, raw))
         if found != self._value:
             raise Failed(f"{where.kind.name} {where.name} says something else of targets by now: {found!r}")
+
+
+async def listed(informer: Informer) -> None:
+    """Wait until an informer knows what there is. Raises Forbidden."""
+    while not informer.synced.is_set():
+        if isinstance(informer.error, Forbidden):
+            raise informer.error
+        await asyncio.sleep(_LOOK_SECONDS / 10)
 
 
 _GOES_ON = "What was written stays, and the agent goes on: `flotilla moves` shows it"

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.names.links import BY_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.drivers.choice import all_drivers
 from agent.drivers.driver import BY_ADDRESSES, HERE, Place
+from agent.drivers.gateway import Gateway
 from agent.drivers.sharing import Sharing
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
@@ -48,6 +50,7 @@ class Gather:
     def __init__(self, deps: Deps, sharing: Sharing) -> None:
         self._deps = deps
         self._sharing = sharing
+        self._gateway = Gateway(sharing)
         self._drivers = {driver.reason: driver for driver in all_drivers(sharing)}
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
@@ -106,7 +109,9 @@ class Gather:
             for source in sources:
                 offer = offers[source.node]
                 reason = self._sharing.driver(consumer.node, source.node, service)
-                if reason not in (BY_ADDRESSES, *said) and reason in self._drivers and place is not None:
+                if reason == BY_GATEWAY and place is not None:
+                    said[reason] = self._gateway.between(place, source.node)
+                elif reason not in (BY_ADDRESSES, *said) and reason in self._drivers and place is not None:
                     said[reason] = await self._drivers[reason].connected(place)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 connected = self._connected(consumer, source, reason, said.get(reason))

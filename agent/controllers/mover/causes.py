@@ -89,7 +89,7 @@ class Causes:
         What the leader before this one has seen of it counts until this one has seen it, too.
         """
         home = self.home(node)
-        return home.standing.declared and not home.answers and node not in self._told_ready
+        return home.standing.is_dead(answers=home.answers, ready=node in self._told_ready)
 
     def of(self, pod: Object, levels: Levels) -> tuple[Cause, str]:
         """Why a pod that is bound to a virtual node should not be there, with more words where there are any."""

@@ -10,50 +10,31 @@ Absent target: its pods stay until it answers again, or is lost; then they are r
 
 import functools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 
 from agent.api.kinds import NAMESPACES, PODS
 from agent.api.names import moves
 from agent.clusters.deps import Deps
+from agent.controllers.mover.actions import Actions
 from agent.controllers.mover.causes import Causes
 from agent.controllers.mover.decide import decide, is_of_interest
 from agent.controllers.mover.facts import is_replacement
-from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out, owner_of, read_owner
+from agent.controllers.mover.gather import Gather, OwnerKey, owner_of, read_owner
 from agent.controllers.mover.limits import AGAIN_SECONDS, Limits, is_starting
 from agent.controllers.mover.metrics import IN_PROGRESS, REASONS, WAITING
-from agent.controllers.mover.plan import Plan
-from agent.controllers.mover.view import (
-    Action,
-    Adopt,
-    Create,
-    Discard,
-    Evict,
-    Fail,
-    Mark,
-    Owner,
-    Restore,
-    Tell,
-    Withdraw,
-    reasons,
-)
+from agent.controllers.mover.view import Create, reasons
 from agent.controllers.mover.withdrawal import Withdrawal
 from agent.controllers.mover.writer import Writer
 from agent.kube.errors import Unreachable
 from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED, PROXY_PODS
 from agent.runtime.controller import Controller
-from agent.runtime.together import side_by_side
 
 LOOK_SECONDS, RARELY_SECONDS = 2.0, 15.0
 """Pause while something is waited for of which no watch tells, what owners are about, and that time goes by; and where
 looking so often has found nothing to do for a while."""
 _OFTEN_SECONDS = 60.0
 """For so long after something was done it is the first."""
-_EVICT_SECONDS = 5.0
-"""Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
-_AT_ONCE = 8
-"""So many creations, marks or conditions of one owner's pods are written at the same time."""
 _OWNER, _REPLACES = "mover owner", "mover replaces"
 _PLACED = f'"{moves.CONDITION}"'.encode()
 
@@ -75,6 +56,7 @@ class Mover(Controller[OwnerKey]):
         self._writer = Writer(deps)
         self._gather = Gather(deps, self._causes, self._withdrawal, self._writer.refusals)
         self._limits = Limits(deps.settings.move_parallel, deps.settings.move_rate, self._starting)
+        self._actions = Actions(deps, self._causes, self._gather, self._withdrawal, self._writer, self._limits)
         self._busy: dict[OwnerKey, Mapping[str, int]] = {}
         """Owners that were looked at because there was something to do, with their pods by reason."""
         self._acted: dict[OwnerKey, float] = {}
@@ -190,7 +172,11 @@ class Mover(Controller[OwnerKey]):
             self._acted[key] = now if plan.actions else self._acted.get(key, now)
         else:
             self._rest(key, pods)
-        again = await self._carry_out(key, owner, read, plan)
+        try:
+            again = await self._actions.carry_out(key, owner, read, plan.actions)
+        except Unreachable:
+            self._sure.discard(key[1])
+            raise
         due = (self._causes.due(pod, self._gather.levels(pod, read.annotations)) for pod in pods if pod.node_name)
         pause = LOOK_SECONDS if now - self._acted.get(key, now) < _OFTEN_SECONDS else RARELY_SECONDS
         return min((each for each in (pause if plan.waits else None, again, *due) if each), default=None)
@@ -209,6 +195,7 @@ class Mover(Controller[OwnerKey]):
         self._busy.pop(key, None)
         self._acted.pop(key, None)
         self._withdrawal.forget(pods)
+        self._gather.forget(key)
         if not pods:
             self._writer.refusals.pop(key[3], None)
 
@@ -219,75 +206,6 @@ class Mover(Controller[OwnerKey]):
             if moves.ANNOTATION_REPLACES.encode() in bytes(raw):
                 self._proxies.absorb(bytes(raw))
         self._sure.add(namespace)
-
-    # What is done ----------------------------------------------------------------------------------------------------
-
-    async def _carry_out(self, key: OwnerKey, owner: Owner, read: Read, plan: Plan) -> float | None:
-        """Write what is next, what pods are told at last; returns when to look again."""
-        again: list[float] = []
-        for some in _side_by_side(plan.actions):
-            may = some
-            if _begins(some[0]):
-                may = [action for ahead, action in enumerate(some) if self._limits.may_begin(ahead=ahead)]
-                again += [AGAIN_SECONDS] if len(may) < len(some) else []
-            try:
-                pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
-            except Unreachable:
-                self._sure.discard(key[1])
-                raise
-            again += [pause for pause in pauses if pause]
-        return min(again, default=None)
-
-    async def _end(self, key: OwnerKey, owner: Owner, action: Fail | Evict | Withdraw) -> str:
-        """End a pod or withdraw it before; what a disruption budget says against it, empty if nothing."""
-        if isinstance(action, Fail):
-            await self._writer.fail(key[1], action, owner)
-            return ""
-        if isinstance(action, Evict):
-            return await self._writer.evict(key[1], action, owner)
-        old = self._proxies.store.get((key[1], action.old.name))
-        keys = self._withdrawal.to_withdraw(old) if old is not None else ()
-        return await self._writer.withdraw(key[1], action, keys)
-
-    async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
-        """Do one thing; returns when to try it again."""
-        namespace = key[1]
-        match action:
-            case Create():
-                old = self._proxies.store.get((namespace, action.old.name))
-                if old is not None:
-                    await self._writer.create(owner, read.obj or {}, action, left_out(read, self._withdrawal.keys(old)))
-            case Mark():
-                old = self._proxies.store.get((namespace, action.old.name))
-                if old is not None:
-                    await self._writer.mark(namespace, action, self._withdrawal.to_withdraw(old))
-            case Adopt():
-                await self._writer.adopt(read.obj or {}, action, owner)
-            case Restore():
-                await self._writer.restore(namespace, action)
-            case Discard():
-                if action.astray and action.new.cause == "FailBack":
-                    self._causes.put_off()
-                await self._writer.discard(namespace, action, owner)
-            case Fail() | Evict() | Withdraw():
-                if not (action.old.withdrawn or await self._writer.is_elected(owner, read.obj)):
-                    return _EVICT_SECONDS
-                return _EVICT_SECONDS if await self._end(key, owner, action) else None
-            case Tell():
-                await self._writer.tell(namespace, action)
-        return None
-
-
-def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
-    """Actions in order, as batches that are written concurrently; conditions of pods come last."""
-    for kind, some in groupby(sorted(actions, key=lambda action: isinstance(action, Tell)), type):
-        most, alike = _AT_ONCE if issubclass(kind, Create | Mark | Tell) else 1, list(some)
-        yield from (alike[at : at + most] for at in range(0, len(alike), most))
-
-
-def _begins(action: Action) -> bool:
-    """Whether a move begins with it."""
-    return isinstance(action, Create | Withdraw) or (isinstance(action, Evict) and not action.old.withdrawn)
 
 
 def _has_begun(pod: Object) -> bool:

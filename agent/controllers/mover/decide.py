@@ -154,7 +154,7 @@ def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan
         plan.actions.append(Discard(new, why))
         plan.tell(Tell(old, "Held", why))
         plan.waits = True
-    elif new.cause:
+    elif new.cause and (new.cause != "FailBack" or old.cause == "FailBack"):
         plan.actions.append(Discard(new, "it is where it should not be, either", astray=True))
         plan.waits = True
     elif new.placed and new.answers and new.available and new.announced:

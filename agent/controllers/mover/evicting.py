@@ -9,6 +9,8 @@
 
 from collections.abc import Sequence
 
+from agent.api import names
+from agent.api.names import moves
 from agent.controllers.mover.plan import Plan, cause_of, stays
 from agent.controllers.mover.view import Evict, Owner, Pod, Restore, Tell, Withdraw
 
@@ -32,13 +34,13 @@ def evict(owner: Owner, pods: Sequence[Pod], waiting: Sequence[Pod], plan: Plan)
     if not movable:
         return
     others = _others(owner, pods, movable)
-    first = next((old for old in movable if old.withdrawn), movable[0])
+    going = sorted((old for old in movable if not old.room), key=lambda old: not old.withdrawn)
     for old in movable:
         if others:
             _keep(old, Tell(old, "Held", f"{cause_of(old)}; {others}"), plan)
-        elif owner.room:
-            _keep(old, Tell(old, "NoRoom", f"{cause_of(old)}; {owner.room}"), plan)
-        elif old is first:
+        elif old.room:
+            _keep(old, Tell(old, "NoRoom", f"{cause_of(old)}; {old.room}"), plan)
+        elif old is going[0]:
             plan.tell(Tell(old, "Moving", f"{cause_of(old)}; it is evicted as soon as its disruption budgets allow"))
             plan.actions += _next_of_eviction(old)
         else:
@@ -77,8 +79,14 @@ def _next_of_eviction(old: Pod) -> list[Withdraw | Evict]:
 
 def _others(owner: Owner, pods: Sequence[Pod], movable: Sequence[Pod]) -> str:
     """Which other pods of the owner are to be there before the next one is evicted, empty for none."""
-    if sum(pod.owned and pod.lives for pod in pods) < owner.replicas:
+    lives = sum(pod.owned and pod.lives for pod in pods)
+    if lives < owner.replicas:
         return "the pods of its owner are not all there yet"
+    if lives < owner.had:
+        return (
+            f"of the {owner.had} pods that its owner had {lives} are there, since it has made no other for one that was"
+            f" evicted: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT} has the others evicted all the same"
+        )
     staying = [pod for pod in pods if pod.owned and pod.lives and pod not in movable]
     for pod in staying:
         if not pod.available:

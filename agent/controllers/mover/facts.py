@@ -35,6 +35,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Spec(msgspec.Struct, rename="camel"):
     volumes: list[_Volume] = []
+    restart_policy: str = "Always"
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -58,6 +59,11 @@ class Facts(msgspec.Struct):
         """Names of the volume claims that it names."""
         volumes = (volume.persistent_volume_claim for volume in self.spec.volumes)
         return tuple(claim.claim_name for claim in volumes if claim is not None)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it runs to an end, as the pods of a Job."""
+        return self.spec.restart_policy != "Always"
 
     def condition(self, type: str) -> _Condition | None:
         """The condition of this type."""

@@ -1,6 +1,6 @@
 """What the mover decides by, gathered from the stores and from the owner as the API server has it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -101,6 +101,10 @@ class Gather:
         self.nodes = deps.local.informer(NODES, labels=f"{names.PROVIDER_KEY}={names.PROVIDER_VALUE}")
         self.claims = deps.local.informer(PERSISTENT_VOLUME_CLAIMS)
         self._groups = Groups(deps, causes, self.nodes, self.claims)
+        self._have: dict[str, int] = {}
+        """How many pods owners have that may not make others for those that are evicted, by UID."""
+        self._had: dict[str, int] = {}
+        """The same, before the last eviction."""
 
     def levels(self, pod: Object, owner: tuple[Mapping[str, str], ...] | None = None) -> Levels:
         """What is said about a pod.
@@ -128,9 +132,26 @@ class Gather:
         ]
         asked = self._asked(key, read, pods, facts)
         owner = owners.owner(key[0], read.obj, read.parent, asked)
+        if owner.doubted:
+            self._have[key[3]] = sum(view.owned and view.lives for view in views)
+            owner = replace(owner, had=self._had.get(key[3], 0))
         if owner.way == "evict":
             views = [self._served(pod, view) for pod, view in zip(pods, views, strict=True)]
-        return self._with_room(owner, pods, views, key), self._with_groups(pods, views)
+            views = self._with_room(pods, views, are_alike=read.obj is not None)
+        refusal = self._refusals.get(key[3])
+        if refusal is not None and refusal.stands and refusal.passes:
+            owner = replace(owner, refused=refusal.message)
+        return owner, self._with_groups(pods, views)
+
+    def evicted(self, key: OwnerKey) -> None:
+        """One of an owner's pods, as they were seen last, was evicted."""
+        if key[3] in self._have:
+            self._had[key[3]] = self._have[key[3]]
+
+    def forget(self, key: OwnerKey) -> None:
+        """No pod of an owner moves any more."""
+        for known in (self._have, self._had):
+            known.pop(key[3], None)
 
     def _with_groups(self, pods: Sequence[Object], views: Sequence[Pod]) -> list[Pod]:
         """The pods, with what their groups have to say of those that are misplaced."""
@@ -165,8 +186,13 @@ class Gather:
         return view
 
     def _asked(self, key: OwnerKey, read: Read, pods: Sequence[Object], facts: Sequence[Facts]) -> Asked:
-        said = (*(each.annotations for each in facts[:1]), *read.annotations, self._deps.namespaces.annotations(key[1]))
-        return Asked(move_of(said), any(each.claims for each in facts), self._unable(key, read))
+        own = agreed([pod for pod in pods if not is_replacement(pod)])
+        return Asked(
+            move_of((own, *read.annotations, self._deps.namespaces.annotations(key[1]))),
+            claims=any(each.claims for each in facts),
+            ends=any(each.ends for each in facts),
+            unable=self._unable(key, read),
+        )
 
     def _unable(self, key: OwnerKey, read: Read) -> str:
         """Why no replacement can be created for the pods of an owner, empty if one can."""
@@ -175,14 +201,23 @@ class Gather:
             return why
         return refusal.message if refusal is not None and refusal.stands and not refusal.passes else ""
 
-    def _with_room(self, owner: Owner, pods: Sequence[Object], views: Sequence[Pod], key: OwnerKey) -> Owner:
-        refusal = self._refusals.get(key[3])
-        if refusal is not None and refusal.stands and refusal.passes:
-            return replace(owner, refused=refusal.message)
-        if owner.way != "evict":
-            return owner
-        going = next((pod for pod, view in zip(pods, views, strict=True) if view.cause and view.lives), None)
-        return replace(owner, room=self._room(going)) if going is not None else owner
+    def _with_room(self, pods: Sequence[Object], views: Sequence[Pod], *, are_alike: bool) -> list[Pod]:
+        """The pods, those that are to go with why no other target has room for them.
+
+        :param are_alike: whether all are of one template, so that what is true of one is true of all
+        """
+        known: dict[object, str] = {}
+        found = []
+        for pod, view in zip(pods, views, strict=True):
+            if view.owned and view.lives and view.cause:
+                others = self._others(pod)
+                about = (others, "" if are_alike else pod.uid)
+                if about not in known:
+                    known[about] = self._room(pod, others)
+                found.append(replace(view, room=known[about]))
+            else:
+                found.append(view)
+        return found
 
     def _served(self, pod: Object, view: Pod) -> Pod:
         """The same with what is asked only where pods are evicted: whether Services lead to it."""
@@ -192,16 +227,19 @@ class Gather:
             return replace(view, serves=bool(self._withdrawal.to_withdraw(pod)))
         return replace(view, announced=self._withdrawal.is_announced(pod))
 
-    def _room(self, pod: Object) -> str:
-        """Why no other target has room for a pod."""
+    def _others(self, pod: Object) -> tuple[str, ...]:
+        """Virtual nodes of the other targets that a pod may go to."""
         choice = self._deps.choices.of(pod)
-        targets = [
-            target
+        return tuple(
+            target.node_name
             for target in self._deps.targets.serving(pod.namespace)
             if target.ready and target.node_name != pod.node_name and self._causes.admits(pod, target, choice)
-        ]
-        nodes = (self.nodes.store.get(("", target.node_name)) for target in targets)
-        uncounted = {target.node_name: self._groups.uncounted(target.node_name) for target in targets}
+        )
+
+    def _room(self, pod: Object, others: Sequence[str]) -> str:
+        """Why none of these has room for a pod."""
+        nodes = (self.nodes.store.get(("", name)) for name in others)
+        uncounted = {name: self._groups.uncounted(name) for name in others}
         return room(pod.decode(), [node.decode() for node in nodes if node is not None], uncounted)
 
 
@@ -214,6 +252,14 @@ def what_keeps(pod: Object, facts: Facts, claim: Callable[[Key], Object | None])
         return {"data": True, "stays": f"the volume of its claim {name} is there"}
     is_never = names.annotation(facts.annotations, moves.MOVE) == moves.NEVER
     return {"stays": _NEVER} if is_never else {}
+
+
+def agreed(pods: Iterable[Object]) -> Mapping[str, str]:
+    """What all pods of an owner say alike of how they move: one alone says nothing of the others."""
+    keys = (names.PREFIX + moves.MOVE, names.SHORT_PREFIX + moves.MOVE)
+    said = [{key: pod.annotations.get(key) for key in keys} for pod in pods if not pod.deleting]
+    alike = said[0] if said and all(each == said[0] for each in said) else {}
+    return {key: value for key, value in alike.items() if value is not None}
 
 
 def unable(key: OwnerKey, read: Read, *, enabled: bool) -> str:

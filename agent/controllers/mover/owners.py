@@ -19,7 +19,7 @@ _DAEMON_SET = "DaemonSet"
 _DEFAULT_SURGE = "25%"
 _NEVER = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.NEVER}"
 _ASKED = f"{names.SHORT_PREFIX}{moves.MOVE} says {moves.EVICT}"
-_FINISHES = f"the pods of a Job finish where they are: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT} has them evicted"
+_FINISH = f"finish where they are: {names.SHORT_PREFIX}{moves.MOVE}={moves.EVICT} has them evicted"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Asked:
     """The annotation `multicluster/move` that counts for them."""
     claims: bool = False
     """Whether they have volume claims: two pods may not be able to share what these claim."""
+    ends: bool = False
+    """Whether they run to an end: what makes them need not make them again if they do not get there."""
     unable: str = ""
     """Why no replacement can be created for them, in words; empty if one can, as far as is known."""
 
@@ -48,12 +50,14 @@ def owner(kind: str, obj: Raw | None, parent: Raw | None, asked: Asked) -> Owner
         return _stays(kind, name, "the pods of a DaemonSet belong to their nodes")
     if asked.move == moves.NEVER:
         return _stays(kind, name, _NEVER)
-    if plain(kind) == JOB:
+    if plain(kind) == JOB or (obj is None and asked.ends):
         if asked.move != moves.EVICT:
-            return replace(_stays(kind, name, _FINISHES), remakes=True)
+            runs = "" if plain(kind) == JOB else " that run to an end"
+            return replace(_stays(kind, name, f"the pods of a {kind}{runs} {_FINISH}"), remakes=True)
         return Owner(kind, name, "evict", _ASKED, replicas=0, remakes=True)
     if obj is None:
-        return Owner(kind, name, "evict", f"a {kind} may not have two pods in place of one", replicas=0)
+        why = _ASKED if asked.move == moves.EVICT else f"a {kind} may not have two pods in place of one"
+        return Owner(kind, name, "evict", why, replicas=0, doubted=asked.move != moves.EVICT)
     replicas = _number(obj["spec"].get("replicas"), 1)
     if kind == STATEFUL_SET:
         return Owner(kind, name, "evict", "a StatefulSet has one pod of a name", _updating(obj, replicas), replicas)

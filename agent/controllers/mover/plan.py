@@ -42,7 +42,7 @@ def stays(owner: Owner, old: Pod) -> Tell | None:
         return Tell(old, "Held", UNKNOWN)
     if old.data:
         return Tell(old, "DataElsewhere", f"{cause}; {old.stays}")
-    if plain(owner.kind) in ONE_OF_A_KIND and not (old.answers or old.dead):
+    if (plain(owner.kind) in ONE_OF_A_KIND or owner.remakes) and not (old.answers or old.dead):
         return Tell(old, "IdentityMayRun", f"{cause}; it may still run there: {until(old.fence)}")
     if old.together is not None and old.together.reason:
         return Tell(old, old.together.reason, f"{cause}; {old.together.message}")

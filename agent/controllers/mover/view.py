@@ -77,6 +77,8 @@ class Pod:
     """UID of the replacement for which it is about to go."""
     withdrawn: bool = False
     """Whether no Service is to lead to it any more, because it is about to be evicted."""
+    room: str = ""
+    """Of one that is to be evicted: why no target that it may go to has room for it, in words; empty if one has."""
     serves: bool = False
     """Whether a Service leads to it, and to others, too: then it is withdrawn before it is evicted."""
     rank: int = 0
@@ -130,10 +132,12 @@ class Owner:
     replicas: int = 1
     surge: int = 1
     """How many more pods than that there may be while they move."""
-    room: str = ""
-    """Why no target has room for one more of its pods, in words; empty if one has. Asked before an eviction."""
     remakes: bool = False
     """Whether it makes another pod for one that has failed, so that one which cannot run any more may end so."""
+    doubted: bool = False
+    """Whether it is not known that it makes another pod for one that is evicted."""
+    had: int = 0
+    """Of such a one: how many pods it had before one of them was evicted; 0 if none was, as far as is known."""
     refused: str = ""
     """Why no pod may be created, or end for another one now, in words, where that may change by itself."""
 

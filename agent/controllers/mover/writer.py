@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Raw = dict[str, Any]
 
-_DEAD = "its target is lost: nothing of it runs any more there, and its owner makes another pod"
+_DEAD = "its target is lost: nothing of it runs any more there, and it is for its owner to make another pod"
 _NOT_ELECTED = (
     "it would run here, since the webhook has not made it a proxy pod: is that called for this namespace, and does the"
     " template ask for it?"
@@ -93,7 +93,7 @@ class Writer:
         template = ((raw or {}).get("spec") or {}).get("template")
         if raw is None or not template:
             return True
-        metadata = {"generateName": f"{owner.name}-", "namespace": raw["metadata"]["namespace"]}
+        metadata = {"generateName": f"{raw['metadata']['name']}-", "namespace": raw["metadata"]["namespace"]}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -88,6 +88,11 @@ imagePullSecrets:
 {{- $agent | toYaml -}}
 {{- end -}}
 
+{{- /* Values of the gateway; those of an earlier chart have none. */ -}}
+{{- define "flotilla.gateway" -}}
+{{- default (dict "enabled" false) .Values.gateway | toYaml -}}
+{{- end -}}
+
 {{- /* Placements: mode, crds, usageScores, what the agent does then (serves, evaluates, scores), and the file of Prometheus' scores.
        Values of an earlier chart have none of it, and YAML reads an unquoted off as false. */ -}}
 {{- define "flotilla.placements" -}}

@@ -1,0 +1,114 @@
+"""What has been decided is written: in order, what is alike at the same time, and no more at once than limits allow."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from agent.clusters.deps import Deps
+from agent.controllers.mover.causes import Causes
+from agent.controllers.mover.gather import Gather, OwnerKey, Read, left_out
+from agent.controllers.mover.limits import AGAIN_SECONDS, Limits
+from agent.controllers.mover.view import (
+    Action,
+    Adopt,
+    Create,
+    Discard,
+    Evict,
+    Fail,
+    Mark,
+    Owner,
+    Restore,
+    Tell,
+    Withdraw,
+)
+from agent.controllers.mover.withdrawal import Withdrawal
+from agent.controllers.mover.writer import Writer
+from agent.model.replacement import stand_in
+from agent.runtime.together import side_by_side
+
+_EVICT_SECONDS = 5.0
+"""Pause before an eviction that a disruption budget refused is tried again, as kubectl's."""
+_AT_ONCE = 8
+"""So many creations, marks or conditions of one owner's pods are written at the same time."""
+
+
+class Actions:
+    """Of all owners; `limits` are theirs together."""
+
+    def __init__(
+        self, deps: Deps, causes: Causes, gather: Gather, withdrawal: Withdrawal, writer: Writer, limits: Limits
+    ) -> None:
+        self._pods = deps.proxies.informer.store
+        self._causes = causes
+        self._gather = gather
+        self._withdrawal = withdrawal
+        self._writer = writer
+        self._limits = limits
+
+    async def carry_out(self, key: OwnerKey, owner: Owner, read: Read, actions: Sequence[Action]) -> float | None:
+        """Write what is next, what pods are told at last; returns when to look again. Raises KubeError."""
+        again: list[float] = []
+        for some in _side_by_side(actions):
+            may = some
+            if _begins(some[0]):
+                may = [action for ahead, action in enumerate(some) if self._limits.may_begin(ahead=ahead)]
+                again += [AGAIN_SECONDS] if len(may) < len(some) else []
+            pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
+            again += [pause for pause in pauses if pause]
+        return min(again, default=None)
+
+    async def _write(self, key: OwnerKey, owner: Owner, read: Read, action: Action) -> float | None:
+        """Do one thing; returns when to try it again."""
+        namespace = key[1]
+        match action:
+            case Create():
+                old = self._pods.get((namespace, action.old.name))
+                if old is not None:
+                    await self._writer.create(owner, read.obj or {}, action, left_out(read, self._withdrawal.keys(old)))
+            case Mark():
+                old = self._pods.get((namespace, action.old.name))
+                if old is not None:
+                    await self._writer.mark(namespace, action, self._withdrawal.to_withdraw(old))
+            case Adopt():
+                await self._writer.adopt(read.obj or {}, action, owner)
+            case Restore():
+                await self._writer.restore(namespace, action)
+            case Discard():
+                if action.astray and action.new.cause == "FailBack":
+                    self._causes.put_off()
+                await self._writer.discard(namespace, action, owner)
+            case Fail() | Evict() | Withdraw():
+                return await self._end(key, owner, read, action)
+            case Tell():
+                await self._writer.tell(namespace, action)
+        return None
+
+    async def _end(self, key: OwnerKey, owner: Owner, read: Read, action: Fail | Evict | Withdraw) -> float | None:
+        """End a pod, or withdraw it before that, if another one that is made for it would not run here."""
+        old = self._pods.get((key[1], action.old.name))
+        maker = read.obj if read.obj is not None or old is None else stand_in(old.decode())
+        if not (action.old.withdrawn or await self._writer.is_elected(owner, maker)):
+            return _EVICT_SECONDS
+        refused = ""
+        match action:
+            case Fail():
+                await self._writer.fail(key[1], action, owner)
+            case Evict():
+                refused = await self._writer.evict(key[1], action, owner)
+                if not refused:
+                    self._gather.evicted(key)
+            case Withdraw():
+                keys = self._withdrawal.to_withdraw(old) if old is not None else frozenset()
+                refused = await self._writer.withdraw(key[1], action, keys)
+        return _EVICT_SECONDS if refused else None
+
+
+def _side_by_side(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """Actions in order, as batches that are written concurrently; conditions of pods come last."""
+    for kind, some in groupby(sorted(actions, key=lambda action: isinstance(action, Tell)), type):
+        most, alike = _AT_ONCE if issubclass(kind, Create | Mark | Tell) else 1, list(some)
+        yield from (alike[at : at + most] for at in range(0, len(alike), most))
+
+
+def _begins(action: Action) -> bool:
+    """Whether a move begins with it."""
+    return isinstance(action, Create | Withdraw) or (isinstance(action, Evict) and not action.old.withdrawn)

@@ -1,0 +1,98 @@
+"""Over limit: whether the limits of a target were made lower than what pods request there: none is evicted for that.
+
+Watches  Targets and ClusterTargets, proxy pods while some Target is beyond its limits.
+Writes   the condition OverLimit of Targets, once they were.
+Absent target: what is bound to its virtual node counts, whatever becomes of it there.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.api import names
+from agent.api.names import lifecycle
+from agent.clusters.deps import Deps
+from agent.clusters.target_condition import TargetCondition, Words
+from agent.kube.store import Key, Object
+from agent.model.podstate import ENDED
+from agent.model.quantity import InvalidQuantity
+from agent.model.requests import Amounts, amounts, requests, written
+from agent.runtime.controller import Controller
+
+PAUSE_SECONDS = 5.0
+"""Between two looks at the pods of a target, each of which is decoded for it."""
+_WITHIN = Words("False", lifecycle.IN_BOUNDS, "pods of this cluster request no more there than its limits allow")
+
+
+class OverLimitRoom(Controller[Key]):
+    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+
+    name = "overlimit"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._proxies = deps.proxies
+        self._condition = TargetCondition(deps, lifecycle.OVER_LIMIT)
+        self._beyond: dict[str, Key] = {}
+        """Targets that are beyond their limits, by virtual node."""
+        self._looked_at: dict[Key, float] = {}
+        for informer in self._condition.objects.informers:
+            self.watch(informer, lambda target: [target.key])
+        self.watch(self._proxies.informer, self._there)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Say whether one target is beyond its limits: new pods never are the reason, only other limits."""
+        obj, node = self._condition.objects.get(key), names.virtual_node(*key)
+        limits = limits_of(obj.decode()) if obj is not None else {}
+        if obj is None or not limits:
+            self._beyond.pop(node, None)
+            self._looked_at.pop(key, None)
+            if obj is not None and self._condition.status(obj):
+                await self._condition.write(obj, _WITHIN)
+            return None
+        wait = self._looked_at.get(key, -PAUSE_SECONDS) + PAUSE_SECONDS - time.monotonic()
+        if wait > 0:
+            return wait
+        self._looked_at[key] = time.monotonic()
+        over = beyond(limits, (pod.decode() for pod in self._proxies.bound_to(node) if pod.phase not in ENDED))
+        if over:
+            self._beyond[node] = key
+            await self._condition.write(obj, Words("True", lifecycle.OVER_LIMIT, f"{over}: {_WHAT_FOLLOWS}"))
+            return None
+        self._beyond.pop(node, None)
+        if self._condition.status(obj):
+            await self._condition.write(obj, _WITHIN)
+        return None
+
+    def _there(self, pod: Object) -> Iterable[Key]:
+        key = self._beyond.get(pod.node_name) if self._beyond else None
+        return [key] if key is not None else ()
+
+
+_WHAT_FOLLOWS = "none of them is evicted for that, and no other goes there"
+
+
+def limits_of(target: Mapping[str, Any]) -> Amounts:
+    """The limits of a Target; what cannot be read is none."""
+    try:
+        return amounts((target.get("spec") or {}).get("limits"))
+    except InvalidQuantity:
+        return {}
+
+
+def beyond(limits: Amounts, pods: Iterable[Mapping[str, Any]]) -> str:
+    """Which limits pods that are there go beyond, in words; empty for none."""
+    held: Counter[str] = Counter()
+    for pod in pods:
+        try:
+            held.update(requests(pod.get("spec") or {}, pod.get("status")))
+        except InvalidQuantity:
+            continue
+    over = (
+        f"pods of this cluster request {written(name, held[name])} {name} there, of {written(name, limit)} that its"
+        " limits allow"
+        for name, limit in sorted(limits.items())
+        if held[name] > limit
+    )
+    return "; ".join(over)
