@@ -57,7 +57,7 @@ class ApplicationExplanation:
     notes: Sequence[str] = ()
 
 
-async def read_application(client: Client, namespace: str, name: str) -> tuple[Raw, list[Raw], list[str]]:
+async def read_application(client: Client, namespace: str, name: str) -> tuple[Raw, Sequence[Raw], list[str]]:
     """The P2CodeSchedulingManifest, the PlacementDecisions of its namespace, what cannot be read. Raises Failed."""
     try:
         psm: Raw = await client.get(SCHEDULING_MANIFESTS, name, namespace)
