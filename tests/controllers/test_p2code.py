@@ -286,5 +286,8 @@ async def test_what_is_wrong_is_told_and_a_binding_that_is_missing_is_waited_for
         await stage.become("Misconfigured", "UnsupportedAnnotation")
         # What runs is left as it is.
         assert await stage.targets() == {"web": "to-eu"}
+    async with at_work(pair, placement="off"):
+        await stage.edit(lambda spec: spec["globalAnnotations"].pop())
+        await stage.become("SchedulingFailed", "InvalidTarget")
     async with at_work(pair, p2code_namespace="p2code-scheduler-system"):
         await stage.become("Misconfigured", "IncorrectNamespace")

@@ -1,6 +1,7 @@
 """Promise 70: a whole application in one object: each bundle runs where its filters say, and moves when they change."""
 
 import copy
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from agent.api.kinds import (
     SERVICES,
 )
 from agent.api.names.ocm import GLOBAL_SET
+from agent.kube.client import Client
 from agent.sandbox.manifests import AGENT_NAMESPACE
 from agent.sandbox.objects import apply
 from tests.api.test_p2code_crd import EXAMPLE
@@ -48,7 +50,7 @@ async def placing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
     await apply(source, CRDS, *p2code_crds())
     for cluster, value in DISTRIBUTIONS.items():
         await apply(fleet.clients[cluster], CRDS, definition(CLUSTER_CLAIMS))
-        await fleet.until(f"{cluster} serves claims", lambda: fleet.clients[cluster].list(CLUSTER_CLAIMS))  # noqa: B023
+        await fleet.until(f"{cluster} serves claims", functools.partial(_serves, fleet.clients[cluster]))
         await fleet.clients[cluster].create(CLUSTER_CLAIMS, fact(CLUSTER_CLAIMS, CLAIM, value))
     binding = object_of(MANAGED_CLUSTER_SET_BINDINGS, GLOBAL_SET, namespace, spec={"clusterSet": GLOBAL_SET})
     await source.create(MANAGED_CLUSTER_SET_BINDINGS, binding, namespace)
@@ -76,6 +78,11 @@ async def placing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
     for cluster in DISTRIBUTIONS:
         await unserved(fleet.clients[cluster], CLUSTER_CLAIMS)
     await unserved(source, SCHEDULING_MANIFESTS)
+
+
+async def _serves(client: Client) -> bool:
+    await client.list(CLUSTER_CLAIMS)
+    return True
 
 
 def example(namespace: str) -> Raw:

@@ -77,6 +77,7 @@ class P2CodeRoom(Controller[Key]):
         self._watched.subscribe(self._changed, self._all)
         self._watched.wanted(True)
         deps.service_links.subscribe(self._link_changed)
+        deps.placement.on_turn(self._all)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one application in line."""
@@ -89,7 +90,8 @@ class P2CodeRoom(Controller[Key]):
         if only and psm.namespace != only:
             await self._tell(psm, verdicts.wrong_namespace(only), [])
             return None
-        if not self._around.known:
+        # Where there are no Placements, there is no set either, and that is told.
+        if not self._around.known and self._deps.placement.mode != "off":
             return None
         if FINALIZER not in psm.finalizers:
             psm = await self._finalizers(psm, [*psm.finalizers, FINALIZER])
