@@ -26,7 +26,7 @@ from agent.cli.explaining.following import Following, following
 from agent.cli.fleet.source_queries import agent_notes, connection_of, read_nodes, read_proxies, read_targets
 from agent.cli.options import Failed, opened
 from agent.clusters.agenthealth import flaw_of
-from agent.clusters.claimfilters import filter_of
+from agent.clusters.claimfilters import asked_by, filter_of
 from agent.controllers.target import gather
 from agent.controllers.target.decide import refusal_told
 from agent.kube.client import Client
@@ -153,7 +153,7 @@ async def read(
         volumes=volumes.settled(claims, pod, asked, proxies),
         following=await following(source, pod, namespace, notes, now),
         choice=await choosing(source, pod, namespace, objects, settings, notes),
-        claims=filter_of(pod, namespace),
+        claims=filter_of(asked_by(pod), asked_by(namespace)),
         notes=notes,
     )
 

@@ -96,7 +96,7 @@ class SchedulerCache:
 
     def _claims(self, pod: Object) -> ClaimFilter | None:
         """Which claims the cluster of its target has to have."""
-        return filter_of(pod, self.namespaces.store.get(("", pod.namespace)))
+        return filter_of(self.pod_infos.asks(pod), asked_by(self.namespaces.store.get(("", pod.namespace))))
 
     def reasoned(self, pod: Object, ranking: Ranking) -> Ranking:
         """The same ranking for somebody who reads it: why the pod's Placement has not decided for each cluster."""
@@ -152,7 +152,7 @@ class SchedulerCache:
         assert namespace is not None
         if turns(old, new):
             self.assumed.namespace_turned(namespace.name)
-        if old is not None and (placement_of(old), asked_by("", old)) != (placement_of(new), asked_by("", new)):
+        if old is not None and (placement_of(old), asked_by(old)) != (placement_of(new), asked_by(new)):
             self._decided([pod.key for pod in self.proxies.store if pod.namespace == namespace.name])
         if self.pod_infos.relabel(namespace.name, new.labels if new is not None else {}):
             self.assumed.usages.counts.recount()
