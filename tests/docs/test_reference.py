@@ -40,7 +40,7 @@ OCM = {
     if isinstance(value, str) and value.startswith(names.SHORT_PREFIX) and value != names.SHORT_PREFIX
 }
 """Keys of ours that stand beside those of Open Cluster Management."""
-OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER}
+OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER, f"{p2code.FILTER}.FEATURE"}
 
 WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
 
