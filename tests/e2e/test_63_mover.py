@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from agent.api.conditions import is_true
 from agent.api.kinds import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES, TARGETS, Kind
 from agent.api.names import PREFIX, SHORT_PREFIX, moves, virtual_node
@@ -245,6 +247,7 @@ async def test_scaled_to_zero_in_the_middle_nothing_is_left(fleet: Fleet, namesp
     await fleet.until("no pod is left", probe, about=namespace)
 
 
+@pytest.mark.seldom
 async def test_an_autoscaler_may_want_more_or_fewer_in_the_middle_of_a_move(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 2)
     async with watched(fleet, namespace) as history:
