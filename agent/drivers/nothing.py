@@ -1,4 +1,4 @@
-"""Driver `none`: Services are not shared by us."""
+"""Drivers `none` and `external/NAME`: Services are not shared by us, but by nobody or by another controller."""
 
 from typing import ClassVar
 
@@ -37,3 +37,10 @@ class Nothing:
 
     def forget(self, node: str) -> None:
         """Nothing is remembered."""
+
+
+class External(Nothing):
+    """Another controller does it: it reads ServiceLinks, and tells there in conditions of its own what it has done."""
+
+    name: ClassVar[str] = "external"
+    reason: ClassVar[str] = "External"

@@ -16,7 +16,7 @@ from agent.kube.store import Key, Object
 from agent.model import podranges
 from agent.model.flatness import ANSWERS, Networks, overlap, read
 from agent.model.links import HERE as LOCAL
-from agent.model.links import REASONS
+from agent.model.links import reason_of, told_by
 from agent.model.service import is_shared, is_shared_by_namespace
 from agent.model.servicerule import ANYTHING, Rule
 
@@ -186,7 +186,8 @@ class Sharing:
         if one == other:
             return ""
         if service is not None and (named := self.rule(service).driver):
-            return "" if REASONS[named] == BY_ADDRESSES and self._are_apart(one, other) else REASONS[named]
+            reason = reason_of(named)
+            return "" if reason == BY_ADDRESSES and self._are_apart(one, other) else reason
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
         return "" if reason == BY_ADDRESSES and HERE not in (one, other) and self._overlap(one, other) else reason
@@ -260,7 +261,7 @@ class Sharing:
     def reason(obj: Object) -> str:
         """The same, read from the Target."""
         said = _said(obj)
-        return str(said["reason"]) if said.get("status") == "True" else ""
+        return told_by(obj.annotations, said) if said.get("status") == "True" else ""
 
     def concerns(self, service: Object) -> bool:
         """Whether a Service is shared, or has been: then it has our label still, or copies."""

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from agent.api import names
-from agent.api.conditions import Status, set_condition
+from agent.api.conditions import Status, find_condition, set_condition
 from agent.api.kinds import SERVICE_LINKS, SERVICES
-from agent.model.servicerule import misread, namespace_of, no_driver, service_of
+from agent.model.servicerule import misread, named_driver, namespace_of, no_driver, service_of
 
 Raw = dict[str, Any]
 
@@ -90,7 +90,7 @@ def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: se
         where = f"spec.to: namespace {elsewhere[0]['namespace']} is not that of this link"
         return "NamespaceUnsupported", f"{where}, and callers in others are served by Services of their own: remove it"
     driver = spec.get("driver")
-    if driver is not None and driver not in names.NETWORK_DRIVERS:
+    if driver is not None and not named_driver(driver):
         return "UnknownDriver", no_driver("spec.driver", driver)
     return misread(service["metadata"].get("annotations"))
 
@@ -124,6 +124,26 @@ class Pair:
     def ready(self) -> Status:
         """Whether callers reach the endpoints as far as anybody knows."""
         return _usable(self.finding)
+
+
+def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:
+    """What another controller, the driver `external/NAME`, tells: conditions of its own of the generation that is."""
+    programmed, connected = (_said(name, type, link) for type in (PROGRAMMED, CONNECTED))
+    return programmed, connected
+
+
+def _said(name: str, type: str, link: Mapping[str, Any]) -> Finding:
+    said = find_condition((link.get("status") or {}).get("conditions"), f"{name}/{type}")
+    bad: Status = "False" if type == PROGRAMMED else "Unknown"
+    if said is None:
+        return Finding(bad, "Pending", f"its controller has told no condition {name}/{type} here: see that it runs")
+    generation = link["metadata"].get("generation", 0)
+    if said.get("observedGeneration", generation) < generation:
+        return Finding(bad, "Pending", f"condition {name}/{type} is not of generation {generation} yet")
+    status: Status = said["status"] if said.get("status") in ("True", "False") else "Unknown"
+    if status == "True":
+        return Finding(status, type, str(said.get("message", "")))
+    return Finding(status, str(said.get("reason") or "Pending"), str(said.get("message", "")))
 
 
 def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], own_endpoints: int, now: datetime) -> Raw:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.api import names
-from agent.api.names.links import AFFINITIES, AFFINITY
+from agent.api.names.links import AFFINITIES, AFFINITY, external
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def wish(link: Mapping[str, Any]) -> Wish:
         frozenset(spec["ports"]) if spec.get("ports") else None,
         frozenset(spec["from"]) if spec.get("from") else None,
         None if not to else frozenset(each["cluster"] for each in to if namespace_of(each, namespace) == namespace),
-        _known(spec.get("driver"), names.NETWORK_DRIVERS),
+        named_driver(spec.get("driver")),
         _known(spec.get("affinity"), AFFINITIES),
     )
 
@@ -79,7 +79,7 @@ def wish(link: Mapping[str, Any]) -> Wish:
 def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
     """Drivers and affinity of the first link by name that has any count, then those of the Service's annotations."""
     wishes = tuple(wish(each) for each in sorted(links, key=lambda each: str(each["metadata"]["name"])))
-    driver = _known(names.annotation(annotations, names.NETWORK_DRIVER), names.NETWORK_DRIVERS)
+    driver = named_driver(names.annotation(annotations, names.NETWORK_DRIVER))
     affinity = _known(names.annotation(annotations, AFFINITY), AFFINITIES)
     return Rule(
         wishes,
@@ -91,7 +91,7 @@ def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any
 def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
     """What of a Service's annotations means nothing, as reason and message; None where there is no such."""
     driver, affinity = names.annotation(annotations, names.NETWORK_DRIVER), names.annotation(annotations, AFFINITY)
-    if driver is not None and driver not in names.NETWORK_DRIVERS:
+    if driver is not None and not named_driver(driver):
         return "UnknownDriver", no_driver(f"annotation {names.SHORT_PREFIX}{names.NETWORK_DRIVER}", driver)
     if affinity is not None and affinity not in AFFINITIES:
         where, choose = f"annotation {names.SHORT_PREFIX}{AFFINITY}", ", ".join(AFFINITIES)
@@ -101,8 +101,13 @@ def misread(annotations: Mapping[str, str] | None) -> tuple[str, str] | None:
 
 def no_driver(where: str, driver: str) -> str:
     """What is wrong with the name of a driver, and what to do."""
-    choose = ", ".join(names.NETWORK_DRIVERS)
+    choose = ", ".join(names.DRIVER_CHOICES)
     return f"{where}: {driver[:100]!r} is no driver; choose one of {choose}, or remove it"
+
+
+def named_driver(name: str | None) -> str:
+    """The same where it is one that can be had, else empty."""
+    return name if name is not None and (name in names.NETWORK_DRIVERS or external(name)) else ""
 
 
 def _known(value: str | None, among: Collection[str]) -> str:

@@ -110,7 +110,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
         (names.POD_GROUP_POLICY, names.POD_GROUP_POLICIES),
         (names.POD_GROUP_ON_FAILURE, names.POD_GROUP_ON_FAILURES),
         (names.PRIORITY_CLASS, names.PRIORITY_CLASS_CHOICES),
-        (names.NETWORK_DRIVER, names.NETWORK_DRIVERS),
+        (names.NETWORK_DRIVER, names.DRIVER_CHOICES),
         (links.AFFINITY, links.AFFINITIES),
         (names.UNINSTALL_POLICY, ("refuse", "delete", "orphan")),
         (names.LABEL_ENABLED, (names.ENABLED_VALUE,)),

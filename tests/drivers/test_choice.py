@@ -9,7 +9,7 @@ from agent.drivers.cilium import Cilium, usable
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import Nothing
+from agent.drivers.nothing import External, Nothing
 
 CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
 PLAIN = frozenset({"apps"})
@@ -31,6 +31,7 @@ class _Sharing:
         ("endpointslices", CILIUM, CILIUM, EndpointSlices),
         ("none", CILIUM, CILIUM, Nothing),
         ("mcs", PLAIN, PLAIN, McsExports),
+        ("external/sdwan.example.com", CILIUM, PLAIN, External),
     ],
 )
 def test_a_driver_is_named_or_the_first_that_both_clusters_can_have(
@@ -74,9 +75,14 @@ def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[s
     assert type(choose(None, all_drivers(_Sharing()), Pair(here, here), present)) is want  # type: ignore[arg-type]
 
 
-def test_an_unknown_driver_is_an_error_that_names_the_others() -> None:
-    with pytest.raises(ValueError, match="'wormhole' is no driver; choose one of endpointslices, cilium, mcs, none"):
-        choose("wormhole", all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "named", ["wormhole", "external", "external/", "external/NAME", "external/a_b", "external/" + 100 * "a"]
+)
+def test_an_unknown_driver_is_an_error_that_names_the_others(named: str) -> None:
+    with pytest.raises(
+        ValueError, match="is no driver; choose one of endpointslices, cilium, mcs, none, external/NAME"
+    ):
+        choose(named, all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
 
 
 def test_cilium_without_its_mesh_is_no_driver() -> None:

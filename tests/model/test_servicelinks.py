@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import is_true
-from agent.model.servicelinks import READY, Finding, Pair, accepted, is_untouched, made_for, status
+from agent.model.servicelinks import READY, Finding, Pair, accepted, is_untouched, made_for, said_by, status
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 SERVICE: Any = {
@@ -49,6 +49,8 @@ def service(**annotations: str) -> Any:
         ({"from": ["mars"]}, SERVICE, True, "UnknownCluster", "spec.from: .* called mars (there is: hub, us)"),
         ({"to": [{"cluster": "mars"}]}, SERVICE, True, "UnknownCluster", "spec.to: "),
         ({"to": [{"cluster": "us", "namespace": "x"}]}, SERVICE, True, "NamespaceUnsupported", "namespace x .* remove"),
+        ({"driver": "external/sdwan"}, SERVICE, True, "Accepted", ""),
+        ({"driver": "external"}, SERVICE, True, "UnknownDriver", "spec.driver: 'external' is no driver"),
         ({"driver": "wormhole"}, SERVICE, True, "UnknownDriver", "spec.driver: 'wormhole' is no driver; choose one of"),
         ({}, service(network_driver="worm"), True, "UnknownDriver", "annotation multicluster/network-driver: 'worm'"),
         (
@@ -178,3 +180,37 @@ def test_the_link_that_is_made_is_the_services_and_known_again() -> None:
     assert not is_untouched({**made, "spec": {"service": "web", "from": ["us"]}}, SERVICE)
     assert not is_untouched(link(service="web"), SERVICE)
     assert not is_untouched(made, {**SERVICE, "metadata": {**SERVICE["metadata"], "uid": "another"}})
+
+
+@pytest.mark.parametrize(
+    ("said", "programmed", "connected"),
+    [
+        ({}, ("False", "Pending"), ("Unknown", "Pending")),
+        ({"Programmed": ("True", "Done", 2)}, ("True", "Programmed"), ("Unknown", "Pending")),
+        ({"Programmed": ("True", "Done", 1)}, ("False", "Pending"), ("Unknown", "Pending")),
+        ({"Programmed": ("True", "Done", None)}, ("True", "Programmed"), ("Unknown", "Pending")),
+        (
+            {"Programmed": ("False", "NoRouter", 2), "Connected": ("Unknown", "Unverified", 2)},
+            ("False", "NoRouter"),
+            ("Unknown", "Unverified"),
+        ),
+        (
+            {"Programmed": ("True", "Done", 2), "Connected": ("True", "Pings", 3)},
+            ("True", "Programmed"),
+            ("True", "Connected"),
+        ),
+        ({"Connected": ("perhaps", "", 2)}, ("False", "Pending"), ("Unknown", "Pending")),
+    ],
+)
+def test_another_controller_is_believed_about_the_generation_that_is(
+    said: dict[str, tuple[str, str, int | None]], programmed: tuple[str, str], connected: tuple[str, str]
+) -> None:
+    conditions = [
+        {"type": f"sdwan/{type}", "status": status, "reason": reason, "message": "m"}
+        | ({"observedGeneration": generation} if generation else {})
+        for type, (status, reason, generation) in said.items()
+    ]
+    found = said_by("sdwan", {**link(), "status": {"conditions": conditions}})
+    assert [(each.status, each.reason) for each in found] == [programmed, connected]
+    others = said_by("vendor", {**link(), "status": {"conditions": conditions}})
+    assert "vendor/Programmed" in others[0].message

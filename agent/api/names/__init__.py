@@ -235,6 +235,8 @@ NETWORK_DRIVER = "network-driver"
 """Annotation of a Target (suffix): how Services there and elsewhere learn of each other's endpoints."""
 ENDPOINT_SLICES_DRIVER = "endpointslices"
 NETWORK_DRIVERS = (ENDPOINT_SLICES_DRIVER, "cilium", "mcs", "none")
+DRIVER_CHOICES = (*NETWORK_DRIVERS, "external/NAME")
+"""As users are told of them: NAME is that of another controller."""
 LABEL_SERVICE_NAME = "kubernetes.io/service-name"
 LABEL_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_MANAGER = "endpointslice-controller.flotilla"

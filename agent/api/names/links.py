@@ -1,5 +1,7 @@
 """Names of how clusters reach each other's pods: what a cluster tells of its pod networks, and what is made of it."""
 
+import re
+
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_NETWORKS = SHORT_PREFIX + "networks"
@@ -19,3 +21,12 @@ OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
 NOT_FLAT = (OVERLAP, STRANGERS)
 """Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""
+
+_EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_EXTERNAL_LIMIT = 100
+
+
+def external(driver: str) -> str:
+    """The NAME of a driver `external/NAME`, which another controller is; empty for other drivers, and for none."""
+    good = len(driver) <= _EXTERNAL_LIMIT and _EXTERNAL.fullmatch(driver)
+    return driver.partition("/")[2] if good else ""

@@ -133,7 +133,7 @@ class ServiceLinksRoom(Controller[Key]):
         self, key: Key, service: Object | None, link: Raw, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         annotations = service.annotations if service is not None else {}
-        return await self._gather.pairs(key, rule(annotations, [link]), clusters, offers)
+        return await self._gather.pairs(key, link, rule(annotations, [link]), clusters, offers)
 
     async def _write(self, link: Object, new: Raw) -> None:
         body = {"metadata": {"resourceVersion": link.version}, "status": new}

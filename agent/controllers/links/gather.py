@@ -1,10 +1,11 @@
 """What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.api import names
 from agent.api.conditions import find_condition
+from agent.api.names.links import external
 from agent.clusters.deps import Deps
 from agent.clusters.target import State
 from agent.drivers.choice import all_drivers
@@ -14,13 +15,17 @@ from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
 from agent.model.links import HERE as LOCAL
 from agent.model.links import REASONS, Link, Peer, link, peer
-from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding, Pair, said_by
 from agent.model.servicerule import Rule
 
 _OFF = REASONS["none"]
 _NAMES = {reason: name for name, reason in REASONS.items()}
+_AWAY = "TargetUnreachable"
 _COPIED = "multicluster/Shared"
 """Condition of a Service that has not all the copies that it should have."""
+
+
+Raw = dict[str, Any]
 
 
 class NotYet(Exception):
@@ -87,7 +92,9 @@ class Gather:
         counts = (len(found) for slice in own for at, found in ready(slice).items() if at not in away)
         return Offer(any=any(some), ready=sum(counts))
 
-    async def pairs(self, service: Key, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]) -> list[Pair]:
+    async def pairs(
+        self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
+    ) -> list[Pair]:
         """A row for each consumer and each cluster that offers it endpoints. Raises NotYet, KubeError."""
         found = []
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
@@ -110,7 +117,10 @@ class Gather:
                     said[reason] = await self._drivers[reason].connected(place)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
                 connected = self._connected(consumer, source, reason, said.get(reason))
-                driver = _NAMES.get(reason, "") if reason != _OFF else ""
+                if external(reason):
+                    does, reaches = said_by(external(reason), link)
+                    programmed, connected = away or does, connected if connected.reason == _AWAY else reaches
+                driver = _NAMES.get(reason, external(reason) and reason) if reason != _OFF else ""
                 found.append(Pair(consumer.name, source.name, driver, programmed, connected, offer.ready))
         return found
 
@@ -123,9 +133,9 @@ class Gather:
             said = find_condition((obj.decode().get("status") or {}).get("conditions"), "Ready") if obj else None
             if said is None or said.get("status") == "True":
                 raise NotYet
-            return Finding("False", "TargetUnreachable", f"Target {cluster.name}: {said.get('message', '')}")
+            return Finding("False", _AWAY, f"Target {cluster.name}: {said.get('message', '')}")
         if not target.ready:
-            return Finding("False", "TargetUnreachable", f"Target {cluster.name}: {target.record.message}")
+            return Finding("False", _AWAY, f"Target {cluster.name}: {target.record.message}")
         if self._sharing.place(cluster.node, service) is None:
             return self._not_copied(service)
         return None
@@ -158,7 +168,7 @@ class Gather:
         target = self._deps.targets.by_node(source.node) if source.node else None
         if source.node and (target is None or not target.ready):
             why = target.record.message if target is not None else "it is not connected"
-            return Finding("Unknown", "TargetUnreachable", f"Target {source.name}: {why}")
+            return Finding("Unknown", _AWAY, f"Target {source.name}: {why}")
         if not reason:
             return Finding("False", "NoPath", self._between(consumer.node, source.node).message)
         if said is not None:
