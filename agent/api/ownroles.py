@@ -98,6 +98,7 @@ STAND_INS = "claims whose volume is in a target are Bound here, too"
 SHARE = "services and ingresses across clusters"
 SHARE_BY_MCS = "services across clusters by the Multi-Cluster Services API"
 SERVICE_LINKS_KEPT = "links of shared Services, and what is known of each"
+LINK_NAMESPACES = "callers in other namespaces reach Services, as ServiceLinks say"
 KUBELET = "logs, exec and the like on virtual nodes"
 KUBELET_APPROVAL = "the certificate for that needs nobody's approval"
 
@@ -191,6 +192,7 @@ AGENT = Account(
             *grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
             *grants(SERVICES, "get list watch patch", SHARE),
             *grants(SERVICES, "patch", SHARE, sub="status"),
+            *grants(SERVICES, "create delete", LINK_NAMESPACES),
             *grants(INGRESSES, "get list watch patch", SHARE),
             *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
             *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),

@@ -19,6 +19,7 @@ from agent.model.links import HERE as LOCAL
 from agent.model.links import reason_of, told_by
 from agent.model.service import is_shared, is_shared_by_namespace
 from agent.model.servicerule import ANYTHING, Rule
+from agent.model.sharedcopies import linked_service
 
 CONDITION = "ServicesShared"
 BY_SERVICE = "service"
@@ -155,6 +156,17 @@ class Sharing:
         """The slices of a cluster. Raises KeyError where that is not attached."""
         return self._slices[node]
 
+    def original(self, service: Key) -> Key:
+        """The Service whose endpoints one has: itself, or (by a ServiceLink) one of its name in another namespace."""
+        found = self.services.store.get(service)
+        linked = linked_service(found) if found is not None else None
+        return linked if linked is not None and linked[1] == service[1] else service
+
+    def linked(self, service: Key) -> set[Key]:
+        """Services of other namespaces that links of a Service mean, whether they are there or not."""
+        asked = self.rule(service).elsewhere if self.deps.settings.link_namespaces else ()
+        return {(namespace, service[1]) for _, namespace in asked}
+
     def rule(self, service: Key) -> Rule:
         """What ServiceLinks and its annotations say of a Service."""
         original = self.services.store.get(service)
@@ -169,8 +181,10 @@ class Sharing:
 
     def ports(self, place: Place, node: str) -> frozenset[str] | None:
         """Names of the ports of a Service whose endpoints in one cluster another one is told of, None for all."""
-        original = self.services.store.get(place.service)
-        found = self.rule(place.service).ports(self.called(node), self.called(place.node))
+        key = self.original(place.service)
+        original = self.services.store.get(key)
+        elsewhere = place.service[0] if key != place.service else ""
+        found = self.rule(key).ports(self.called(node), self.called(place.node), elsewhere)
         if original is None or found is None:
             return None
         ports = original.decode()["spec"].get("ports") or ()
@@ -185,8 +199,7 @@ class Sharing:
         """
         if one == other:
             return ""
-        if service is not None and (named := self.rule(service).driver):
-            reason = reason_of(named)
+        if service is not None and (reason := reason_of(self.rule(service).driver)):
             return "" if reason == BY_ADDRESSES and self._are_apart(one, other) else reason
         reasons = {self._driver(node) for node in (one, other) if node != HERE}
         reason = reasons.pop() if len(reasons) == 1 else ""
@@ -205,6 +218,8 @@ class Sharing:
 
         Targets that are not connected count, too: after a start none is for a while.
         """
+        if self.original(service) != service:
+            return {BY_ADDRESSES}
         return {self.driver(node, other, service) for other in (HERE, *self.serving(service[0]))} - {""}
 
     def networks(self, node: str) -> Networks | None:

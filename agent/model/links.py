@@ -23,8 +23,8 @@ _DRIVERS = {reason: name for name, reason in REASONS.items()}
 
 
 def reason_of(driver: str) -> str:
-    """What a driver that is named is known by: its reason, or its own name where another controller is the driver."""
-    return driver if external(driver) else REASONS[driver]
+    """What a driver is known by: its reason, its name where that is of another controller; empty for no driver."""
+    return driver if external(driver) else REASONS.get(driver, "")
 
 
 def told_by(annotations: Mapping[str, str] | None, said: Mapping[str, Any]) -> str:

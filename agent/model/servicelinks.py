@@ -56,12 +56,19 @@ class Finding:
     message: str = ""
 
 
-def accepted(link: Mapping[str, Any], service: Mapping[str, Any] | None, shared: bool, clusters: set[str]) -> Finding:
+def accepted(
+    link: Mapping[str, Any],
+    service: Mapping[str, Any] | None,
+    shared: bool,
+    clusters: set[str],
+    elsewhere: set[str] | None = None,
+) -> Finding:
     """Whether all of a link is understood.
 
     :param clusters: all names of clusters that pods of the namespace may be in
+    :param elsewhere: those of clusters in which other namespaces can be linked, None where that is not allowed
     """
-    problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters)
+    problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters, elsewhere)
     return Finding("False", *problem) if problem is not None else Finding("True", ACCEPTED)
 
 
@@ -77,7 +84,9 @@ def _with_service(link: Mapping[str, Any], service: Mapping[str, Any] | None, sh
     return None
 
 
-def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: set[str]) -> tuple[str, str] | None:
+def _with_spec(
+    link: Mapping[str, Any], service: Mapping[str, Any], clusters: set[str], elsewhere: set[str] | None
+) -> tuple[str, str] | None:
     spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
     ports = {each["port"] for each in service["spec"].get("ports") or ()}
     if strange := [each for each in spec.get("ports") or () if each not in ports]:
@@ -86,9 +95,15 @@ def _with_spec(link: Mapping[str, Any], service: Mapping[str, Any], clusters: se
     for field, named in (("from", spec.get("from") or ()), ("to", [each["cluster"] for each in spec.get("to") or ()])):
         if unknown := [each for each in named if each not in clusters]:
             return "UnknownCluster", f"spec.{field}: {_unknown(unknown[0], clusters)}"
-    if elsewhere := [each for each in spec.get("to") or () if namespace_of(each, namespace) != namespace]:
-        where = f"spec.to: namespace {elsewhere[0]['namespace']} is not that of this link"
-        return "NamespaceUnsupported", f"{where}, and callers in others are served by Services of their own: remove it"
+    for each in spec.get("to") or ():
+        if (there := namespace_of(each, namespace)) == namespace:
+            continue
+        if elsewhere is None:
+            where = f"spec.to: namespace {there} is not that of this link"
+            return "NamespaceUnsupported", f"{where}: set --link-namespaces of the agent, or remove it"
+        if each["cluster"] not in elsewhere:
+            where = f"spec.to: the Target {each['cluster']} is for namespace {namespace} alone, and not for {there}"
+            return "UnknownCluster", f"{where}: name a ClusterTarget"
     driver = spec.get("driver")
     if driver is not None and not named_driver(driver):
         return "UnknownDriver", no_driver("spec.driver", driver)
@@ -114,6 +129,8 @@ class Pair:
     connected: Finding
     endpoints: int
     """Ready ones that the source offers."""
+    namespace: str = ""
+    """Of the callers, empty for that of the link."""
 
     @property
     def finding(self) -> Finding:
@@ -168,14 +185,14 @@ def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], ow
 
 def _rows(pairs: Sequence[Pair], namespace: str) -> list[Raw]:
     """One for the pairs of a cluster's callers that are alike, in the order of the pairs."""
-    rows: dict[tuple[str, str, str], Raw] = {}
+    rows: dict[tuple[str, str, str, str], Raw] = {}
     for pair in pairs:
         driver, found = pair.driver or "none", pair.finding
         row = rows.setdefault(
-            (pair.consumer, driver, found.reason),
+            (pair.consumer, pair.namespace, driver, found.reason),
             {
                 "cluster": pair.consumer,
-                "namespace": namespace,
+                "namespace": pair.namespace or namespace,
                 "driver": driver,
                 "from": [],
                 "ready": pair.ready,
@@ -210,10 +227,14 @@ def _worst(found: Sequence[tuple[Pair, Finding]]) -> Finding | None:
         if worse:
             reason = min((each.reason for _, each in worse), key=lambda reason: reason == UNVERIFIED)
             these = [(pair, each) for pair, each in worse if each.reason == reason]
-            told = [f"{pair.consumer} from {pair.source}: {each.message}" for pair, each in these[:_SHOWN]]
+            told = [f"{_callers(pair)} from {pair.source}: {each.message}" for pair, each in these[:_SHOWN]]
             more = f"; and {len(these) - _SHOWN} more" if len(these) > _SHOWN else ""
             return Finding(worse[0][1].status, reason, "; ".join(told) + more)
     return None
+
+
+def _callers(pair: Pair) -> str:
+    return f"{pair.consumer} (namespace {pair.namespace})" if pair.namespace else pair.consumer
 
 
 def _ready(*aspects: Finding) -> Finding:

@@ -20,15 +20,22 @@ class Wish:
     sources: frozenset[str] | None = None
     """Clusters whose endpoints are offered, None for all."""
     consumers: frozenset[str] | None = None
-    """Clusters whose callers reach them, None for all."""
+    """Clusters whose callers in the same namespace reach them, None for all."""
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
+    """Clusters and other namespaces whose callers do."""
     driver: str = ""
     affinity: str = ""
 
-    def allows(self, source: Collection[str], consumer: Collection[str]) -> bool:
-        """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by."""
-        return (self.sources is None or not self.sources.isdisjoint(source)) and (
-            self.consumers is None or not self.consumers.isdisjoint(consumer)
-        )
+    def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
+        """Whether callers in one cluster reach endpoints of another, each given by all names that it goes by.
+
+        :param namespace: where the callers are, empty for that of the Service
+        """
+        if self.sources is not None and self.sources.isdisjoint(source):
+            return False
+        if namespace:
+            return any((each, namespace) in self.elsewhere for each in consumer)
+        return self.consumers is None or not self.consumers.isdisjoint(consumer)
 
 
 @dataclass(frozen=True)
@@ -40,15 +47,24 @@ class Rule:
     """Named by a user, empty where none is."""
     affinity: str = ""
 
-    def allows(self, source: Collection[str], consumer: Collection[str]) -> bool:
-        """Whether any link has callers in one cluster reach endpoints of another; all do where there are no links."""
-        return not self.wishes or any(wish.allows(source, consumer) for wish in self.wishes)
+    @property
+    def elsewhere(self) -> frozenset[tuple[str, str]]:
+        """Clusters and other namespaces whose callers any link means."""
+        return frozenset[tuple[str, str]]().union(*(wish.elsewhere for wish in self.wishes))
 
-    def ports(self, source: Collection[str], consumer: Collection[str]) -> frozenset[int] | None:
+    def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
+        """Whether any link has callers in one cluster reach endpoints of another; all do where there are no links,
+        but for those in other namespaces.
+        """
+        if not self.wishes:
+            return not namespace
+        return any(wish.allows(source, consumer, namespace) for wish in self.wishes)
+
+    def ports(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> frozenset[int] | None:
         """Ports of the Service that are told of, None for all."""
         found = frozenset[int]()
         for wish in self.wishes:
-            if wish.allows(source, consumer):
+            if wish.allows(source, consumer, namespace):
                 if wish.ports is None:
                     return None
                 found |= wish.ports
@@ -64,13 +80,14 @@ def service_of(link: Mapping[str, Any]) -> str:
 
 
 def wish(link: Mapping[str, Any]) -> Wish:
-    """What a link asks for; callers in other namespaces are left out."""
+    """What a link asks for."""
     spec, namespace = link.get("spec") or {}, link["metadata"]["namespace"]
-    to = spec.get("to")
+    to = [(str(each["cluster"]), namespace_of(each, namespace)) for each in spec.get("to") or ()]
     return Wish(
         frozenset(spec["ports"]) if spec.get("ports") else None,
         frozenset(spec["from"]) if spec.get("from") else None,
-        None if not to else frozenset(each["cluster"] for each in to if namespace_of(each, namespace) == namespace),
+        None if not to else frozenset(cluster for cluster, where in to if where == namespace),
+        frozenset(each for each in to if each[1] != namespace),
         named_driver(spec.get("driver")),
         _known(spec.get("affinity"), AFFINITIES),
     )

@@ -74,3 +74,9 @@ class Followers:
         "every shared Service has a ServiceLink, which tells for each pair of clusters whether endpoints are reached;"
         " what users write in these counts",
     )
+    link_namespaces: bool = flag(
+        SWITCH,
+        "false",
+        "ServiceLinks may name callers in other namespaces: Services are made there, so whoever may write the ones"
+        " may have the others",
+    )

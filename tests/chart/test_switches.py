@@ -21,6 +21,7 @@ ON = {
     "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
     "agent.settings.moves=true": {ownroles.MOVES},
     "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
+    "agent.settings.link-namespaces=true": {ownroles.LINK_NAMESPACES},
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},

@@ -68,21 +68,23 @@ class Links:
         found = await self.once(lambda link: condition(link, type)[:2] == (status, reason))
         return condition(found, type)[2]
 
-    async def mirrored(self, client: Client, want: list[tuple[str, bool, list[str]]]) -> None:
+    async def mirrored(self, client: Client, want: list[tuple[str, bool, list[str]]], namespace: str = "") -> None:
         """Wait for these addresses of others in a cluster, whether they are ready, with the names of their ports."""
 
         async def probe() -> bool:
             found = await client.list(
-                ENDPOINT_SLICES, self.pair.namespace, labels=f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
+                ENDPOINT_SLICES,
+                namespace or self.pair.namespace,
+                labels=f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}",
             )
-            return want == [
+            return want == sorted(
                 (
                     each["endpoints"][0]["addresses"][0],
                     each["endpoints"][0]["conditions"].get("ready"),
                     [port["name"] for port in each["ports"] or ()],
                 )
                 for each in found
-            ]
+            )
 
         await until(probe)
 

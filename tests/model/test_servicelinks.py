@@ -48,7 +48,13 @@ def service(**annotations: str) -> Any:
         ({"ports": [80, 8080]}, SERVICE, True, "NoPort", "spec.ports: the Service has no port 8080 (it has 80, 443)"),
         ({"from": ["mars"]}, SERVICE, True, "UnknownCluster", "spec.from: .* called mars (there is: hub, us)"),
         ({"to": [{"cluster": "mars"}]}, SERVICE, True, "UnknownCluster", "spec.to: "),
-        ({"to": [{"cluster": "us", "namespace": "x"}]}, SERVICE, True, "NamespaceUnsupported", "namespace x .* remove"),
+        (
+            {"to": [{"cluster": "us", "namespace": "x"}]},
+            SERVICE,
+            True,
+            "NamespaceUnsupported",
+            "namespace x .* --link-n",
+        ),
         ({"driver": "external/sdwan"}, SERVICE, True, "Accepted", ""),
         ({"driver": "external"}, SERVICE, True, "UnknownDriver", "spec.driver: 'external' is no driver"),
         ({"driver": "wormhole"}, SERVICE, True, "UnknownDriver", "spec.driver: 'wormhole' is no driver; choose one of"),
@@ -69,6 +75,21 @@ def test_a_link_that_is_not_understood_says_what_and_what_to_do(
     assert (found.reason, found.status) == (reason, str(reason == "Accepted"))
     for part in words.split(" .* "):
         assert part in found.message
+
+
+@pytest.mark.parametrize(
+    ("cluster", "reason", "words"),
+    [
+        ("hub", "Accepted", ""),
+        ("us", "UnknownCluster", "the Target us is for namespace shop alone, and not for x: name a ClusterTarget"),
+        ("mars", "UnknownCluster", "no Target of this namespace and no ClusterTarget is called mars"),
+    ],
+)
+def test_callers_elsewhere_are_in_clusters_that_serve_every_namespace(cluster: str, reason: str, words: str) -> None:
+    spec = {"to": [{"cluster": cluster, "namespace": "x"}]}
+    found = accepted(link(**spec), SERVICE, True, {"hub", "us"}, {"hub"})
+    assert found.reason == reason
+    assert words in found.message
 
 
 def told(pairs: list[Pair], good: Finding = GOOD, total: int = 4) -> dict[str, tuple[str, str]]:
@@ -214,3 +235,13 @@ def test_another_controller_is_believed_about_the_generation_that_is(
     assert [(each.status, each.reason) for each in found] == [programmed, connected]
     others = said_by("vendor", {**link(), "status": {"conditions": conditions}})
     assert "vendor/Programmed" in others[0].message
+
+
+def test_callers_in_other_namespaces_have_rows_of_their_own() -> None:
+    pairs = [pair("us", "eu"), Pair("us", "eu", "endpointslices", PENDING, WORKS, 2, "web")]
+    found = status(link(), GOOD, pairs, 4, NOW)
+    assert [(row["cluster"], row["namespace"], row["reason"]) for row in found["clusters"]] == [
+        ("us", "shop", "Connected"),
+        ("us", "web", "Pending"),
+    ]
+    assert found["conditions"][-1]["message"] == "us (namespace web) from eu: not yet"

@@ -17,6 +17,13 @@ AFFINITY = "affinity"
 AFFINITIES = ("local", "remote", "none")
 ANNOTATION_CILIUM_AFFINITY = "service.cilium.io/affinity"
 
+LABEL_LINK_OF = SHORT_PREFIX + "link-of"
+"""On a Service that leads to one in another namespace: the UID of a ServiceLink that asks for it."""
+ANNOTATION_LINKED_SERVICE = SHORT_PREFIX + "linked-service"
+"""On the same: namespace and name of the Service whose endpoints it has."""
+ANNOTATION_LINKED_IN = SHORT_PREFIX + "linked-in"
+"""On the same: JSON of the virtual nodes whose targets have a copy of it."""
+
 OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
 NOT_FLAT = (OVERLAP, STRANGERS)

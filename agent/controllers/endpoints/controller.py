@@ -143,6 +143,9 @@ class EndpointsRoom(Controller[At]):
         for node in self._sharing.nodes_of(service):
             if node != but:
                 yield (node, *service)
+        for linked in self._sharing.linked(service):
+            for node in self._sharing.nodes_of(linked):
+                yield (node, *linked)
 
     def _service_changed(self, service: Object) -> Iterable[At]:
         """Called for every Service of this cluster, before and after every change."""
