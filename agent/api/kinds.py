@@ -70,6 +70,7 @@ NETWORK_POLICIES = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPo
 INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE_EXPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport")
+SERVICE_IMPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceimports", "ServiceImport")
 """Of SIG Multicluster (KEP-1645); served only where an implementation of it is installed."""
 EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")

@@ -41,6 +41,7 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
+    SERVICE_IMPORTS,
     SERVICE_LINKS,
     SERVICES,
     SIGNERS,
@@ -119,6 +120,7 @@ COUNT = "refuse while pods are at work"
 REMOVE_PODS = "policy delete: pods go"
 STOP = "agents and webhooks stop"
 CLEAN = "nothing of ours is left"
+_MOVED = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS)
 _OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS)
 
 
@@ -142,8 +144,7 @@ AGENT = Account(
             # Where owners of objects are guarded (OpenShift): a delegate blocks the deletion of its chaperon.
             *grants(CHAPERONS, "update", DELEGATES, sub="finalizers"),
             *grants(PODS, "create", DELEGATES),
-            *grants(PODS, "patch", DELEGATES, sub="resize"),
-            *grants(PODS, "patch", DELEGATES, sub="ephemeralcontainers"),
+            *(each for sub in ("resize", "ephemeralcontainers") for each in grants(PODS, "patch", DELEGATES, sub=sub)),
             *grants(LEASES, "list watch", FENCE),
             *grants(EVENTS, "create get patch", TELL),
             *grants(CLUSTER_SUMMARIES, "create", SUMMARY),
@@ -181,21 +182,18 @@ AGENT = Account(
             *grants(PERSISTENT_VOLUMES, "list watch delete", FOLLOW_CLAIMS),
             *grants(PERSISTENT_VOLUMES, "create patch", STAND_INS),
             *grants(PERSISTENT_VOLUME_CLAIMS, "patch", STAND_INS, sub="status"),
-            *grants(DEPLOYMENTS, "get list watch", MOVES),
-            *grants(STATEFUL_SETS, "get list watch", MOVES),
-            *grants(REPLICA_SETS, "get list watch", MOVES),
-            *grants(JOBS, "get list watch", MOVES),
+            *(each for kind in _MOVED for each in grants(kind, "get list watch", MOVES)),
             *grants(CRON_JOBS, "list watch", MOVES),
             *grants(PODS, "create", MOVES, sub="eviction"),
             *grants(SERVICE_ACCOUNTS, "create", SOURCE_API, sub="token"),
-            *grants(ROLES, "get list watch", FOLLOW_RULES),
-            *grants(NETWORK_POLICIES, "get list watch", FOLLOW_RULES),
+            *(each for kind in (ROLES, NETWORK_POLICIES) for each in grants(kind, "get list watch", FOLLOW_RULES)),
             *grants(SERVICES, "get list watch patch", SHARE),
             *grants(SERVICES, "patch", SHARE, sub="status"),
             *grants(SERVICES, "create delete", LINK_NAMESPACES),
             *grants(INGRESSES, "get list watch patch", SHARE),
             *grants(ENDPOINT_SLICES, "list watch create patch delete", SHARE),
             *grants(SERVICE_EXPORTS, "get list create delete", SHARE_BY_MCS),
+            *grants(SERVICE_IMPORTS, "get", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "list watch create delete", SERVICE_LINKS_KEPT),
             *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),
             *PLACEMENT_GRANTS,

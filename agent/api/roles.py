@@ -27,6 +27,7 @@ from agent.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
+    SERVICE_IMPORTS,
     SERVICES,
     SOURCES,
     Kind,
@@ -70,6 +71,7 @@ FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
+TELL_OF_MCS = "what the Multi-Cluster Services API has made of exports"
 LOGS = "logs"
 EXEC = "exec"
 ATTACH = "attach"
@@ -128,6 +130,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
     "services": (
         *(Grant(ENDPOINT_SLICES, verb, SHARE_ENDPOINTS) for verb in ("list", "watch", "create", "patch", "delete")),
         *(Grant(SERVICE_EXPORTS, verb, SHARE_BY_MCS) for verb in ("get", "list", "create", "delete")),
+        Grant(SERVICE_IMPORTS, "get", TELL_OF_MCS),
     ),
     "volumes": tuple(
         Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")

@@ -16,7 +16,7 @@ from agent.kube.store import Object
 from agent.model.endpoints import Shelf, is_mirror, outside, ready
 from agent.model.flatness import ANSWERS
 from agent.model.podranges import ANYWHERE, PodRanges, shown
-from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
+from agent.model.servicelinks import CONNECTED, PROGRAMMED, UNVERIFIED, Finding
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 
@@ -48,6 +48,10 @@ class EndpointSlices:
         sources = [self._source(node, place) for node in self._linked(place)]
         await self._make(place, sources)
         return min((each.silent_in for each in sources if each.silent_in), default=None)
+
+    async def offered(self, place: Place) -> Finding:
+        """Slices are read where they are."""
+        return Finding("True", PROGRAMMED)
 
     async def connected(self, place: Place) -> Finding:
         """As it was measured between this cluster and its targets; nobody can ask from one target for another."""

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from agent.clusters.target import Target
 from agent.drivers.driver import Pair, Place
-from agent.model.servicelinks import Finding
+from agent.model.servicelinks import PROGRAMMED, Finding
 
 
 class Nothing:
@@ -27,6 +27,10 @@ class Nothing:
     async def import_(self, place: Place) -> float | None:
         """Nothing to do."""
         return None
+
+    async def offered(self, place: Place) -> Finding:
+        """Nothing more is known than that it has been asked for."""
+        return Finding("True", PROGRAMMED)
 
     async def connected(self, place: Place) -> Finding:
         """Nothing leads to the others."""

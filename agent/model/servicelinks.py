@@ -180,7 +180,14 @@ def status(link: Mapping[str, Any], accepted: Finding, pairs: Sequence[Pair], ow
         message = found.message[:_MESSAGE_LIMIT]
         conditions = set_condition(conditions, type, found.status, found.reason, message, now, generation)
     rows = _rows(pairs, link["metadata"]["namespace"]) if accepted.status == "True" else []
-    return {"host": service_of(link), "clusters": rows, "conditions": conditions}
+    return {"host": _host(link, pairs), "clusters": rows, "conditions": conditions}
+
+
+def _host(link: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
+    """Under its own name a Service leads to its own cluster, where the Multi-Cluster Services API does the rest."""
+    by_set = bool(pairs) and all(pair.driver == "mcs" for pair in pairs)
+    name = service_of(link)
+    return f"{name}.{link['metadata']['namespace']}.svc.clusterset.local" if by_set else name
 
 
 def _rows(pairs: Sequence[Pair], namespace: str) -> list[Raw]:

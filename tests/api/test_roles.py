@@ -60,6 +60,7 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
         "multicluster-scheduler-source-services": {
             "endpointslices": {"list", "watch", "create", "patch", "delete"},
             "serviceexports": {"get", "list", "create", "delete"},
+            "serviceimports": {"get"},
         },
         "multicluster-scheduler-source-volumes": {"persistentvolumeclaims": {"get", "create", "patch", "delete"}},
         "multicluster-scheduler-source-accounts": {"serviceaccounts": WRITE - {"list", "watch"}},

@@ -17,6 +17,7 @@ from agent.controllers.links import ServiceLinksRoom
 from agent.kube.errors import NotFound
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import PORTS, SHARED, Links, condition, rows, shared_with_eu
+from tests.kube.relay import Relay
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -144,6 +145,33 @@ async def test_a_link_goes_with_what_it_is_about_and_a_users_own_stays(pair: Pai
         kept = await links.once(lambda link: condition(link, "Ready")[1] == "NoService", "db")
         assert kept["spec"] == mine
         assert "multicluster/global" in condition(kept, "Ready")[2]
+
+
+async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair: Pair, found: list[Any]) -> None:
+    async with (
+        Relay.started(pair.connection) as relay,
+        pair.at_work(
+            ServiceLinksRoom, EndpointsRoom, GlobalServices, connection=relay.connection, service_links=True
+        ) as eu,
+    ):
+        assert pair.deps is not None
+        links = Links(pair, pair.deps.cluster_uid)
+        await links.shared_by("True", "EndpointSlices")
+        await pair.copy(SERVICES, "web")
+        await links.offer(pair.here, "10.1.0.1")
+        await links.offer(pair.there, "10.2.0.1")
+        await links.once(lambda link: rows(link) == BOTH)
+        relay.cut()
+        cut = await links.once(lambda link: {row[3] for row in rows(link)} == {"TargetUnreachable"})
+        # Its callers are not told of anything; whether its endpoints are reached nobody knows.
+        ready = {row["cluster"]: row["ready"] for row in cut["status"]["clusters"]}
+        assert ready == {"here": "Unknown", "eu": "False"}
+        assert condition(cut, "Programmed")[:2] == ("False", "TargetUnreachable")
+        assert "eu from here: Target eu: " in condition(cut, "Ready")[2]
+        await links.mirrored(pair.here, [("10.2.0.1", True, HTTP_AND_ADMIN)])
+        relay.mend()
+        await links.once(lambda link: rows(link) == BOTH and condition(link, "Ready")[0] == "True")
+        assert eu.ready
 
 
 async def test_without_their_crd_endpoints_are_told_all_the_same(

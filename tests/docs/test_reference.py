@@ -89,7 +89,8 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
-    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS}
+    of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF}
+    of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
     assert shown - formed == (KEYS | of_ocm | of_moves | of_links) - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {

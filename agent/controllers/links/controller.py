@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import SERVICE_LINKS, TARGET_KINDS
 from agent.clusters.copying import UNSHARED_SECONDS
@@ -33,6 +34,8 @@ Raw = dict[str, Any]
 
 WRITE_SECONDS = 0.5
 """The status of a link is written at most this often."""
+ASK_SECONDS = 10.0
+"""Pause between looks at a network that tells of its state where nobody watches it, while that is not good."""
 _NOT_YET_SECONDS = 1.0
 
 
@@ -129,7 +132,7 @@ class ServiceLinksRoom(Controller[Key]):
         clusters = self._gather.clusters(key)
         known, elsewhere = self._gather.known(clusters), self._gather.known_elsewhere(clusters)
         offers = self._gather.offers(key, clusters) if shared else {}
-        wrote, pairs = False, list[Pair]()
+        wrote, asked = False, list[Pair]()
         for link in found:
             manifest = link.decode()
             good = accepted(manifest, service.decode() if service is not None else None, shared, known, elsewhere)
@@ -139,8 +142,11 @@ class ServiceLinksRoom(Controller[Key]):
             if not same(manifest.get("status"), new):
                 await self._write(link, new)
                 wrote = True
-        asked = any(pair.driver not in ("", "endpointslices") for pair in pairs)
-        return wrote, self._deps.settings.discovery_interval if asked else None
+            asked += [pair for pair in pairs if pair.driver not in ("", names.ENDPOINT_SLICES_DRIVER)]
+        interval = self._deps.settings.discovery_interval
+        if any(pair.finding.status == "False" for pair in asked):
+            interval = min(interval, ASK_SECONDS)
+        return wrote, interval if asked else None
 
     async def _pairs(
         self, key: Key, service: Object | None, link: Raw, clusters: list[Cluster], offers: dict[str, Offer]

@@ -1,6 +1,7 @@
 """What is known of a shared Service between each pair of clusters, from the stores alone and from its drivers."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from agent.api import names
@@ -11,8 +12,9 @@ from agent.clusters.refusals import NOT_OURS
 from agent.clusters.target import State
 from agent.controllers.links.elsewhere import LinkedServicesRoom
 from agent.drivers.choice import all_drivers
-from agent.drivers.driver import BY_ADDRESSES, HERE, Place
+from agent.drivers.driver import BY_ADDRESSES, HERE, Driver, Place
 from agent.drivers.sharing import Sharing
+from agent.kube.errors import Forbidden, KubeError
 from agent.kube.store import Key, Object
 from agent.model.endpoints import is_mirror, ready
 from agent.model.links import HERE as LOCAL
@@ -23,6 +25,8 @@ from agent.model.servicerule import Rule
 _OFF = REASONS["none"]
 _NAMES = {reason: name for name, reason in REASONS.items()}
 _AWAY = "TargetUnreachable"
+_ANSWER_SECONDS = 3.0
+_SILENT_SECONDS = 30.0
 _COPIED = "multicluster/Shared"
 """Condition of a Service that has not all the copies that it should have."""
 
@@ -58,6 +62,46 @@ class Offer(NamedTuple):
     ready: int
 
 
+class _Asked:
+    """What drivers other than that of addresses have answered, each asked once in a pass.
+
+    One that gives no answer in time is not asked for a while: others do not wait for it.
+    """
+
+    def __init__(self, drivers: Mapping[str, Driver], silent: dict[str, float]) -> None:
+        self._drivers = drivers
+        self._silent = silent
+        self._known: dict[tuple[str, bool, Place], Finding] = {}
+
+    async def connected(self, reason: str, place: Place | None) -> Finding | None:
+        """Whether callers in one place reach others by a driver."""
+        return await self._of(reason, place, offers=False) if reason != BY_ADDRESSES else None
+
+    async def offered(self, reason: str, place: Place | None) -> Finding | None:
+        """What has become of the endpoints in one."""
+        return await self._of(reason, place, offers=True)
+
+    async def _of(self, reason: str, place: Place | None, *, offers: bool) -> Finding | None:
+        if place is None or reason not in self._drivers:
+            return None
+        if (key := (reason, offers, place)) not in self._known:
+            self._known[key] = await self._ask(self._drivers[reason], place, offers=offers)
+        return self._known[key]
+
+    async def _ask(self, driver: Driver, place: Place, *, offers: bool) -> Finding:
+        now = asyncio.get_running_loop().time()
+        if self._silent.get(place.node, now) > now:
+            return Finding("Unknown", _AWAY, f"{place.title}: no answer")
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await (driver.offered(place) if offers else driver.connected(place))
+        except Forbidden as error:
+            return Finding("False" if offers else "Unknown", "Forbidden", str(error))
+        except (TimeoutError, KubeError) as error:
+            self._silent[place.node] = now + _SILENT_SECONDS
+            return Finding("Unknown", _AWAY, f"{place.title}: {str(error) or 'no answer'}")
+
+
 class Gather:
     """Reads for one Service after the other."""
 
@@ -66,6 +110,8 @@ class Gather:
         self._sharing = sharing
         self._elsewhere = elsewhere
         self._drivers = {driver.reason: driver for driver in all_drivers(sharing)}
+        self._silent: dict[str, float] = {}
+        """Until when clusters are not asked, by their virtual nodes."""
         self._links: dict[tuple[str, str], tuple[object, Link]] = {}
 
     def clusters(self, service: Key) -> list[Cluster]:
@@ -131,7 +177,7 @@ class Gather:
         self, service: Key, link: Raw, rule: Rule, clusters: list[Cluster], offers: dict[str, Offer]
     ) -> list[Pair]:
         """One for all callers and each cluster that offers them endpoints. Raises NotYet, KubeError."""
-        found = []
+        found, asked = [], _Asked(self._drivers, self._silent)
         offering = [cluster for cluster in clusters if offers[cluster.node].any]
         for callers in self.callers(service, rule, clusters):
             consumer = callers.cluster
@@ -146,14 +192,14 @@ class Gather:
                 continue
             away = self._away(callers, service)
             place = self._sharing.place(consumer.node, callers.service)
-            said: dict[str, Finding] = {}
             for source in sources:
                 offer = offers[source.node]
                 reason = self._reason(callers, source, service)
-                if reason not in (BY_ADDRESSES, *said) and reason in self._drivers and place is not None:
-                    said[reason] = await self._drivers[reason].connected(place)
+                said = await asked.connected(reason, place)
                 programmed = away or self._programmed(consumer, source, place, reason, offer)
-                connected = self._connected(callers, source, reason, said.get(reason))
+                if programmed.status == "True":
+                    programmed = await asked.offered(reason, self._sharing.place(source.node, service)) or programmed
+                connected = self._connected(callers, source, reason, said)
                 if external(reason):
                     does, reaches = said_by(external(reason), link)
                     programmed, connected = away or does, connected if connected.reason == _AWAY else reaches
