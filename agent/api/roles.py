@@ -13,10 +13,12 @@ from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
     CONFIGMAPS,
+    CONNECTORS,
     ENDPOINT_SLICES,
     EVENTS,
     INGRESSES,
     LEASES,
+    LISTENERS,
     NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_METRICS,
@@ -29,6 +31,8 @@ from agent.api.kinds import (
     SERVICE_EXPORTS,
     SERVICE_IMPORTS,
     SERVICES,
+    SITES,
+    SKUPPER_TOKENS,
     SOURCES,
     Kind,
 )
@@ -70,6 +74,7 @@ FOLLOW_ACCOUNTS = "follow service accounts"
 FOLLOW_ROLES = "follow roles and role bindings"
 FOLLOW_POLICIES = "follow network policies"
 SHARE_ENDPOINTS = "endpoints of Services across clusters"
+SHARE_BY_SKUPPER = "endpoints of Services across clusters, by Skupper"
 SHARE_BY_MCS = "endpoints of Services across clusters, by the Multi-Cluster Services API"
 TELL_OF_MCS = "what the Multi-Cluster Services API has made of exports"
 LOGS = "logs"
@@ -115,6 +120,7 @@ SOURCE: tuple[Grant, ...] = (
 )
 """Admiralty's rules, no more and no less: its sources, and whoever binds the role by hand, count on them."""
 
+_KEEP = ("list", "create", "patch", "delete")
 PODS_FEATURE = "pods"
 FEATURES: dict[str, tuple[Grant, ...]] = {
     PODS_FEATURE: (
@@ -136,12 +142,17 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         Grant(PERSISTENT_VOLUME_CLAIMS, verb, FOLLOW_CLAIMS) for verb in ("get", "create", "patch", "delete")
     ),
     "accounts": tuple(Grant(SERVICE_ACCOUNTS, verb, FOLLOW_ACCOUNTS) for verb in ("get", "create", "update", "delete")),
+    "skupper": (
+        *(Grant(kind, verb, SHARE_BY_SKUPPER) for kind in (LISTENERS, CONNECTORS) for verb in _KEEP),
+        *(Grant(SITES, verb, SHARE_BY_SKUPPER) for verb in ("list", "create")),
+        *(Grant(SKUPPER_TOKENS, verb, SHARE_BY_SKUPPER) for verb in ("get", "list", "create", "delete")),
+    ),
     "fence": tuple(Grant(LEASES, verb, FENCE) for verb in ("get", "create", "update")),
 }
 """What sources are granted beyond Admiralty's rules, a role each."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
 """Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
-NAMED_FEATURES = ("fence",)
+NAMED_FEATURES = ("skupper", "fence")
 """Those of them that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))

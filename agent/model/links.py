@@ -17,7 +17,13 @@ from agent.model.flatness import ANSWERS, Networks, overlap
 HERE = "local-cluster"
 """This cluster, as Open Cluster Management calls it."""
 _BY_ADDRESSES, _OFF, _EXTERNAL = "EndpointSlices", "Off", "External"
-REASONS = {names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES, "cilium": "Cilium", "mcs": "MCS", "none": _OFF}
+REASONS = {
+    names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES,
+    "cilium": "Cilium",
+    "mcs": "MCS",
+    names.SKUPPER_DRIVER: "Skupper",
+    "none": _OFF,
+}
 """Of drivers, as the condition ServicesShared has them; `external/NAME` has External."""
 _DRIVERS = {reason: name for name, reason in REASONS.items()}
 

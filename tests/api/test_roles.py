@@ -64,6 +64,12 @@ def test_each_feature_beyond_that_has_a_role_of_its_own() -> None:
         },
         "multicluster-scheduler-source-volumes": {"persistentvolumeclaims": {"get", "create", "patch", "delete"}},
         "multicluster-scheduler-source-accounts": {"serviceaccounts": WRITE - {"list", "watch"}},
+        "multicluster-scheduler-source-skupper": {
+            "listeners": {"list", "create", "patch", "delete"},
+            "connectors": {"list", "create", "patch", "delete"},
+            "sites": {"list", "create"},
+            "accesstokens": {"get", "list", "create", "delete"},
+        },
         "multicluster-scheduler-source-fence": {"leases": {"get", "create", "update"}},
     }
 

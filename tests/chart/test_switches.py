@@ -22,6 +22,7 @@ ON = {
     "agent.settings.moves=true": {ownroles.MOVES},
     "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
     "agent.settings.link-namespaces=true": {ownroles.LINK_NAMESPACES},
+    "agent.settings.skupper=true": {ownroles.SHARE_BY_SKUPPER},
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},

@@ -10,6 +10,7 @@ from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.mcs import McsExports
 from agent.drivers.nothing import External, Nothing
+from agent.drivers.skupper import Skupper
 
 CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
 PLAIN = frozenset({"apps"})
@@ -31,6 +32,7 @@ class _Sharing:
         ("endpointslices", CILIUM, CILIUM, EndpointSlices),
         ("none", CILIUM, CILIUM, Nothing),
         ("mcs", PLAIN, PLAIN, McsExports),
+        ("skupper", PLAIN, PLAIN, Skupper),
         ("external/sdwan.example.com", CILIUM, PLAIN, External),
     ],
 )
@@ -80,7 +82,7 @@ def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[s
 )
 def test_an_unknown_driver_is_an_error_that_names_the_others(named: str) -> None:
     with pytest.raises(
-        ValueError, match="is no driver; choose one of endpointslices, cilium, mcs, none, external/NAME"
+        ValueError, match="is no driver; choose one of endpointslices, cilium, mcs, skupper, none, external/NAME"
     ):
         choose(named, all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
 

@@ -23,6 +23,8 @@ ANNOTATION_LINKED_SERVICE = SHORT_PREFIX + "linked-service"
 """On the same: namespace and name of the Service whose endpoints it has."""
 ANNOTATION_LINKED_IN = SHORT_PREFIX + "linked-in"
 """On the same: JSON of the virtual nodes whose targets have a copy of it."""
+LABEL_SKUPPER = SHORT_PREFIX + "skupper"
+"""On what we have made for Skupper: the Service that it is for, empty for Sites and links."""
 
 OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
