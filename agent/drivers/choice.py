@@ -8,14 +8,14 @@ from agent.drivers.cilium import Cilium
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import External, Nothing
+from agent.drivers.nothing import External, Istio, Nothing
 from agent.drivers.sharing import Sharing
 from agent.drivers.skupper import Skupper
 
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
     """In the order in which they are chosen: the first that both clusters have what it takes for."""
-    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Skupper(sharing), Nothing(), External()]
+    return [Cilium(), McsExports(sharing), EndpointSlices(sharing), Skupper(sharing), Nothing(), Istio(), External()]
 
 
 def choose(annotation: str | None, drivers: Sequence[Driver], pair: Pair, present: str = "") -> Driver | None:

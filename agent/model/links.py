@@ -21,6 +21,7 @@ REASONS = {
     names.ENDPOINT_SLICES_DRIVER: _BY_ADDRESSES,
     "cilium": "Cilium",
     "mcs": "MCS",
+    "istio": "Istio",
     names.SKUPPER_DRIVER: "Skupper",
     "none": _OFF,
 }

@@ -9,7 +9,7 @@ from agent.drivers.cilium import Cilium, usable
 from agent.drivers.driver import Driver, Pair
 from agent.drivers.endpointslices import EndpointSlices
 from agent.drivers.mcs import McsExports
-from agent.drivers.nothing import External, Nothing
+from agent.drivers.nothing import External, Istio, Nothing
 from agent.drivers.skupper import Skupper
 
 CILIUM, MCS = frozenset({"apps", "cilium.io"}), frozenset({"apps", "multicluster.x-k8s.io"})
@@ -32,6 +32,7 @@ class _Sharing:
         ("endpointslices", CILIUM, CILIUM, EndpointSlices),
         ("none", CILIUM, CILIUM, Nothing),
         ("mcs", PLAIN, PLAIN, McsExports),
+        ("istio", PLAIN, PLAIN, Istio),
         ("skupper", PLAIN, PLAIN, Skupper),
         ("external/sdwan.example.com", CILIUM, PLAIN, External),
     ],
@@ -82,7 +83,7 @@ def test_the_present_driver_stays_while_it_works(present: str, here: frozenset[s
 )
 def test_an_unknown_driver_is_an_error_that_names_the_others(named: str) -> None:
     with pytest.raises(
-        ValueError, match="is no driver; choose one of endpointslices, cilium, mcs, skupper, none, external/NAME"
+        ValueError, match="is no driver; choose one of endpointslices, cilium, mcs, istio, skupper, none, external/NAME"
     ):
         choose(named, all_drivers(_Sharing()), Pair(PLAIN, PLAIN))  # type: ignore[arg-type]
 
@@ -95,7 +96,8 @@ def test_cilium_without_its_mesh_is_no_driver() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "status", "reason"), [(Cilium(), "Unknown", "Unverified"), (Nothing(), "False", "NoPath")]
+    ("driver", "status", "reason"),
+    [(Cilium(), "Unknown", "Unverified"), (Istio(), "Unknown", "Unverified"), (Nothing(), "False", "NoPath")],
 )
 async def test_who_cannot_know_whether_callers_reach_the_others_says_so(
     driver: Driver, status: str, reason: str

@@ -75,6 +75,12 @@ def test_two_targets_have_the_driver_that_both_have(fleet: Fleet) -> None:
     assert fleet.between("us", "us") == ""
 
 
+def test_where_a_mesh_shares_services_no_cluster_is_told_of_addresses(fleet: Fleet) -> None:
+    for name in ("us", "eu"):
+        fleet.set(name, "10.1.0.0/16", reason="Istio", by_hand="istio")
+    assert {fleet.between(HERE, "us"), fleet.between("us", "eu")} == {"Istio"}
+
+
 def test_a_driver_that_another_controller_is_goes_by_its_name(fleet: Fleet) -> None:
     fleet.set("eu", reason="External", by_hand="external/sdwan")
     assert fleet.between(HERE, "eu") == "external/sdwan"
